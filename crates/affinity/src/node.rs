@@ -26,7 +26,7 @@ impl NodeId {
         clippy::cast_possible_truncation,
         reason = "32 bits fit into any usize we run on"
     )]
-    pub(crate) fn place(self) -> usize {
+    pub(crate) fn slab_index(self) -> usize {
         (self.0 & u64::from(u32::MAX)) as usize
     }
 }

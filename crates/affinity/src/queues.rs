@@ -112,7 +112,7 @@ impl<M: Copy> Queues<M> {
         let node = self.insert(class, Some(parent.clone()), Some(parent_place));
         self.record_mut(parent_place)
             .children
-            .push(node.id().place());
+            .push(node.id().slab_index());
         Ok(node)
     }
 
@@ -456,11 +456,11 @@ impl<M: Copy> Queues<M> {
     fn place_of(&self, node: &Node) -> Result<usize, Gone> {
         let known = self.node_with(node.id()).ok_or(Gone)?;
         assert!(known == node, "{node:?} belongs to another tree");
-        Ok(node.id().place())
+        Ok(node.id().slab_index())
     }
 
     fn node_with(&self, id: NodeId) -> Option<&Node> {
-        let record = self.records.get(id.place())?.as_ref()?;
+        let record = self.records.get(id.slab_index())?.as_ref()?;
         (record.node.id() == id).then_some(&record.node)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use everglade_format::context::place as context_place;
+use everglade_format::context::block_and_slot as context_slot;
 use everglade_format::{Block, Context, FileId, Owner, Pvbn, Tag, metafile};
 
 use crate::bad::{Bad, BadBlocks, report_bad};
@@ -129,7 +129,7 @@ impl<'b> Blocks<'b> {
         if reference.is_overflow_leaf() {
             return;
         }
-        let (leaf, slot) = context_place(Pvbn(number.number));
+        let (leaf, slot) = context_slot(Pvbn(number.number));
         let Some(block) = self.context_block(leaf) else {
             return;
         };

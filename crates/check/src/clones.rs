@@ -27,7 +27,7 @@ use crate::bad::BadBlocks;
 use crate::files::Files;
 use crate::filesystem::{FileSystem, Inside};
 use crate::findings::Findings;
-use crate::problem::{Kind, Object, Place};
+use crate::problem::{Kind, Object, ProblemPlace};
 use crate::superblock::read_superblock;
 
 /// The id of the base among the clone's own snapshots.
@@ -60,8 +60,8 @@ pub(crate) struct Clones {
 }
 
 impl Clones {
-    /// Takes note of a volume, by its container, and of its snapshots.
-    pub(crate) fn note(
+    /// Takes in a volume, by its container, and of its snapshots.
+    pub(crate) fn add_volume(
         &mut self,
         (volume, object): (&Inode, Object),
         base: Option<(FileId, SnapshotId)>,
@@ -95,7 +95,7 @@ impl Clones {
                 own,
             } = wanted;
             let mut wrong = |expected: String, found: String| {
-                findings.add(Kind::CloneBase, object, Place::NONE, expected, found);
+                findings.add(Kind::CloneBase, object, ProblemPlace::NONE, expected, found);
             };
             let made = (self.made.get(parent), self.made.get(volume));
             let is_later = matches!(made, (Some(parent), Some(own)) if parent >= own);
@@ -219,7 +219,7 @@ mod tests {
                 name: format!("v{id}").into(),
             };
             let base = parent.map(|parent| (FileId(parent), BASE));
-            clones.note((&container, object), base, &[record()]);
+            clones.add_volume((&container, object), base, &[record()]);
         }
         clones.finish(&mut findings);
         findings.problems.iter().map(ToString::to_string).collect()

@@ -4,7 +4,7 @@ use std::fmt;
 
 use everglade_env::{DeviceId, Storage};
 use everglade_format::config::{JournalRegion, hex};
-use everglade_format::context::place as context_place;
+use everglade_format::context::block_and_slot as context_slot;
 use everglade_format::refcount::COUNTS_PER_BLOCK;
 use everglade_format::snapshot::SNAPSHOTS_MAX;
 use everglade_format::volume::{SnapshotRoots, Split};
@@ -444,7 +444,7 @@ pub fn block(
     let aggregate = aggregate_of(&media, &labels);
     let files = quiet_walk(&aggregate, &labels.superblock.inode_file);
     out = out.fact("in use", in_use(&aggregate, &files, pvbn));
-    let (leaf, slot) = context_place(pvbn);
+    let (leaf, slot) = context_slot(pvbn);
     let map = files.metafile(metafile::CONTEXT_MAP);
     let contexts = map.map(|map| tree::leaf_at(&aggregate, map, leaf));
     if let Some(Ok(Some(contexts))) = contexts {
@@ -459,7 +459,7 @@ pub fn block(
             Err(damage) => out.fact("context", damage),
         };
     }
-    Ok(match media.look(pvbn) {
+    Ok(match media.read_any(pvbn) {
         Ok((tag, block)) => {
             let out = out.fact("tag", tag);
             match Header::decode(&block) {

@@ -15,7 +15,7 @@ use crate::findings::Findings;
 use crate::inodes::{self, Inodes, check_block_count};
 use crate::names::{self, Names};
 use crate::notes::Notes;
-use crate::problem::{Kind, Object, Place};
+use crate::problem::{Kind, Object, ProblemPlace};
 use crate::reference::{References, note_reference};
 use crate::side_kinds;
 use crate::tree::{self, File, Leaves, Visit};
@@ -107,10 +107,10 @@ impl Files {
                     level: 0, index, ..
                 } if id == metafile::OVERFLOW => {
                     if index != next_leaf {
-                        let place = Place {
+                        let place = ProblemPlace {
                             level: Some(0),
                             index: Some(next_leaf),
-                            ..Place::NONE
+                            ..ProblemPlace::NONE
                         };
                         let kind = Kind::OverflowGap;
                         findings.add(kind, &object, place, "a block", "a hole");
@@ -126,7 +126,7 @@ impl Files {
                     if first < NUMBER_END {
                         references.touch(first);
                     } else {
-                        let place = Place::in_tree(0, index, &pointer);
+                        let place = ProblemPlace::in_tree(0, index, &pointer);
                         let expected = format_args!("no bits beyond {NUMBER_END}");
                         let found = format_args!("a block of bits from {first} on");
                         findings.add(Kind::MarkedOutside, &object, place, expected, found);
@@ -138,7 +138,7 @@ impl Files {
                     block,
                 } if id == metafile::REFCOUNTS => {
                     let first = index.saturating_mul(refcount::COUNTS_PER_BLOCK);
-                    let place = Place::in_tree(0, index, &pointer);
+                    let place = ProblemPlace::in_tree(0, index, &pointer);
                     let expected = "counts of vvbns there can be, one of them above zero";
                     if first >= NUMBER_END || refcount::is_empty(block) {
                         let found = format_args!("a block of counts from vvbn {first} on");
@@ -153,7 +153,12 @@ impl Files {
                     pointer,
                     block,
                 } if id == metafile::NOTES => {
-                    notes.read(block, Place::in_tree(0, index, &pointer), &object, findings);
+                    notes.read(
+                        block,
+                        ProblemPlace::in_tree(0, index, &pointer),
+                        &object,
+                        findings,
+                    );
                 }
                 Visit::Leaf {
                     index,
@@ -161,7 +166,7 @@ impl Files {
                     block,
                 } if id == metafile::TOP_AREAS => {
                     if let Err(damage) = TopAreas::decode(block) {
-                        let place = Place::in_tree(0, index, &pointer);
+                        let place = ProblemPlace::in_tree(0, index, &pointer);
                         findings.damage(Kind::TopAreasDamaged, &object, place, &damage);
                     }
                 }

@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use everglade_format::Damage;
 
-use crate::problem::{Kind, Object, Place, Problem};
+use crate::problem::{Kind, Object, Problem, ProblemPlace};
 
 /// Problems of one kind that are kept whole; further ones are only counted. Enough to see a
 /// pattern, and little enough memory when a whole map is wrong.
@@ -45,7 +45,7 @@ impl Findings {
         &mut self,
         kind: Kind,
         object: &Object,
-        place: Place,
+        place: ProblemPlace,
         expected: impl Display,
         found: impl Display,
     ) {
@@ -71,7 +71,13 @@ impl Findings {
         }
     }
 
-    pub(crate) fn damage(&mut self, kind: Kind, object: &Object, place: Place, damage: &Damage) {
+    pub(crate) fn damage(
+        &mut self,
+        kind: Kind,
+        object: &Object,
+        place: ProblemPlace,
+        damage: &Damage,
+    ) {
         let expected = format_args!("{} {}", damage.what, damage.expected);
         self.add(kind, object, place, expected, &damage.found);
     }

@@ -8,7 +8,7 @@ use everglade_format::{Block, CpNumber, FileId, Inode, Kind as FileKind, Layer, 
 
 use crate::filesystem::FileSystem;
 use crate::findings::Findings;
-use crate::problem::{Kind, Object, Place};
+use crate::problem::{Kind, Object, ProblemPlace};
 use crate::reference::{References, note_reference};
 use crate::side_kinds;
 use crate::tree::{self, File, Leaves, Visit, Walked};
@@ -35,7 +35,7 @@ pub(crate) fn walk(
         findings.add(
             Kind::InodeUnexpected,
             &object,
-            Place::NONE,
+            ProblemPlace::NONE,
             "inode of the inode file",
             found,
         );
@@ -75,10 +75,10 @@ fn read_block(
     inodes: &mut Inodes,
 ) {
     for (slot, id) in (0..).zip(index * INODES_PER_BLOCK..(index + 1) * INODES_PER_BLOCK) {
-        let place = Place {
+        let place = ProblemPlace {
             level: Some(0),
             index: Some(index),
-            ..Place::NONE
+            ..ProblemPlace::NONE
         };
         let Ok(id) = u32::try_from(id).map(FileId) else {
             break;
@@ -122,28 +122,40 @@ fn check(fs: &FileSystem<'_>, inode: &Inode, next_file: FileId, findings: &mut F
     if expected != Some(inode.kind) {
         let expected = expected.map_or("no file with this id".into(), |kind| format!("{kind:?}"));
         let found = format_args!("{:?}", inode.kind);
-        findings.add(Kind::InodeUnexpected, &object, Place::NONE, expected, found);
+        findings.add(
+            Kind::InodeUnexpected,
+            &object,
+            ProblemPlace::NONE,
+            expected,
+            found,
+        );
     }
     let small = [metafile::DIRECTORY, metafile::HIDDEN, metafile::TOP_AREAS];
     if inode.inline.is_some() && !small.contains(&id) {
         let expected = "a tree of blocks";
         let found = "data in the inode";
-        findings.add(Kind::InodeUnexpected, &object, Place::NONE, expected, found);
+        findings.add(
+            Kind::InodeUnexpected,
+            &object,
+            ProblemPlace::NONE,
+            expected,
+            found,
+        );
     }
     if side_kinds::is_side(inode.kind) && inode.levels == 0 {
         let expected = "at least one level, so that it can shrink";
-        findings.add(Kind::LevelsTooFew, &object, Place::NONE, expected, 0);
+        findings.add(Kind::LevelsTooFew, &object, ProblemPlace::NONE, expected, 0);
     }
     if id >= metafile::FIRST_FILE && id >= next_file {
         let expected = format_args!("an id below {next_file}");
-        findings.add(Kind::NextFile, &object, Place::NONE, expected, id);
+        findings.add(Kind::NextFile, &object, ProblemPlace::NONE, expected, id);
     }
     if inode.cp_created > fs.cp {
         let expected = format_args!("created in consistency point {} at most", fs.cp);
         findings.add(
             Kind::StampAhead,
             &object,
-            Place::NONE,
+            ProblemPlace::NONE,
             expected,
             inode.cp_created,
         );
@@ -158,7 +170,7 @@ fn check_presence(fs: &FileSystem<'_>, inodes: &Inodes, findings: &mut Findings)
             findings.add(
                 Kind::MetafileMissing,
                 &object,
-                Place::NONE,
+                ProblemPlace::NONE,
                 "an inode",
                 "none",
             );
@@ -176,6 +188,12 @@ pub(crate) fn check_block_count(
     if !walked.partial && walked.blocks != inode.blocks {
         let expected = format_args!("{} blocks in the tree", walked.blocks);
         let found = inode.blocks;
-        findings.add(Kind::BlockCount, object, Place::NONE, expected, found);
+        findings.add(
+            Kind::BlockCount,
+            object,
+            ProblemPlace::NONE,
+            expected,
+            found,
+        );
     }
 }

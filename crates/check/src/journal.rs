@@ -22,7 +22,7 @@ use everglade_format::{BLOCK_SIZE, Block};
 
 use crate::findings::Findings;
 use crate::labels::Labels;
-use crate::problem::{Kind, Object, Place};
+use crate::problem::{Kind, Object, ProblemPlace};
 use crate::report::Journal;
 
 /// The region as the config record names it, on a device that is there.
@@ -89,7 +89,7 @@ fn region<'a>(
         findings.add(
             Kind::JournalRegion,
             &Object::Journal,
-            Place::NONE,
+            ProblemPlace::NONE,
             expected,
             found,
         );
@@ -144,7 +144,7 @@ impl Region<'_> {
         findings: &mut Findings,
     ) -> Option<(Header, u64)> {
         let object = Object::Journal;
-        let place = Place::at_offset(self.byte(generation, at));
+        let place = ProblemPlace::at_offset(self.byte(generation, at));
         let mut block = [0; BLOCK_SIZE];
         if let Err(error) = self.read(generation, at, &mut block) {
             findings.add(Kind::ReadError, &object, place, "a readable block", error);
@@ -199,7 +199,7 @@ impl Region<'_> {
         }
         let object = Object::Journal;
         let mut payload = vec![0; header.codes.len() * BLOCK_SIZE];
-        let place = Place::at_offset(self.byte(header.generation, at + 1));
+        let place = ProblemPlace::at_offset(self.byte(header.generation, at + 1));
         if let Err(error) = self.read(header.generation, at + 1, &mut payload) {
             findings.add(Kind::ReadError, &object, place, "a readable payload", error);
             return false;
@@ -210,7 +210,7 @@ impl Region<'_> {
             .zip(1..)
             .find(|((code, block), _)| **code != labels.key.code(block));
         if let Some(((code, block), index)) = wrong {
-            let place = Place::at_offset(self.byte(header.generation, at + index));
+            let place = ProblemPlace::at_offset(self.byte(header.generation, at + index));
             let expected = format_args!("payload of code {code:016x}");
             let found = format_args!("{:016x}", labels.key.code(block));
             findings.add(Kind::JournalTorn, &object, place, expected, found);
@@ -231,7 +231,7 @@ impl Region<'_> {
         }
         let superblock = &labels.superblock;
         let (first, sequence) = (superblock.journal_generation, superblock.journal_sequence);
-        let place = Place::at_offset(self.byte(generation, 0));
+        let place = ProblemPlace::at_offset(self.byte(generation, 0));
         let (found, number) = (header.generation, header.first_sequence);
         if found > first + 1 {
             let expected = format_args!("a record of generation {} at most", first + 1);

@@ -17,7 +17,7 @@ use everglade_format::label::{
 use everglade_format::{BLOCK_SIZE, Config, Damage, Superblock, TagKey};
 
 use crate::findings::Findings;
-use crate::problem::{Kind, Object, Place};
+use crate::problem::{Kind, Object, ProblemPlace};
 use crate::unreadable::Unreadable;
 
 /// The place of a copy.
@@ -274,7 +274,7 @@ impl Labels {
         let newest = self.config.epoch;
         for (site, copy) in &self.records {
             let object = Object::Device(site.device);
-            let place = Place::at_offset(site.offset);
+            let place = ProblemPlace::at_offset(site.offset);
             let in_its_slot = site.slot == config_slot(newest);
             let expected = format_args!("config record of epoch {newest}");
             match copy {
@@ -311,7 +311,7 @@ impl Labels {
         let newest = self.superblock.cp;
         for (site, copy) in &self.superblocks {
             let object = Object::Device(site.device);
-            let place = Place::at_offset(site.offset);
+            let place = ProblemPlace::at_offset(site.offset);
             let in_its_slot = site.slot == superblock_slot(newest);
             let expected = format_args!("superblock of consistency point {newest}");
             match copy {
@@ -350,7 +350,7 @@ impl Labels {
             findings.add(
                 Kind::EpochAhead,
                 &Object::Aggregate,
-                Place::NONE,
+                ProblemPlace::NONE,
                 expected,
                 found,
             );
@@ -382,7 +382,13 @@ impl Labels {
                 let expected = format_args!("{} of member {} from dbn {} on", b.3, b.0, a.2);
                 let found = format_args!("from dbn {} on, inside {}", b.1, a.3);
                 let object = Object::Aggregate;
-                findings.add(Kind::ExtentsCollide, &object, Place::NONE, expected, found);
+                findings.add(
+                    Kind::ExtentsCollide,
+                    &object,
+                    ProblemPlace::NONE,
+                    expected,
+                    found,
+                );
             }
         }
     }

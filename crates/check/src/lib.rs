@@ -59,7 +59,7 @@ mod usage;
 mod volume;
 
 pub use describe::Description;
-pub use problem::{Kind, Object, Place, Problem};
+pub use problem::{Kind, Object, Problem, ProblemPlace};
 pub use report::{Counts, Journal, Phase, Progress, Report};
 pub use unreadable::Unreadable;
 

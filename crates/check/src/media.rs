@@ -55,7 +55,7 @@ impl<'a> Media<'a> {
 
     /// One block of metadata whose tag must be `tag`.
     pub(crate) fn read(&self, pvbn: Pvbn, tag: Tag) -> Result<Rc<Block>, Fault> {
-        let (found, block) = self.look(pvbn)?;
+        let (found, block) = self.read_any(pvbn)?;
         if found == tag {
             Ok(block)
         } else {
@@ -64,7 +64,7 @@ impl<'a> Media<'a> {
     }
 
     /// One block of metadata, whatever it is, and its tag.
-    pub(crate) fn look(&self, pvbn: Pvbn) -> Result<(Tag, Rc<Block>), Fault> {
+    pub(crate) fn read_any(&self, pvbn: Pvbn) -> Result<(Tag, Rc<Block>), Fault> {
         if let Some(kept) = self.kept.borrow().get(&pvbn.0) {
             return Ok(kept.clone());
         }

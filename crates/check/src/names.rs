@@ -12,7 +12,7 @@ use everglade_format::{
 use crate::filesystem::FileSystem;
 use crate::findings::Findings;
 use crate::inodes::{Inodes, check_block_count};
-use crate::problem::{Kind, Object, Place};
+use crate::problem::{Kind, Object, ProblemPlace};
 use crate::reference::{References, note_reference};
 use crate::side_kinds;
 use crate::tree::{self, File, Leaves, Visit};
@@ -77,7 +77,7 @@ pub(crate) fn walk(
             if *id >= metafile::FIRST_FILE && !names.of.contains_key(id) && !is_side(id) {
                 let object = fs.file(*id, "file".into());
                 let expected = "an entry in directory or hidden namespace";
-                findings.add(Kind::Unnamed, &object, Place::NONE, expected, "none");
+                findings.add(Kind::Unnamed, &object, ProblemPlace::NONE, expected, "none");
             }
         }
     }
@@ -92,10 +92,10 @@ impl Reader<'_> {
             let expected = format_args!("entries of {ENTRY_BYTES} bytes");
             let found = format_args!("{} bytes in the inode", data.len());
             let kind = Kind::DirectoryDamaged;
-            findings.add(kind, &self.object, Place::NONE, expected, found);
+            findings.add(kind, &self.object, ProblemPlace::NONE, expected, found);
         }
         block[HEADER_BYTES..HEADER_BYTES + data.len()].copy_from_slice(data);
-        self.read_entries(&block, Place::NONE, findings);
+        self.read_entries(&block, ProblemPlace::NONE, findings);
     }
 
     fn read_tree(&mut self, inode: &Inode, findings: &mut Findings, references: &mut References) {
@@ -116,14 +116,19 @@ impl Reader<'_> {
                 block,
             } = visit
             {
-                self.read_entries(block, Place::in_tree(0, index, &pointer), findings);
+                self.read_entries(block, ProblemPlace::in_tree(0, index, &pointer), findings);
             }
         });
         self.names.partial |= walked.partial;
         check_block_count(inode, &object, walked, findings);
     }
 
-    fn read_entries(&mut self, block: &[u8; BLOCK_SIZE], place: Place, findings: &mut Findings) {
+    fn read_entries(
+        &mut self,
+        block: &[u8; BLOCK_SIZE],
+        place: ProblemPlace,
+        findings: &mut Findings,
+    ) {
         match Directory::decode(block) {
             Ok(entries) => {
                 for (_, entry) in entries {
@@ -137,7 +142,12 @@ impl Reader<'_> {
         }
     }
 
-    fn read_entry(&mut self, entry: &directory::Entry, place: Place, findings: &mut Findings) {
+    fn read_entry(
+        &mut self,
+        entry: &directory::Entry,
+        place: ProblemPlace,
+        findings: &mut Findings,
+    ) {
         let hidden = self.directory == metafile::HIDDEN;
         let (id, object) = (entry.file, &self.object);
         let named = format_args!("{:?} of file {id}", entry.name);

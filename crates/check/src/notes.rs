@@ -4,7 +4,7 @@ use everglade_format::notes::{NOTES_PER_BLOCK, decode};
 use everglade_format::{BLOCK_SIZE, Damage};
 
 use crate::findings::Findings;
-use crate::problem::{Kind, Object, Place};
+use crate::problem::{Kind, Object, ProblemPlace};
 
 /// Blocks that were read so far, in order.
 #[derive(Default)]
@@ -17,7 +17,7 @@ impl Notes {
     pub(crate) fn read(
         &mut self,
         block: &[u8; BLOCK_SIZE],
-        place: Place,
+        place: ProblemPlace,
         object: &Object,
         findings: &mut Findings,
     ) {

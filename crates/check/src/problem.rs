@@ -227,7 +227,7 @@ impl fmt::Display for Object {
 
 /// The place of a problem in its object; unknown and meaningless parts are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct ProblemPlace {
     /// Byte on the device.
     pub offset: Option<u64>,
     /// Level in the tree of the file, 0 for leaves.
@@ -240,9 +240,9 @@ pub struct Place {
     pub pvbn: Option<Pvbn>,
 }
 
-impl Place {
+impl ProblemPlace {
     /// Nowhere in particular.
-    pub const NONE: Place = Place {
+    pub const NONE: ProblemPlace = ProblemPlace {
         offset: None,
         level: None,
         index: None,
@@ -250,29 +250,29 @@ impl Place {
         pvbn: None,
     };
 
-    pub(crate) fn at_offset(offset: u64) -> Place {
-        Place {
+    pub(crate) fn at_offset(offset: u64) -> ProblemPlace {
+        ProblemPlace {
             offset: Some(offset),
-            ..Place::NONE
+            ..ProblemPlace::NONE
         }
     }
 
-    pub(crate) fn at_pvbn(pvbn: u64) -> Place {
-        Place {
+    pub(crate) fn at_pvbn(pvbn: u64) -> ProblemPlace {
+        ProblemPlace {
             pvbn: Some(Pvbn(pvbn)),
-            ..Place::NONE
+            ..ProblemPlace::NONE
         }
     }
 
-    pub(crate) fn at_vvbn(vvbn: u64) -> Place {
-        Place {
+    pub(crate) fn at_vvbn(vvbn: u64) -> ProblemPlace {
+        ProblemPlace {
             vvbn: Some(Vvbn(vvbn)),
-            ..Place::NONE
+            ..ProblemPlace::NONE
         }
     }
 
-    pub(crate) fn in_tree(level: u8, index: u64, pointer: &Pointer) -> Place {
-        Place {
+    pub(crate) fn in_tree(level: u8, index: u64, pointer: &Pointer) -> ProblemPlace {
+        ProblemPlace {
             offset: None,
             level: Some(level),
             index: Some(index),
@@ -282,7 +282,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ProblemPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
         parts.extend(self.offset.map(|offset| format!("byte {offset}")));
@@ -305,7 +305,7 @@ pub struct Problem {
     /// With what.
     pub object: Object,
     /// Where.
-    pub place: Place,
+    pub place: ProblemPlace,
     /// The expected value.
     pub expected: String,
     /// What is there.
@@ -315,7 +315,7 @@ pub struct Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.kind.name(), self.object)?;
-        if self.place != Place::NONE {
+        if self.place != ProblemPlace::NONE {
             write!(f, ", {}", self.place)?;
         }
         write!(f, ": expected {}, found {}", self.expected, self.found)

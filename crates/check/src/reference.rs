@@ -8,7 +8,7 @@ use everglade_format::{FileId, Layer, Pointer, Pvbn, Tag, Vvbn, metafile};
 
 use crate::filesystem::FileSystem;
 use crate::findings::Findings;
-use crate::problem::{Kind, Place};
+use crate::problem::{Kind, ProblemPlace};
 use crate::side_kinds;
 use crate::tree::{File, Visit};
 
@@ -72,27 +72,27 @@ impl Reference {
     }
 
     /// Its place, read as a reference of the aggregate.
-    pub(crate) fn place_in_aggregate(&self) -> Place {
-        Place {
+    pub(crate) fn place_in_aggregate(&self) -> ProblemPlace {
+        ProblemPlace {
             pvbn: Some(Pvbn(self.number)),
-            ..self.place()
+            ..self.problem_place()
         }
     }
 
     /// Its place, read as a reference of a volume.
-    pub(crate) fn place_in_volume(&self, pvbn: Option<Pvbn>) -> Place {
-        Place {
+    pub(crate) fn place_in_volume(&self, pvbn: Option<Pvbn>) -> ProblemPlace {
+        ProblemPlace {
             vvbn: Some(Vvbn(self.number)),
             pvbn,
-            ..self.place()
+            ..self.problem_place()
         }
     }
 
-    fn place(&self) -> Place {
-        Place {
+    fn problem_place(&self) -> ProblemPlace {
+        ProblemPlace {
             level: Some(self.level()),
             index: Some(self.index()),
-            ..Place::NONE
+            ..ProblemPlace::NONE
         }
     }
 }
@@ -169,7 +169,7 @@ pub(crate) fn note_reference(
         Layer::Volume => pointer.vvbn.0,
     };
     if fs.layer() == Layer::Aggregate && fs.media.geometry.locate(pointer.pvbn).is_none() {
-        let place = Place::in_tree(*level, *index, pointer);
+        let place = ProblemPlace::in_tree(*level, *index, pointer);
         let expected = "a block of an extent";
         let found = pointer.pvbn;
         findings.add(Kind::OutsideExtents, file.object, place, expected, found);

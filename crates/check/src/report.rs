@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::findings::Findings;
 use crate::labels::Labels;
-use crate::problem::{Kind, Place, Problem};
+use crate::problem::{Kind, Problem, ProblemPlace};
 
 /// The present work of the verifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,7 +188,7 @@ impl Report {
 }
 
 fn problem_json(problem: &Problem) -> Value {
-    let Place {
+    let ProblemPlace {
         offset,
         level,
         index,

@@ -11,7 +11,7 @@ use everglade_format::{FileId, Inode, Kind as FileKind};
 use crate::files::Files;
 use crate::filesystem::FileSystem;
 use crate::findings::Findings;
-use crate::problem::{Kind, Object, Place};
+use crate::problem::{Kind, Object, ProblemPlace};
 use crate::side_kinds::{is_side, name};
 
 /// Which side files were named by volumes.
@@ -33,7 +33,7 @@ impl Sides {
     ) -> Option<&'f Inode> {
         let expected = format_args!("file {id} as its {}", name(kind).unwrap_or("file"));
         let mut wrong = |found: String| {
-            findings.add(Kind::SideFile, volume, Place::NONE, expected, found);
+            findings.add(Kind::SideFile, volume, ProblemPlace::NONE, expected, found);
         };
         let Some(inode) = files.inodes.all.get(&id) else {
             if !files.inodes.partial {
@@ -63,7 +63,7 @@ impl Sides {
             if !self.named.contains(&inode.id) && !files.names.of.contains_key(&inode.id) {
                 let object = files.object_of(fs, inode.id);
                 let expected = "a volume that names it";
-                findings.add(Kind::Unnamed, &object, Place::NONE, expected, "none");
+                findings.add(Kind::Unnamed, &object, ProblemPlace::NONE, expected, "none");
             }
         }
     }

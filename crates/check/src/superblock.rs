@@ -6,7 +6,7 @@ use everglade_format::{Pointer, VolumeSuperblock};
 use crate::bad::BadBlocks;
 use crate::filesystem::{FileSystem, pointer_at};
 use crate::findings::Findings;
-use crate::problem::{Kind, Place};
+use crate::problem::{Kind, ProblemPlace};
 use crate::tree;
 
 pub(crate) fn read_superblock(
@@ -20,7 +20,7 @@ pub(crate) fn read_superblock(
     let vvbn = SUPERBLOCK_VVBN.0;
     // A container that cannot be read was reported.
     let slot = pointer_at(inside.aggregate, inside.container, vvbn).ok()?;
-    let mut place = Place::at_vvbn(vvbn);
+    let mut place = ProblemPlace::at_vvbn(vvbn);
     if slot.is_hole() {
         findings.add(kind, &object, place, "a superblock", "a hole");
         return None;

@@ -14,7 +14,7 @@ use everglade_format::{Block, FileId, Header, Indirect, Inode, Pointer, SPAN, Ta
 use crate::filesystem::FileSystem;
 use crate::findings::Findings;
 use crate::media::Fault;
-use crate::problem::{Kind, Object, Place};
+use crate::problem::{Kind, Object, ProblemPlace};
 
 /// The treatment of leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,13 +101,13 @@ pub(crate) fn check_levels(inode: &Inode, object: &Object, findings: &mut Findin
     if inode.levels < needed && inode.inline.is_none() {
         let expected = format_args!("{needed} levels for {} blocks", inode.block_count());
         let kind = Kind::LevelsTooFew;
-        findings.add(kind, object, Place::NONE, expected, inode.levels);
+        findings.add(kind, object, ProblemPlace::NONE, expected, inode.levels);
     }
 }
 
 impl Walk<'_> {
     fn block(&mut self, level: u8, index: u64, pointer: Pointer) {
-        let place = Place::in_tree(level, index, &pointer);
+        let place = ProblemPlace::in_tree(level, index, &pointer);
         if pointer.is_lost() {
             self.walked.partial = true;
             let expected = "a block";
@@ -178,10 +178,10 @@ impl Walk<'_> {
                 Ok(pointer) => self.block(level - 1, child, pointer),
                 Err(damage) => {
                     self.walked.partial = true;
-                    let place = Place {
+                    let place = ProblemPlace {
                         level: Some(level - 1),
                         index: Some(child),
-                        ..Place::NONE
+                        ..ProblemPlace::NONE
                     };
                     self.findings
                         .damage(Kind::PointerInvalid, self.file.object, place, &damage);
@@ -213,11 +213,11 @@ pub(crate) fn read(
     kind: Option<BlockKind>,
     findings: &mut Findings,
 ) -> Option<Rc<Block>> {
-    let place = Place::in_tree(level, index, pointer);
+    let place = ProblemPlace::in_tree(level, index, pointer);
     let block = match fs.read(pointer) {
         Ok(block) => block,
         Err(fault) => {
-            let place = Place {
+            let place = ProblemPlace {
                 pvbn: fs.pvbn_of(pointer),
                 ..place
             };
@@ -244,7 +244,7 @@ pub(crate) fn read(
 pub(crate) fn content_fault(
     findings: &mut Findings,
     object: &Object,
-    place: Place,
+    place: ProblemPlace,
     expected: Tag,
     fault: &Fault,
 ) {

@@ -16,7 +16,7 @@ use everglade_format::{
 use crate::files::Files;
 use crate::filesystem::FileSystem;
 use crate::findings::Findings;
-use crate::problem::{Kind, Object, Place};
+use crate::problem::{Kind, Object, ProblemPlace};
 use crate::reference::{Reference, References};
 use crate::tree::{self, File, Leaves, Visit};
 
@@ -289,14 +289,26 @@ impl<'u> Usage<'u> {
         if !self.unknown && self.used != claims.blocks_used {
             let expected = format_args!("{} blocks in use, as in the active map", self.used);
             let found = claims.blocks_used;
-            findings.add(Kind::UsedCount, &object, Place::NONE, expected, found);
+            findings.add(
+                Kind::UsedCount,
+                &object,
+                ProblemPlace::NONE,
+                expected,
+                found,
+            );
         }
         if let Some(areas_used) = claims.areas_used
             && !self.unknown
             && areas_used != self.areas_used
         {
             let expected = format_args!("{} areas in use, as in the active map", self.areas_used);
-            findings.add(Kind::AreasUsed, &object, Place::NONE, expected, areas_used);
+            findings.add(
+                Kind::AreasUsed,
+                &object,
+                ProblemPlace::NONE,
+                expected,
+                areas_used,
+            );
         }
         self.check_frontiers(findings);
         self.check_reach(findings);
@@ -311,14 +323,14 @@ impl<'u> Usage<'u> {
         if frontiers.len() != extents.len() {
             let expected = format_args!("{} frontiers, one for each extent", extents.len());
             let found = frontiers.len();
-            findings.add(Kind::Frontier, &object, Place::NONE, expected, found);
+            findings.add(Kind::Frontier, &object, ProblemPlace::NONE, expected, found);
         }
         for (index, (extent, frontier)) in extents.iter().zip(frontiers).enumerate() {
             let areas = extent.length / self.claims.area_blocks;
             if u64::from(*frontier) > areas {
                 let expected = format_args!("at most {areas} areas in extent {index}");
                 let found = format_args!("a frontier of {frontier}");
-                findings.add(Kind::Frontier, &object, Place::NONE, expected, found);
+                findings.add(Kind::Frontier, &object, ProblemPlace::NONE, expected, found);
             }
         }
     }
@@ -339,14 +351,26 @@ impl<'u> Usage<'u> {
             let object = self.fs.metafile(metafile::ACTIVE_MAP);
             let expected = format_args!("at least {frontier} blocks");
             let found = active.block_count();
-            findings.add(Kind::MapTooShort, &object, Place::NONE, expected, found);
+            findings.add(
+                Kind::MapTooShort,
+                &object,
+                ProblemPlace::NONE,
+                expected,
+                found,
+            );
         }
         let needed = frontier.saturating_mul(self.claims.area_blocks);
         if inside.container.block_count() < needed {
             let object = self.fs.object();
             let expected = format_args!("a container of at least {needed} blocks");
             let found = inside.container.block_count();
-            findings.add(Kind::MapTooShort, &object, Place::NONE, expected, found);
+            findings.add(
+                Kind::MapTooShort,
+                &object,
+                ProblemPlace::NONE,
+                expected,
+                found,
+            );
         }
     }
 }
@@ -357,7 +381,7 @@ pub(crate) fn owner(
     files: &Files,
     reference: Option<&Reference>,
     number: &Number<'_>,
-) -> (Object, Place) {
+) -> (Object, ProblemPlace) {
     let pvbn = (!number.slot.is_hole()).then_some(number.slot.pvbn);
     match reference {
         Some(it) if it.file != FileId(0) => {
@@ -371,12 +395,12 @@ pub(crate) fn owner(
     }
 }
 
-fn number_place(fs: &FileSystem<'_>, number: u64, pvbn: Option<Pvbn>) -> Place {
+fn number_place(fs: &FileSystem<'_>, number: u64, pvbn: Option<Pvbn>) -> ProblemPlace {
     match fs.layer() {
-        Layer::Aggregate => Place::at_pvbn(number),
-        Layer::Volume => Place {
+        Layer::Aggregate => ProblemPlace::at_pvbn(number),
+        Layer::Volume => ProblemPlace {
             pvbn,
-            ..Place::at_vvbn(number)
+            ..ProblemPlace::at_vvbn(number)
         },
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn run(
         LunVerb::Show(show) => run_show(show, session, output)?,
         LunVerb::Resize(resize) => run_resize(resize, session, output, yes)?,
         LunVerb::Rename(rename) => {
-            let path = format!("{}/actions/rename", place(&rename.name));
+            let path = format!("{}/actions/rename", path_of(&rename.name));
             let name = rename.to.clone();
             let told = session.post::<Lun>(&path, &Rename { name })?;
             output.made(&told.raw, || listing::of_one(&told.meant, &COLUMNS))?;
@@ -52,7 +52,7 @@ pub(crate) fn run(
 fn run_create(create: &LunCreate, session: &Session, output: &Output) -> Result<(), Failure> {
     let size_bytes = create.size.bytes();
     let told = if create.if_missing {
-        session.put::<Lun>(&place(&create.name), &PutLun { size_bytes })?
+        session.put::<Lun>(&path_of(&create.name), &PutLun { size_bytes })?
     } else {
         let request = CreateLun {
             name: create.name.lun.clone(),
@@ -86,7 +86,7 @@ fn run_clone(clone: &LunClone, session: &Session, output: &Output) -> Result<u8,
         name: to.lun.clone(),
         snapshot: clone.from.as_ref().map(|from| from.snapshot.clone()),
     };
-    let path = format!("{}/actions/clone", place(name));
+    let path = format!("{}/actions/clone", path_of(name));
     let told = session.post::<Job>(&path, &request)?;
     output.done(&format!("cloning LUN {name} as {to}"));
     job::follow_work(session, output, told, clone.wait, "makes the clone")
@@ -98,7 +98,7 @@ fn run_resize(
     output: &Output,
     yes: bool,
 ) -> Result<(), Failure> {
-    let (path, size_bytes) = (place(&resize.name), resize.size.bytes());
+    let (path, size_bytes) = (path_of(&resize.name), resize.size.bytes());
     if resize.dry_run {
         let lun = session.get::<Lun>(&path)?.meant;
         let lost = lun.size_bytes.saturating_sub(size_bytes);
@@ -138,7 +138,7 @@ fn remove(
     output: &Output,
     yes: bool,
 ) -> Result<u8, Failure> {
-    let path = place(name);
+    let path = path_of(name);
     if removal.dry_run || !yes {
         let lun = session.get::<Lun>(&path)?.meant;
         let what = format!("LUN {name} ({})", Size(lun.size_bytes));
@@ -161,7 +161,7 @@ fn run_show(show: &LunShow, session: &Session, output: &Output) -> Result<(), Fa
     let told = match show.name.as_deref() {
         Some(name) if name.contains('/') => {
             let name: LunName = name.parse().map_err(usage)?;
-            let told = session.get::<Lun>(&place(&name))?;
+            let told = session.get::<Lun>(&path_of(&name))?;
             return listing::print_one(&told, &COLUMNS, &show.listing, output);
         }
         Some(volume) => {
@@ -196,6 +196,6 @@ fn collection(volume: &Name) -> String {
     format!("/v1/volumes/{volume}/luns")
 }
 
-fn place(name: &LunName) -> String {
+fn path_of(name: &LunName) -> String {
     format!("/v1/volumes/{}/luns/{}", name.volume, name.lun)
 }

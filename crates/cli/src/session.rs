@@ -51,7 +51,7 @@ impl Session {
     }
 
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Told<T>, Failure> {
-        understand(self.look(path)?)
+        understand(self.get_body(path)?)
     }
 
     pub(crate) fn post<T: DeserializeOwned>(
@@ -144,7 +144,7 @@ impl Session {
     }
 
     /// The body of a good answer; everything else is a failure.
-    fn look(&self, path: &str) -> Result<Bytes, Failure> {
+    fn get_body(&self, path: &str) -> Result<Bytes, Failure> {
         let asked = self.exchange(&Method::GET, path, None, None);
         let answer = runtime()?.block_on(async { timeout(ANSWER_WITHIN, asked).await });
         match answer {

@@ -60,7 +60,7 @@ pub(crate) fn run(
     match verb {
         SnapshotVerb::Create(create) => {
             let told = if create.if_missing {
-                session.put_nothing::<Snapshot>(&place(&create.name))?
+                session.put_nothing::<Snapshot>(&path_of(&create.name))?
             } else {
                 let name = create.name.snapshot.clone();
                 let request = CreateSnapshot { name };
@@ -73,7 +73,7 @@ pub(crate) fn run(
             let name = rename.to.clone();
             let request = RenameSnapshot { name };
             made(
-                &session.patch::<Snapshot>(&place(&rename.name), &request)?,
+                &session.patch::<Snapshot>(&path_of(&rename.name), &request)?,
                 output,
             )?;
         }
@@ -118,7 +118,7 @@ fn act(
     let request = HoldSnapshot {
         tag: hold.tag.clone(),
     };
-    let path = format!("{}/actions/{action}", place(&hold.name));
+    let path = format!("{}/actions/{action}", path_of(&hold.name));
     made(&session.post::<Snapshot>(&path, &request)?, output)
 }
 
@@ -127,7 +127,7 @@ fn run_show(show: &SnapshotShow, session: &Session, output: &Output) -> Result<(
     let told = match show.name.as_deref() {
         Some(name) if name.contains('@') => {
             let name: SnapshotName = name.parse().map_err(usage)?;
-            let told = session.get::<Snapshot>(&place(&name))?;
+            let told = session.get::<Snapshot>(&path_of(&name))?;
             return listing::print_one(&told, &COLUMNS, &show.listing, output);
         }
         Some(volume) => {
@@ -165,7 +165,7 @@ fn remove(
     output: &Output,
     yes: bool,
 ) -> Result<u8, Failure> {
-    let path = place(name);
+    let path = path_of(name);
     if removal.dry_run || !yes {
         let snapshot = session.get::<Snapshot>(&path)?.meant;
         let what = loss(&snapshot);
@@ -225,7 +225,7 @@ fn run_restore(
     output: &Output,
     yes: bool,
 ) -> Result<(), Failure> {
-    let path = format!("{}/actions/restore", place(&restore.name));
+    let path = format!("{}/actions/restore", path_of(&restore.name));
     let request = |dry_run| RestoreSnapshot {
         safety_snapshot: restore.safety_snapshot.clone(),
         lun: restore.lun.clone(),
@@ -289,7 +289,7 @@ fn collection(volume: &Name) -> String {
     format!("/v1/volumes/{volume}/snapshots")
 }
 
-fn place(name: &SnapshotName) -> String {
+fn path_of(name: &SnapshotName) -> String {
     format!("/v1/volumes/{}/snapshots/{}", name.volume, name.snapshot)
 }
 

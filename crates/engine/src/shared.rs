@@ -26,7 +26,7 @@ use crate::pool::mended::MendedInfo;
 use crate::pool::space::{Space, Usage};
 use crate::pool::trigger::CpCounts;
 use crate::pool::volume::Volume;
-use crate::pool::{bases, look};
+use crate::pool::{bases, present};
 use crate::tree::notes::Unreadable;
 use crate::{change, snapshot};
 
@@ -470,13 +470,13 @@ impl Engine {
     #[must_use]
     pub fn snapshots(&self, volume: &str) -> Vec<SnapshotInfo> {
         let known = self.0.volume(volume);
-        known.map_or_else(Vec::new, |volume| look::all(&volume))
+        known.map_or_else(Vec::new, |volume| present::all(&volume))
     }
 
     /// One of them.
     #[must_use]
     pub fn snapshot(&self, volume: &str, name: &str) -> Option<SnapshotInfo> {
-        look::one(&*self.0.volume(volume)?, name)
+        present::one(&*self.0.volume(volume)?, name)
     }
 
     /// Whether a snapshot has what a LUN could be restored to, as [`change::Change::RestoreLun`]

@@ -92,22 +92,22 @@ impl PageRef {
         a.0.address() == b.0.address()
     }
 
-    /// What `author` noted about the contents with [`PageRef::leave_note`]; `None` if another
-    /// author left a note before.
+    /// What `author` noted about the contents with [`PageRef::leave_memo`]; `None` if another
+    /// author left a memo before.
     #[must_use]
-    pub fn note(&self, author: u32) -> Option<u64> {
-        self.0.note(author)
+    pub fn memo(&self, author: u32) -> Option<u64> {
+        self.0.memo(author)
     }
 
     /// Remembers a number that follows from the contents and is dear to compute, such as their code
     /// under a key (`author` stands for that). It stays until the memory is written again. One page
-    /// has one note, the first; the page of zeroes has none, because all its users share it.
+    /// has one memo, the first; the page of zeroes has none, because all its users share it.
     ///
     /// # Panics
     /// If `author` is 0 or 1.
-    pub fn leave_note(&self, author: u32, note: u64) {
+    pub fn leave_memo(&self, author: u32, memo: u64) {
         if !PageRef::same_memory(self, &PageRef::zero()) {
-            self.0.leave_note(author, note);
+            self.0.leave_memo(author, memo);
         }
     }
 

@@ -27,7 +27,7 @@ use io_uring::{IoUring, opcode, types};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::action::Action;
-use crate::transfer::{Outcome, Transfer};
+use crate::transfer::{RawResult, Transfer};
 
 /// Transfers the kernel is given before it must take them.
 const ENTRIES: u32 = 256;
@@ -173,7 +173,7 @@ impl Ring {
     }
 
     /// Submits and collects, without waiting.
-    pub(crate) fn turn(&mut self, done: &mut Vec<(u64, Outcome)>) {
+    pub(crate) fn turn(&mut self, done: &mut Vec<(u64, RawResult)>) {
         self.enable();
         if self.has_unsubmitted() || self.has_deferred() {
             self.enter();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender};
 
-use crate::transfer::{Outcome, Transfer};
+use crate::transfer::{RawResult, Transfer};
 use crate::waker::Waker;
 use crate::workers::Workers;
 
@@ -19,8 +19,8 @@ use crate::workers::Workers;
 pub(crate) struct Threads {
     crew: Arc<Workers>,
     waker: Arc<Waker>,
-    sender: Sender<(u64, Outcome)>,
-    receiver: Receiver<(u64, Outcome)>,
+    sender: Sender<(u64, RawResult)>,
+    receiver: Receiver<(u64, RawResult)>,
 }
 
 impl Threads {
@@ -55,12 +55,12 @@ impl Threads {
         !self.receiver.is_empty()
     }
 
-    pub(crate) fn turn(&mut self, done: &mut Vec<(u64, Outcome)>) {
+    pub(crate) fn turn(&mut self, done: &mut Vec<(u64, RawResult)>) {
         done.extend(self.receiver.try_iter());
     }
 
     /// Waits for a completion and takes it.
-    pub(crate) fn wait(&mut self, done: &mut Vec<(u64, Outcome)>) {
+    pub(crate) fn wait(&mut self, done: &mut Vec<(u64, RawResult)>) {
         done.push(self.receiver.recv().expect("this end holds a sender"));
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Transfer {
 unsafe impl Send for Transfer {}
 
 /// The result of a transfer: bytes moved, or the negated error number.
-pub(crate) type Outcome = i32;
+pub(crate) type RawResult = i32;
 
 impl Transfer {
     /// Makes the call and waits for it.
@@ -42,7 +42,7 @@ impl Transfer {
     /// # Safety
     /// The file is open, and pieces and the memory they name stay in place and unshared (for reads)
     /// or unchanged (for writes) during the call.
-    pub(crate) unsafe fn run(&self) -> Outcome {
+    pub(crate) unsafe fn run(&self) -> RawResult {
         let count = self.count.cast_signed();
         let offset = self.offset.cast_signed();
         // SAFETY: as this function demands.
@@ -61,7 +61,7 @@ impl Transfer {
                 .raw_os_error()
                 .unwrap_or(libc::EIO)
         } else {
-            Outcome::try_from(moved).expect("a transfer is at most 1 MiB")
+            RawResult::try_from(moved).expect("a transfer is at most 1 MiB")
         }
     }
 }
@@ -81,7 +81,7 @@ impl Fault {
     pub(crate) const CUT_SHORT: Fault = Fault(Errno::IO);
 
     /// From a negative outcome.
-    pub(crate) fn of(outcome: Outcome) -> Fault {
+    pub(crate) fn of(outcome: RawResult) -> Fault {
         assert!(outcome < 0, "only a negative outcome is a fault");
         Fault(Errno::from_raw_os_error(-outcome))
     }
@@ -192,7 +192,7 @@ impl Gather {
 
 /// The effect of an outcome on a transfer that has `left` bytes to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum Progress {
     /// All of it is done.
     Done,
     /// So many bytes are done; continue with the rest.
@@ -202,22 +202,22 @@ pub(crate) enum Step {
     Failed(Fault),
 }
 
-impl Step {
-    pub(crate) fn of(outcome: Outcome, left: u64) -> Step {
+impl Progress {
+    pub(crate) fn of(outcome: RawResult, left: u64) -> Progress {
         let Ok(moved) = u64::try_from(outcome) else {
             let fault = Fault::of(outcome);
             return if fault.is_transient() {
-                Step::Repeat
+                Progress::Repeat
             } else {
-                Step::Failed(fault)
+                Progress::Failed(fault)
             };
         };
         assert!(moved <= left, "the host moved {moved} bytes of {left}");
         // A torn block is transferred again, because positions must stay aligned.
         match moved - moved % BLOCK_SIZE as u64 {
-            _ if moved == left => Step::Done,
-            0 => Step::Failed(Fault::CUT_SHORT),
-            whole => Step::Rest(whole),
+            _ if moved == left => Progress::Done,
+            0 => Progress::Failed(Fault::CUT_SHORT),
+            whole => Progress::Rest(whole),
         }
     }
 }
@@ -249,11 +249,11 @@ unsafe fn run_whole(
         // SAFETY: the file is borrowed, the gather is ours, the memory is vouched for by the
         // caller.
         let outcome = unsafe { gather.transfer(action, file, offset, 0).run() };
-        match Step::of(outcome, left) {
-            Step::Done => return Ok(()),
-            Step::Repeat => {}
-            Step::Failed(fault) => return Err(fault),
-            Step::Rest(bytes) => {
+        match Progress::of(outcome, left) {
+            Progress::Done => return Ok(()),
+            Progress::Repeat => {}
+            Progress::Failed(fault) => return Err(fault),
+            Progress::Rest(bytes) => {
                 gather.advance(usize::try_from(bytes).expect("at most 1 MiB"));
                 offset += bytes;
                 left -= bytes;
@@ -310,16 +310,19 @@ mod tests {
     #[test]
     fn a_short_transfer_goes_on_at_a_whole_block() {
         let left = 4 * BLOCK_SIZE as u64;
-        assert_eq!(Step::of(4 * BLOCK, left), Step::Done);
-        assert_eq!(Step::of(2 * BLOCK, left), Step::Rest(2 * BLOCK_SIZE as u64));
+        assert_eq!(Progress::of(4 * BLOCK, left), Progress::Done);
         assert_eq!(
-            Step::of(2 * BLOCK + 512, left),
-            Step::Rest(2 * BLOCK_SIZE as u64)
+            Progress::of(2 * BLOCK, left),
+            Progress::Rest(2 * BLOCK_SIZE as u64)
         );
-        assert_eq!(Step::of(512, left), Step::Failed(Fault::CUT_SHORT));
-        assert_eq!(Step::of(0, left), Step::Failed(Fault::CUT_SHORT));
-        assert_eq!(Step::of(-libc::EINTR, left), Step::Repeat);
-        assert_eq!(Step::of(0, 0), Step::Done);
+        assert_eq!(
+            Progress::of(2 * BLOCK + 512, left),
+            Progress::Rest(2 * BLOCK_SIZE as u64)
+        );
+        assert_eq!(Progress::of(512, left), Progress::Failed(Fault::CUT_SHORT));
+        assert_eq!(Progress::of(0, left), Progress::Failed(Fault::CUT_SHORT));
+        assert_eq!(Progress::of(-libc::EINTR, left), Progress::Repeat);
+        assert_eq!(Progress::of(0, 0), Progress::Done);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use crate::{BITS_PER_BLOCK, Block};
 
-fn place(bit: u64) -> (usize, u8) {
+fn byte_and_mask(bit: u64) -> (usize, u8) {
     assert!(bit < BITS_PER_BLOCK, "bit {bit} is outside a bitmap block");
     ((bit / 8) as usize, 1 << (bit % 8))
 }
@@ -13,13 +13,13 @@ fn place(bit: u64) -> (usize, u8) {
 /// True if `bit` is set.
 #[must_use]
 pub fn is_set(block: &Block, bit: u64) -> bool {
-    let (byte, mask) = place(bit);
+    let (byte, mask) = byte_and_mask(bit);
     block[byte] & mask != 0
 }
 
 /// Sets `bit`; returns whether it was clear.
 pub fn set(block: &mut Block, bit: u64) -> bool {
-    let (byte, mask) = place(bit);
+    let (byte, mask) = byte_and_mask(bit);
     let was_clear = block[byte] & mask == 0;
     block[byte] |= mask;
     was_clear
@@ -27,7 +27,7 @@ pub fn set(block: &mut Block, bit: u64) -> bool {
 
 /// Clears `bit`; returns whether it was set.
 pub fn clear(block: &mut Block, bit: u64) -> bool {
-    let (byte, mask) = place(bit);
+    let (byte, mask) = byte_and_mask(bit);
     let was_set = block[byte] & mask != 0;
     block[byte] &= !mask;
     was_set

@@ -49,7 +49,7 @@ pub struct Context {
 
 /// Block of the context map and slot in it for `pvbn`.
 #[must_use]
-pub fn place(pvbn: Pvbn) -> (u64, usize) {
+pub fn block_and_slot(pvbn: Pvbn) -> (u64, usize) {
     (
         pvbn.0 / CONTEXTS_PER_BLOCK,
         (pvbn.0 % CONTEXTS_PER_BLOCK) as usize,

@@ -22,7 +22,7 @@ pub struct Geometry {
 
 /// A run of blocks on one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct MemberRun {
     /// Index in the member table.
     pub member: u32,
     /// Block on the member.
@@ -107,10 +107,10 @@ impl Geometry {
 
     /// Where a block is; `None` if it is no block of this aggregate.
     #[must_use]
-    pub fn locate(&self, pvbn: Pvbn) -> Option<Place> {
+    pub fn locate(&self, pvbn: Pvbn) -> Option<MemberRun> {
         let extent = &self.extents[self.extent_of(pvbn)?];
         let offset = pvbn.0 - extent.base;
-        Some(Place {
+        Some(MemberRun {
             member: extent.member,
             dbn: Dbn(extent.first_dbn.0 + offset),
             run: extent.length - offset,

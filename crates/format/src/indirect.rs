@@ -156,7 +156,7 @@ impl Indirect<'_> {
 
     /// Where `slot` (0 ..= 254) lies in memory.
     #[must_use]
-    pub fn place(&self, slot: u64) -> *const u8 {
+    pub fn slot_address(&self, slot: u64) -> *const u8 {
         self.0[slot_offset(slot)..].as_ptr()
     }
 

@@ -121,7 +121,7 @@ impl Inode {
 
     /// Block of the inode file and slot in it.
     #[must_use]
-    pub fn place(id: FileId) -> (u64, usize) {
+    pub fn block_and_slot(id: FileId) -> (u64, usize) {
         let id = u64::from(id.0);
         (id / INODES_PER_BLOCK, (id % INODES_PER_BLOCK) as usize)
     }

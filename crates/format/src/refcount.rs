@@ -27,7 +27,7 @@ const _: () = assert!(COUNTS_PER_BLOCK * 2 == BLOCK_SIZE as u64);
 
 /// The block of the refcount file that has the count of a vvbn, and which of its counts that is.
 #[must_use]
-pub fn place(vvbn: Vvbn) -> (u64, usize) {
+pub fn block_and_slot(vvbn: Vvbn) -> (u64, usize) {
     let slot = usize::try_from(vvbn.0 % COUNTS_PER_BLOCK).expect("below 2,048");
     (vvbn.0 / COUNTS_PER_BLOCK, slot)
 }
@@ -64,8 +64,8 @@ mod tests {
     fn counts_are_where_the_documentation_says() {
         let mut block = [0; BLOCK_SIZE];
         assert!(is_empty(&block));
-        assert_eq!(place(Vvbn(2_047)), (0, 2_047));
-        assert_eq!(place(Vvbn(4_097)), (2, 1));
+        assert_eq!(block_and_slot(Vvbn(2_047)), (0, 2_047));
+        assert_eq!(block_and_slot(Vvbn(4_097)), (2, 1));
         set(&mut block, 1, 0x1234);
         set(&mut block, 2_047, COUNT_MAX);
         assert_eq!(block[2..4], [0x34, 0x12]);

@@ -143,7 +143,7 @@ impl SnapshotRecord {
 
     /// Block of the table and slot in it.
     #[must_use]
-    pub fn place(slot: u64) -> (u64, u64) {
+    pub fn block_and_slot(slot: u64) -> (u64, u64) {
         (slot / RECORDS_PER_BLOCK, slot % RECORDS_PER_BLOCK)
     }
 

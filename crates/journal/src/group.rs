@@ -15,7 +15,7 @@ use crate::{Action, Entry, RUN_BLOCKS};
 
 /// Where one record of a group goes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct RecordPosition {
     pub(crate) generation: u64,
     /// Its header's block in the region.
     pub(crate) block: u64,
@@ -32,7 +32,7 @@ pub struct Group {
     /// Code of the record before.
     pub(crate) previous: u64,
     /// Its records, in order.
-    pub(crate) places: Vec<Place>,
+    pub(crate) positions: Vec<RecordPosition>,
     pub(crate) entries: Vec<Entry>,
 }
 
@@ -73,7 +73,7 @@ impl Group {
     /// Blocks to be written: headers and payload.
     #[must_use]
     pub fn blocks(&self) -> u64 {
-        self.places.len() as u64 + self.entries.iter().map(Entry::blocks).sum::<u64>()
+        self.positions.len() as u64 + self.entries.iter().map(Entry::blocks).sum::<u64>()
     }
 
     /// Makes the bytes. Hashes every page, so it belongs outside all locks.
@@ -83,20 +83,20 @@ impl Group {
         let mut sequence = self.first;
         let mut entries = self.entries.into_iter();
         let mut writes = Vec::new();
-        for place in self.places {
+        for position in self.positions {
             let mut header = Header {
                 uuid: self.settings.uuid,
                 epoch: self.settings.epoch,
                 life: self.settings.life,
-                generation: place.generation,
+                generation: position.generation,
                 first_sequence: sequence,
                 previous: code,
                 wall_nanos,
-                operations: Vec::with_capacity(place.operations),
+                operations: Vec::with_capacity(position.operations),
                 codes: Vec::new(),
             };
             let mut payload = Vec::new();
-            for entry in entries.by_ref().take(place.operations) {
+            for entry in entries.by_ref().take(position.operations) {
                 header.operations.push(entry.operation());
                 if let Action::Write { pages } = entry.action {
                     payload.extend(pages);
@@ -104,7 +104,7 @@ impl Group {
             }
             assert_eq!(
                 header.operations.len(),
-                place.operations,
+                position.operations,
                 "entries of a record"
             );
             header.codes = payload.iter().map(|page| page_code(key, page)).collect();
@@ -112,7 +112,7 @@ impl Group {
             code = header.encode_into(&mut page, key);
             sequence = header.next_sequence();
             let pages = std::iter::once(page.freeze()).chain(payload);
-            append(&mut writes, place.block, pages);
+            append(&mut writes, position.block, pages);
         }
         assert_eq!(sequence, last + 1, "all entries are in records");
         (writes, Finished { last, code })
@@ -125,11 +125,11 @@ impl Group {
 /// happens to the memory in between does not go unnoticed either.
 #[must_use]
 pub fn page_code(key: &TagKey, page: &PageRef) -> u64 {
-    if let Some(known) = page.note(key.name()) {
+    if let Some(known) = page.memo(key.name()) {
         return known;
     }
     let code = key.code(page);
-    page.leave_note(key.name(), code);
+    page.leave_memo(key.name(), code);
     code
 }
 

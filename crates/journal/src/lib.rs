@@ -29,7 +29,7 @@
 //!    each mount). So leftovers never continue a chain, even where a life before logged the same
 //!    sequences.
 //! 3. A mount that found anything of the superblock's two generations, whole or not
-//!    ([`Outcome::has_traces`]), commits a consistency point that begins two generations later
+//!    ([`ScanSummary::has_traces`]), commits a consistency point that begins two generations later
 //!    before it logs anything. Otherwise a header whose payload never arrived could come to life
 //!    when a later mount happens to write equal pages in the right place, after clients saw that it
 //!    was gone.
@@ -54,7 +54,7 @@ mod settings;
 pub use crate::entry::{Action, Entry};
 pub use crate::group::{Finished, Group, GroupWrite, page_code};
 pub use crate::log::{Journal, Position};
-pub use crate::scan::{End, Outcome, Scan};
+pub use crate::scan::{End, Scan, ScanSummary};
 pub use crate::settings::Settings;
 
 /// Most pages of one read or write: what `env` carries in one piece.

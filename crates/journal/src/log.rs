@@ -25,7 +25,7 @@ use everglade_format::Superblock;
 use everglade_format::journal::fits;
 
 use crate::Entry;
-use crate::group::{Finished, Group, Place};
+use crate::group::{Finished, Group, RecordPosition};
 
 /// Payload of one group: long enough for full-speed writes, short enough that whoever waits for the
 /// next one does not wait long.
@@ -260,9 +260,9 @@ impl Journal {
             return None;
         }
         let first = self.head();
-        let (mut places, mut taken, mut payload) = (Vec::new(), 0, 0);
+        let (mut positions, mut taken, mut payload) = (Vec::new(), 0, 0);
         while let Some((operations, blocks)) = self.next_record(taken, GROUP_BLOCKS - payload) {
-            places.push(self.place_record(first + taken as u64, operations, 1 + blocks));
+            positions.push(self.next_position(first + taken as u64, operations, 1 + blocks));
             taken += operations;
             payload += blocks;
         }
@@ -281,7 +281,7 @@ impl Journal {
             settings: self.settings,
             first,
             previous: self.previous,
-            places,
+            positions,
             entries: self.queue.drain(..taken).collect(),
         })
     }
@@ -334,7 +334,7 @@ impl Journal {
     }
 
     /// Gives a record its blocks behind those of its generation.
-    fn place_record(&mut self, first: u64, operations: usize, blocks: u64) -> Place {
+    fn next_position(&mut self, first: u64, operations: usize, blocks: u64) -> RecordPosition {
         let half_blocks = self.settings.half_blocks;
         let generation = match &mut self.young {
             Some(young) if first >= young.first => young,
@@ -344,7 +344,7 @@ impl Journal {
         let block = half_of(generation.number) * half_blocks + generation.used;
         generation.used += blocks;
         assert!(generation.used <= half_blocks, "a record beyond its half");
-        Place {
+        RecordPosition {
             generation: generation.number,
             block,
             operations,

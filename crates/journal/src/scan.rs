@@ -42,7 +42,7 @@ pub enum End {
 
 /// What a scan found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct ScanSummary {
     /// Records accepted.
     pub records: u64,
     /// Operations in them.
@@ -59,7 +59,7 @@ pub struct Outcome {
     pub wall_nanos: u64,
 }
 
-impl Outcome {
+impl ScanSummary {
     /// True if the superblock's two generations hold anything that a later mount could take for the
     /// log of this one: what was found, a header without its payload, the younger half of a group
     /// of which the older never arrived, whatever a bad block hides. Such a mount commits a
@@ -88,7 +88,7 @@ pub struct Scan {
     /// A header that continues the chain, and those of its pages that were fed.
     record: Option<Record>,
     is_finished: bool,
-    outcome: Outcome,
+    outcome: ScanSummary,
 }
 
 #[derive(Debug)]
@@ -113,7 +113,7 @@ impl Scan {
             chain: None,
             record: None,
             is_finished: half_blocks == 0,
-            outcome: Outcome {
+            outcome: ScanSummary {
                 records: 0,
                 operations: 0,
                 blocks: 0,
@@ -168,7 +168,7 @@ impl Scan {
 
     /// The result so far. It is final when [`Scan::wants`] returns `None`.
     #[must_use]
-    pub fn outcome(&self) -> Outcome {
+    pub fn outcome(&self) -> ScanSummary {
         self.outcome
     }
 
@@ -241,7 +241,7 @@ impl Scan {
             pages,
         } = record;
         self.chain = Some((header.life, code));
-        self.outcome = Outcome {
+        self.outcome = ScanSummary {
             records: self.outcome.records + 1,
             operations: self.outcome.operations + header.operations.len() as u64,
             blocks: self.outcome.blocks + header.blocks(),

@@ -32,7 +32,7 @@ impl CellKey {
 }
 
 /// The place of a page in its cell.
-pub(crate) fn place(key: &Key) -> usize {
+pub(crate) fn index_in_cell(key: &Key) -> usize {
     usize::try_from(key.pvbn.0 % BLOCKS as u64).expect("below 8")
 }
 
@@ -65,37 +65,37 @@ impl Cell {
     /// The page with this content, which is looked at now and lasts at least so many rounds from
     /// here.
     pub(crate) fn touch(&mut self, key: &Key, rounds: u8) -> Option<&PageRef> {
-        let place = place(key);
-        let slot = &self.slots[place];
+        let index = index_in_cell(key);
+        let slot = &self.slots[index];
         let page = slot.page.as_ref().filter(|_| slot.tag == key.tag)?;
-        self.rounds[place] = self.rounds[place].max(rounds);
+        self.rounds[index] = self.rounds[index].max(rounds);
         Some(page)
     }
 
     /// The page with this content, if it is here, lasts at most so many rounds from here.
     pub(crate) fn shorten(&mut self, key: &Key, rounds: u8) {
-        let place = place(key);
-        if self.slots[place].tag == key.tag {
-            self.rounds[place] = self.rounds[place].min(rounds);
+        let index = index_in_cell(key);
+        if self.slots[index].tag == key.tag {
+            self.rounds[index] = self.rounds[index].min(rounds);
         }
     }
 
     /// Asks the processor for what a look-up of `key` here touches.
     pub(crate) fn prefetch_self(&self, key: &Key) {
         prefetch(&raw const self.key);
-        prefetch(&raw const self.slots[place(key)]);
+        prefetch(&raw const self.slots[index_in_cell(key)]);
     }
 
     /// Asks the processor for the page with this content, if it is here.
     pub(crate) fn prefetch(&self, key: &Key) {
-        let slot = &self.slots[place(key)];
+        let slot = &self.slots[index_in_cell(key)];
         if let Some(page) = slot.page.as_ref().filter(|_| slot.tag == key.tag) {
             page.prefetch();
         }
     }
 
     pub(crate) fn contains(&self, key: &Key) -> bool {
-        let slot = &self.slots[place(key)];
+        let slot = &self.slots[index_in_cell(key)];
         slot.page.is_some() && slot.tag == key.tag
     }
 
@@ -105,10 +105,10 @@ impl Cell {
         if self.contains(key) {
             return Some(page);
         }
-        let place = place(key);
-        self.rounds[place] = rounds;
-        self.slots[place].tag = key.tag;
-        self.slots[place].page.replace(page)
+        let index = index_in_cell(key);
+        self.rounds[index] = rounds;
+        self.slots[index].tag = key.tag;
+        self.slots[index].page.replace(page)
     }
 
     /// The hand comes by: pages whose rounds are over leave, the others have one less.

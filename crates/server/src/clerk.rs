@@ -15,7 +15,7 @@ use crate::Stop;
 use crate::administrator::Administrator;
 use crate::records::Records;
 use crate::records::events::Told;
-use crate::schedule::Outcome;
+use crate::schedule::RoundEvent;
 
 /// The time between two looks at the clock.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -73,9 +73,9 @@ fn round(administrator: &Administrator, records: &Records) {
     }
 }
 
-fn words(outcome: &Outcome) -> (Severity, String, String) {
+fn words(outcome: &RoundEvent) -> (Severity, String, String) {
     match outcome {
-        Outcome::Taken {
+        RoundEvent::Taken {
             volume,
             name,
             policy,
@@ -97,7 +97,7 @@ fn words(outcome: &Outcome) -> (Severity, String, String) {
                 ),
             }
         }
-        Outcome::Deleted {
+        RoundEvent::Deleted {
             volume,
             name,
             policy,
@@ -106,7 +106,7 @@ fn words(outcome: &Outcome) -> (Severity, String, String) {
             format!("{volume}@{name}"),
             format!("deleted by policy {policy}, which has enough newer ones"),
         ),
-        Outcome::ClockBack { volume, every } => (
+        RoundEvent::ClockBack { volume, every } => (
             Severity::Warning,
             format!("volume {volume}"),
             format!(

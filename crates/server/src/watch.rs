@@ -56,7 +56,7 @@ pub fn start(
     };
     let run = move || {
         loop {
-            watcher.look();
+            watcher.check();
             match asked.recv_timeout(LOOK_EVERY) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => return watcher.say_stopping(),
@@ -89,7 +89,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn look(&mut self) {
+    fn check(&mut self) {
         let now = self.administrator.now();
         let key = |found: &Condition| (found.object.clone(), found.code.clone());
         let found = self.administrator.status().conditions.into_iter();

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use arguments::Arguments;
-use everglade_torture::rig::{Place, Power};
+use everglade_torture::rig::{Installation, Power};
 use everglade_torture::run::{self, Cuts, DEVICE_BYTES, Kills, Row};
 use everglade_torture::{Failure, Tally};
 
@@ -53,17 +53,17 @@ fn main() -> ExitCode {
 }
 
 fn kills(arguments: &Arguments, folder: &Path) -> Result<Tally, Failure> {
-    let place = Place::new(&arguments.everglade, folder);
+    let installation = Installation::new(&arguments.everglade, folder);
     let options = Kills {
         rounds: arguments.kills,
         seed: arguments.seed,
         load_max: LOAD_MAX,
     };
-    run::kills(options, &place, &mut print)
+    run::kills(options, &installation, &mut print)
 }
 
 fn cuts(arguments: &Arguments, folder: &Path) -> Result<Tally, Failure> {
-    let mut place = Place::new(&arguments.everglade, folder);
+    let mut installation = Installation::new(&arguments.everglade, folder);
     let mut power = Power::new(folder, DEVICE_BYTES)?;
     let options = Cuts {
         rounds: arguments.cuts,
@@ -71,7 +71,7 @@ fn cuts(arguments: &Arguments, folder: &Path) -> Result<Tally, Failure> {
         load_max: LOAD_MAX,
         planted: arguments.planted.clone(),
     };
-    run::cuts(&options, &mut place, &mut power, &mut print)
+    run::cuts(&options, &mut installation, &mut power, &mut print)
 }
 
 fn print(row: &Row) {

@@ -33,7 +33,7 @@ pub fn read_all(address: &Address, export: &str) -> io::Result<Vec<Found>> {
         let expected = |unit| (unit < units).then(|| length(unit));
         let answer = connection.receiver.receive(expected)?;
         if answer.error == 0 {
-            note(&mut found, answer.cookie * UNIT, &answer.data);
+            mark_found(&mut found, answer.cookie * UNIT, &answer.data);
         } else {
             failed.push(answer.cookie);
         }
@@ -43,7 +43,7 @@ pub fn read_all(address: &Address, export: &str) -> io::Result<Vec<Found>> {
             let length = u32::try_from((size - offset).min(4096)).expect("a block");
             let answer = connection.call(read(0, offset, length), &[])?;
             if answer.error == 0 {
-                note(&mut found, offset, &answer.data);
+                mark_found(&mut found, offset, &answer.data);
             } else {
                 let first = usize::try_from(offset).expect("small") / SECTOR;
                 found[first..first + length as usize / SECTOR]
@@ -64,7 +64,7 @@ fn read(cookie: u64, offset: u64, length: u32) -> Ask {
     }
 }
 
-fn note(found: &mut [Found], offset: u64, data: &[u8]) {
+fn mark_found(found: &mut [Found], offset: u64, data: &[u8]) {
     let first = offset / SECTOR as u64;
     for (sector, bytes) in (first..).zip(data.chunks_exact(SECTOR)) {
         found[usize::try_from(sector).expect("small")] = identify(sector, bytes);

@@ -131,7 +131,7 @@ pub(super) const SESSION: Target = Target {
 fn session(input: &[u8]) {
     let mut model = Model::with_lun(LUN, 64 * BLOCK as u64);
     let settings = Settings {
-        asks_for_place: true,
+        asks_for_home: true,
         ..Settings::default()
     };
     let mut sessions = Sessions::new(settings, 64 << 20);
@@ -156,13 +156,13 @@ fn session(input: &[u8]) {
             let polled = sessions.poll(&mut model);
             let mut said = Count(0);
             sessions.transmit(id, &mut said, &mut model);
-            let is_asking = sessions.interest(id).place;
+            let is_asking = sessions.interest(id).home;
             if is_asking && moves {
                 let moving = sessions.release(id);
                 std::mem::swap(&mut sessions, &mut other);
                 id = sessions.adopt(0, moving, &mut model).expect("a place");
             } else if is_asking {
-                sessions.place_here(id, &mut model);
+                sessions.stay_here(id, &mut model);
             }
             let is_moving = is_asking || before != stream.bytes.len() || polled > 0;
             let is_still = !is_moving && said.0 == 0;

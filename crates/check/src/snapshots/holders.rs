@@ -16,7 +16,7 @@ use super::{SideFiles, Volume, release, table};
 use crate::clones::BASE;
 use crate::filesystem::pointer_at;
 use crate::findings::Findings;
-use crate::problem::{Kind, Object, Place};
+use crate::problem::{Kind, Object, ProblemPlace};
 use crate::tree::{self, Leaves, Visit};
 use crate::usage;
 
@@ -438,7 +438,7 @@ impl Holders<'_> {
             findings.add(
                 Kind::Frontier,
                 &object,
-                Place::at_vvbn(first),
+                ProblemPlace::at_vvbn(first),
                 expected,
                 found,
             );
@@ -520,7 +520,7 @@ impl Holders<'_> {
         found: &str,
         findings: &mut Findings,
     ) {
-        let place = Place::at_vvbn(block * BITS_PER_BLOCK + bit);
+        let place = ProblemPlace::at_vvbn(block * BITS_PER_BLOCK + bit);
         findings.add(kind, &self.volume.fs.object(), place, expected, found);
     }
 
@@ -532,7 +532,7 @@ impl Holders<'_> {
         let mut compare = |object: &Object, kind: Kind, what: &str, expected: u64, found: u64| {
             if expected != found {
                 let expected = format_args!("{expected} {what}");
-                findings.add(kind, object, Place::NONE, expected, found);
+                findings.add(kind, object, ProblemPlace::NONE, expected, found);
             }
         };
         let what = "blocks that nobody else holds";

@@ -31,7 +31,7 @@ use crate::filesystem::{FileSystem, Inside};
 use crate::findings::Findings;
 use crate::inodes;
 use crate::names;
-use crate::problem::{Kind, Place};
+use crate::problem::{Kind, ProblemPlace};
 use crate::reference::{Reference, References, WINDOW_BLOCKS};
 use crate::tree;
 use crate::usage::{Number, counts_of, owner};
@@ -257,7 +257,7 @@ impl<'p> Pool<'p> {
                     let object = image.files.object_of(fs, id);
                     let expected = format_args!("{blocks} blocks in the tree");
                     let kind = Kind::BlockCount;
-                    findings.add(kind, &object, Place::NONE, expected, inode.blocks);
+                    findings.add(kind, &object, ProblemPlace::NONE, expected, inode.blocks);
                 }
             } else if counted.is_none() {
                 image.is_partial = true;
@@ -311,7 +311,7 @@ impl<'p> Pool<'p> {
             }
             Visit::Leaf { index, old, new } if file == ACTIVE_MAP => {
                 if !pair::is_map_block(file, index) {
-                    let place = Place::in_tree(0, index, &new);
+                    let place = ProblemPlace::in_tree(0, index, &new);
                     let expected = "no bits beyond the last vvbn";
                     findings.add(Kind::MarkedOutside, &object, place, expected, "a block");
                     return;
@@ -333,7 +333,7 @@ impl<'p> Pool<'p> {
                     is_sound &= !block.is_some_and(|block| refcount::is_empty(&block));
                 }
                 if !is_sound {
-                    let place = Place::in_tree(0, index, &new);
+                    let place = ProblemPlace::in_tree(0, index, &new);
                     let expected = "counts of vvbns there can be, one of them above zero";
                     let found = format_args!("a block of counts from vvbn {first} on");
                     findings.add(Kind::RefCount, &object, place, expected, found);
@@ -482,7 +482,7 @@ impl<'p> Pool<'p> {
                     match Indirect(&block).pointer(slot, Layer::Volume) {
                         Ok(pointer) => below.push((index * SPAN + slot, pointer)),
                         Err(damage) => {
-                            let place = Place::in_tree(level, index, &pointer);
+                            let place = ProblemPlace::in_tree(level, index, &pointer);
                             findings.damage(Kind::PointerInvalid, &object, place, &damage);
                         }
                     }
@@ -567,7 +567,13 @@ fn check_record(
     {
         let expected = "the inode of the image's active map";
         let found = "another one";
-        findings.add(Kind::SnapshotRecord, &object, Place::NONE, expected, found);
+        findings.add(
+            Kind::SnapshotRecord,
+            &object,
+            ProblemPlace::NONE,
+            expected,
+            found,
+        );
     }
     if inodes.partial || image.files.names.partial {
         return;
@@ -578,6 +584,6 @@ fn check_record(
     if pending != record.pending {
         let expected = format_args!("{pending} blocks of files being deleted");
         let kind = Kind::SnapshotRecord;
-        findings.add(kind, &object, Place::NONE, expected, record.pending);
+        findings.add(kind, &object, ProblemPlace::NONE, expected, record.pending);
     }
 }

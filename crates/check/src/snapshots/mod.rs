@@ -95,7 +95,7 @@ pub(crate) fn check(
     };
     table.check(volume, findings);
     if let Some(inside) = &volume.fs.inside {
-        clones.note((inside.container, object), roots.base, &table.records);
+        clones.add_volume((inside.container, object), roots.base, &table.records);
     }
     counts.scans += u64::from(roots.scan != Scan::None);
     for record in &table.records {

@@ -14,7 +14,7 @@ use everglade_format::{
 
 use crate::filesystem::FileSystem;
 use crate::findings::Findings;
-use crate::problem::{Kind, Object, Place};
+use crate::problem::{Kind, Object, ProblemPlace};
 use crate::tree;
 
 /// A file in one image, to be compared with the same file in another that was verified before.
@@ -138,7 +138,7 @@ impl Walk<'_> {
             && !(old.level == level && old.pointer.is_lost())
         {
             self.walked.is_partial = true;
-            let place = Place::in_tree(level, index, &new.pointer);
+            let place = ProblemPlace::in_tree(level, index, &new.pointer);
             self.findings
                 .add(Kind::Lost, self.pair.object, place, "a block", "lost");
         }
@@ -162,7 +162,7 @@ impl Walk<'_> {
         self.walked.new_blocks += 1;
         let end = self.pair.new.map_or(0, Inode::block_count);
         if self.pair.is_bounded && index.saturating_mul(Inode::reach(level)) >= end {
-            let place = Place::in_tree(level, index, &pointer);
+            let place = ProblemPlace::in_tree(level, index, &pointer);
             let expected = format_args!("nothing beyond block {end}");
             self.findings.add(
                 Kind::BeyondEnd,
@@ -226,10 +226,10 @@ impl Walk<'_> {
                     Some(Err(damage)) => {
                         if is_new {
                             self.walked.is_partial = true;
-                            let place = Place {
+                            let place = ProblemPlace {
                                 level: Some(level - 1),
                                 index: Some(index * SPAN + slot),
-                                ..Place::NONE
+                                ..ProblemPlace::NONE
                             };
                             let (kind, object) = (Kind::PointerInvalid, self.pair.object);
                             self.findings.damage(kind, object, place, &damage);

@@ -8,7 +8,7 @@ use everglade_format::{Indirect, Inode, Layer, SPAN};
 use super::{Volume, table};
 use crate::filesystem::FileSystem;
 use crate::findings::Findings;
-use crate::problem::{Kind, Place};
+use crate::problem::{Kind, ProblemPlace};
 use crate::tree;
 
 /// Entries of the release file that have not had their turn, ascending. Nothing if the file cannot
@@ -27,7 +27,7 @@ pub(super) fn waiting(
         findings.add(
             kind,
             &object,
-            Place::NONE,
+            ProblemPlace::NONE,
             expected,
             format_args!("{scan:?}"),
         );
@@ -35,10 +35,10 @@ pub(super) fn waiting(
     };
     let (mut waiting, mut last) = (Vec::new(), 0);
     for index in 0..inode.block_count() {
-        let place = Place {
+        let place = ProblemPlace {
             level: Some(0),
             index: Some(index),
-            ..Place::NONE
+            ..ProblemPlace::NONE
         };
         // Unreadable blocks were reported with the files of the aggregate.
         let Some(block) = tree::leaf_at(aggregate, inode, index).ok()? else {

@@ -16,7 +16,7 @@ use super::Volume;
 use crate::clones::BASE;
 use crate::filesystem::FileSystem;
 use crate::findings::Findings;
-use crate::problem::{Kind, Object, Place};
+use crate::problem::{Kind, Object, ProblemPlace};
 use crate::tree::{self, Leaves, Visit};
 
 /// Blocks of a table: it holds the most snapshots there can be, and those that are gone, many times
@@ -61,7 +61,13 @@ pub(super) fn check_roots_of_none(volume: &Volume<'_>, findings: &mut Findings) 
                         a snapshot table";
         let found = format_args!("{roots:?}");
         let kind = Kind::SnapshotRoots;
-        findings.add(kind, &volume.fs.object(), Place::NONE, expected, found);
+        findings.add(
+            kind,
+            &volume.fs.object(),
+            ProblemPlace::NONE,
+            expected,
+            found,
+        );
     }
 }
 
@@ -73,16 +79,22 @@ pub(super) fn read(volume: &Volume<'_>, inode: &Inode, findings: &mut Findings) 
     let kind = Kind::SnapshotTableDamaged;
     if inode.block_count() > BLOCKS_MAX {
         let expected = format_args!("at most {BLOCKS_MAX} blocks");
-        findings.add(kind, &object, Place::NONE, expected, inode.block_count());
+        findings.add(
+            kind,
+            &object,
+            ProblemPlace::NONE,
+            expected,
+            inode.block_count(),
+        );
         return None;
     }
     let mut found: BTreeMap<SnapshotId, SnapshotRecord> = BTreeMap::new();
     let mut is_whole = true;
     for index in 0..inode.block_count() {
-        let place = Place {
+        let place = ProblemPlace {
             level: Some(0),
             index: Some(index),
-            ..Place::NONE
+            ..ProblemPlace::NONE
         };
         // Unreadable blocks were reported with the files of the aggregate.
         let Ok(block) = tree::leaf_at(aggregate, inode, index) else {
@@ -118,7 +130,7 @@ impl Table {
             is_connected = false;
             let expected = "an older snapshot as parent";
             let kind = Kind::SnapshotHistory;
-            findings.add(kind, &object, Place::NONE, expected, parent);
+            findings.add(kind, &object, ProblemPlace::NONE, expected, parent);
         };
         let roots = &volume.superblock.snapshots;
         let (mut parents, mut also) = (Vec::new(), Vec::new());
@@ -172,7 +184,7 @@ impl Table {
             let object = object_of(volume, record);
             let mut rule = |holds: bool, kind: Kind, expected: &str, found: String| {
                 if !holds {
-                    findings.add(kind, &object, Place::NONE, expected, found);
+                    findings.add(kind, &object, ProblemPlace::NONE, expected, found);
                 }
             };
             let (id, next) = (record.id, volume.superblock.snapshots.next);
@@ -256,7 +268,13 @@ impl Table {
             let kind = Kind::SnapshotRoots;
             let expected = "a hidden LUN, and a snapshot that stays and is descended from";
             let found = format_args!("{cloning:?}");
-            findings.add(kind, &volume.fs.object(), Place::NONE, expected, found);
+            findings.add(
+                kind,
+                &volume.fs.object(),
+                ProblemPlace::NONE,
+                expected,
+                found,
+            );
         } else if let (Some(source), Some(inode)) = (source, inode) {
             check_cloned(volume, cloning, (source, inode), findings);
         }
@@ -267,7 +285,13 @@ impl Table {
         let mut rule = |holds: bool, expected: &str, found: String| {
             if !holds {
                 let kind = Kind::SnapshotRoots;
-                findings.add(kind, &volume.fs.object(), Place::NONE, expected, found);
+                findings.add(
+                    kind,
+                    &volume.fs.object(),
+                    ProblemPlace::NONE,
+                    expected,
+                    found,
+                );
             }
         };
         let with_image = self.records.iter().filter(|it| it.state != State::Gone);
@@ -317,7 +341,7 @@ fn check_cloned(
     findings: &mut Findings,
 ) {
     let image = volume.fs.image(&source.name, source);
-    let (index, slot) = Inode::place(cloning.from);
+    let (index, slot) = Inode::block_and_slot(cloning.from);
     // Unreadable blocks are reported with the image.
     let Ok(block) = tree::leaf_at(&image, &source.inode_file, index) else {
         return;
@@ -327,7 +351,13 @@ fn check_cloned(
     let Ok(from) = from else { return };
     let mut wrong = |expected: String, found: String| {
         let kind = Kind::SnapshotRoots;
-        findings.add(kind, &volume.fs.object(), Place::NONE, expected, found);
+        findings.add(
+            kind,
+            &volume.fs.object(),
+            ProblemPlace::NONE,
+            expected,
+            found,
+        );
     };
     let Some(from) = from.flatten().filter(|it| it.kind == FileKind::Lun) else {
         let expected = format!("LUN {} in the snapshot it is cloned from", cloning.from);

@@ -70,7 +70,7 @@ fn spoil_at(spot: Spot, change: impl Fn(&mut Block)) -> Image {
 /// Changes one inode before its block is sealed.
 fn spoil_inode(layer: Layer, id: u32, change: impl Fn(&mut Inode)) -> Image {
     let id = FileId(id);
-    let (index, slot) = Inode::place(id);
+    let (index, slot) = Inode::block_and_slot(id);
     spoil_at(at(layer, INODE_FILE, 0, index), |block| {
         let inode = Inode::decode_from(block, slot, id, layer).unwrap();
         let mut inode = inode.unwrap();
@@ -358,7 +358,7 @@ fn volume_and_container_must_agree() {
 }
 
 fn spoil_context(pvbn: u64, change: impl Fn(&mut Context)) -> Image {
-    let (leaf, slot) = context::place(Pvbn(pvbn));
+    let (leaf, slot) = context::block_and_slot(Pvbn(pvbn));
     spoil_at(at(AGGREGATE, CONTEXT_MAP, 0, leaf), |block| {
         let mut context = Context::decode_from(block, slot).unwrap();
         change(&mut context);
@@ -379,7 +379,7 @@ fn contexts_must_name_owner_and_content() {
         Kind::ContextTag,
         &["container of vol0", "000000000001"],
     );
-    let (leaf, slot) = context::place(Pvbn(pvbn));
+    let (leaf, slot) = context::block_and_slot(Pvbn(pvbn));
     let image = spoil_at(at(AGGREGATE, CONTEXT_MAP, 0, leaf), |block| {
         block[slot * 16..slot * 16 + 16].fill(0);
     });

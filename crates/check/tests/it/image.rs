@@ -210,7 +210,7 @@ fn aggregate_files(container: Planned, scale: Scale) -> Vec<Planned> {
 
 /// An inode file with a place for each of `files`.
 fn inode_file(files: &[Planned]) -> Planned {
-    let blocks = files.iter().map(|f| Inode::place(f.inode.id).0);
+    let blocks = files.iter().map(|f| Inode::block_and_slot(f.inode.id).0);
     let blocks: Vec<u64> = blocks.collect();
     let size = blocks.iter().max().unwrap() + 1;
     let mut planned = Planned::new(INODE_FILE.0, FileKind::Metafile, size);
@@ -223,7 +223,7 @@ fn fill_inodes(planned: &mut Planned, files: &[Planned], layer: Layer) {
         header(BlockKind::Inodes, 0, CP, INODE_FILE, *index).encode(block);
     }
     for file in files {
-        let (block, slot) = Inode::place(file.inode.id);
+        let (block, slot) = Inode::block_and_slot(file.inode.id);
         let block = planned.leaves.get_mut(&block).unwrap();
         file.inode.encode_into(block, slot, layer);
     }
@@ -367,7 +367,7 @@ pub(crate) fn build(mut changes: Changes<'_>) -> Image {
             0 if file == OVERFLOW.0 => (ACTIVE_MAP.0, of_file, Tag(0)),
             _ => (file, of_file, Tag(0)),
         };
-        let (leaf, slot) = context::place(Pvbn(*pvbn));
+        let (leaf, slot) = context::block_and_slot(Pvbn(*pvbn));
         let file = FileId(file);
         let context = Context { file, owner, tag };
         context.encode_into(contexts.get_mut(&leaf).unwrap(), slot);

@@ -74,10 +74,10 @@ impl<'i> Writer<'i> {
         self.header.codes = vec![key().code(&payload); usize::try_from(writes).unwrap()];
         let mut block = [0; BLOCK_SIZE];
         let code = self.header.encode_into(&mut block, &key());
-        let at = self.place(self.at);
+        let at = self.journal_dbn(self.at);
         put(self.image, at, &block);
         for index in 1..=writes {
-            put(self.image, self.place(self.at + index), &payload);
+            put(self.image, self.journal_dbn(self.at + index), &payload);
         }
         self.at += self.header.blocks();
         self.header.previous = code;
@@ -91,7 +91,7 @@ impl<'i> Writer<'i> {
         self
     }
 
-    fn place(&self, block: u64) -> u64 {
+    fn journal_dbn(&self, block: u64) -> u64 {
         self.header.generation % 2 * HALF + block
     }
 }

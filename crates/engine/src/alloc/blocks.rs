@@ -494,7 +494,7 @@ impl FileSystem {
 
     /// Records owner and content of a block taken in this consistency point.
     pub(crate) fn set_context(&mut self, pvbn: Pvbn, context: Context) {
-        let (block, slot) = context::place(pvbn);
+        let (block, slot) = context::block_and_slot(pvbn);
         let contexts = self
             .files
             .get_mut(&CONTEXT_MAP)

@@ -221,7 +221,7 @@ impl FileSystem {
         let mut blocks: Vec<u64> = changed
             .chain(self.erased.iter().copied())
             .chain(maps)
-            .map(|id| Inode::place(id).0)
+            .map(|id| Inode::block_and_slot(id).0)
             .collect();
         blocks.sort_unstable();
         blocks.dedup();
@@ -247,13 +247,13 @@ impl FileSystem {
                 "{:?} is not sealed",
                 file.id()
             );
-            let (block, slot) = Inode::place(file.id());
+            let (block, slot) = Inode::block_and_slot(file.id());
             let page = self.inode_file.changed_page(0, block).expect("prepared");
             file.inode.encode_into(page, slot, self.layer);
             file.inode_changed = false;
         }
         for id in self.erased.drain(..) {
-            let (block, slot) = Inode::place(id);
+            let (block, slot) = Inode::block_and_slot(id);
             let page = self.inode_file.changed_page(0, block).expect("prepared");
             Inode::erase(page, slot);
         }

@@ -71,7 +71,7 @@ pub(crate) fn load_readable(
         let inode = match load_metafile(fs, cx, metafile) {
             Ok(inode) => inode,
             Err(Stop::Damaged(damaged)) => {
-                note(&mut absent, "inodes of metafiles", damaged);
+                record_absent(&mut absent, "inodes of metafiles", damaged);
                 lost_metafiles.insert(metafile.id);
                 // Empty, so that everybody finds it.
                 Some(Inode::new(metafile.id, Kind::Metafile, CpNumber(0), 0))
@@ -103,7 +103,7 @@ pub(crate) fn load_readable(
     let (mut hidden, lost_hidden) = hidden;
     let is_nameless = lost_metafiles.contains(&DIRECTORY) || !lost_names.is_empty();
     for damaged in lost_names.into_iter().chain(lost_hidden) {
-        note(&mut absent, "names", Box::new(damaged));
+        record_absent(&mut absent, "names", Box::new(damaged));
     }
     if is_nameless {
         for entry in load_nameless(fs, cx, kind, &[&directory, &hidden])? {
@@ -126,7 +126,7 @@ pub(crate) fn load_readable(
 }
 
 /// Notes what is absent, once for each reason.
-fn note(absent: &mut Vec<Absent>, what: &str, damaged: Box<Damaged>) {
+fn record_absent(absent: &mut Vec<Absent>, what: &str, damaged: Box<Damaged>) {
     if absent.iter().all(|known| known.damaged != damaged) {
         let what = what.to_owned();
         absent.push(Absent { what, damaged });
@@ -179,7 +179,7 @@ fn load_nameless(
         EntryKind::Volume => (Kind::Container, "volume"),
         EntryKind::Lun | EntryKind::Side => (Kind::Lun, "lun"),
     };
-    let first = Inode::place(FIRST_FILE).0;
+    let first = Inode::block_and_slot(FIRST_FILE).0;
     let blocks = fs.inode_file.inode.block_count();
     // No file has a number beyond.
     let blocks = blocks.min(u64::from(fs.next_file.0).div_ceil(INODES_PER_BLOCK));
@@ -261,7 +261,7 @@ fn load_named(
             EntryKind::Volume => "volume",
             EntryKind::Lun | EntryKind::Side => "LUN",
         };
-        note(absent, &format!("{noun} {name}"), damaged);
+        record_absent(absent, &format!("{noun} {name}"), damaged);
     }
     Ok(())
 }

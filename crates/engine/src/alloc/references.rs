@@ -39,7 +39,7 @@ pub(crate) type Stamp = (CpNumber, u64);
 impl FileSystem {
     /// The count of a vvbn. If it is above zero, its block is a changed one after this.
     fn prepare_count(&mut self, cx: &mut LoadCx<'_>, vvbn: Vvbn) -> Result<u16, Stop> {
-        let (block, slot) = refcount::place(vvbn);
+        let (block, slot) = refcount::block_and_slot(vvbn);
         let file = self.file(REFCOUNTS);
         if block >= file.inode.block_count() {
             return Ok(0);
@@ -58,7 +58,7 @@ impl FileSystem {
         (cp, seconds): Stamp,
         vvbn: Vvbn,
     ) -> Result<u16, Stop> {
-        let (block, slot) = refcount::place(vvbn);
+        let (block, slot) = refcount::block_and_slot(vvbn);
         let file = self.refcounts(cp, seconds);
         // At least one level, so that leaves can be removed like those of any file.
         file.grow((block + 1).max(2));
@@ -75,7 +75,7 @@ impl FileSystem {
 
     /// One more leaf refers to a vvbn in use.
     pub(crate) fn add_reference(&mut self, vvbn: Vvbn) {
-        let (block, slot) = refcount::place(vvbn);
+        let (block, slot) = refcount::block_and_slot(vvbn);
         let page = self.file(REFCOUNTS).changed_page(0, block);
         let page = page.expect("taking a reference was prepared");
         let count = refcount::get(page, slot);
@@ -84,7 +84,7 @@ impl FileSystem {
 
     /// One leaf less refers to it. False if that was the last one.
     fn drop_reference(&mut self, vvbn: Vvbn) -> bool {
-        let (block, slot) = refcount::place(vvbn);
+        let (block, slot) = refcount::block_and_slot(vvbn);
         // A block that nobody made changed has no count for what was prepared.
         let Some(page) = self.file(REFCOUNTS).changed_page(0, block) else {
             return false;

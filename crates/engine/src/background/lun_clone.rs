@@ -37,7 +37,7 @@
 //! 6. The fields in the superblock are compared with the trees. If they contradict each other,
 //!    cloning ends.
 
-use std::collections::btree_map::Entry as Place;
+use std::collections::btree_map::Entry as MapEntry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -430,7 +430,7 @@ fn source_vvbns(fs: &FileSystem, cloning: &LunCloning) -> u64 {
 }
 
 /// What is known of the vvbns of one map block.
-struct Known {
+struct MapBits {
     active: PageRef,
     /// Blocks that the source alone holds; looked up where the active image lacks any of them.
     alone: Option<Box<Block>>,
@@ -450,7 +450,7 @@ fn share(
 
     // Load.
     let mut gather = Gather::default();
-    let mut known: BTreeMap<u64, Known> = BTreeMap::new();
+    let mut known: BTreeMap<u64, MapBits> = BTreeMap::new();
     let mut is_full = false;
     for (region, leaves) in regions.iter().filter(|(_, leaves)| !leaves.is_empty()) {
         let file = fs.file(cloning.to);
@@ -459,14 +459,14 @@ fn share(
             let vvbn = pointer.vvbn;
             let (block, bit) = (vvbn.0 / BITS_PER_BLOCK, vvbn.0 % BITS_PER_BLOCK);
             let here = match known.entry(block) {
-                Place::Occupied(here) => here.into_mut(),
-                Place::Vacant(place) => {
+                MapEntry::Occupied(here) => here.into_mut(),
+                MapEntry::Vacant(place) => {
                     let active = match block < fs.map().inode.block_count() {
                         true => gather.add(fs.images().active_bits(cx, block)),
                         false => Some(PageRef::zero()),
                     };
                     let Some(active) = active else { continue };
-                    place.insert(Known {
+                    place.insert(MapBits {
                         active,
                         alone: None,
                     })
@@ -548,7 +548,7 @@ fn contradiction(
 }
 
 /// One more leaf of the active image refers to a block of the source.
-fn take(fs: &mut FileSystem, known: &BTreeMap<u64, Known>, cloning: &LunCloning, vvbn: Vvbn) {
+fn take(fs: &mut FileSystem, known: &BTreeMap<u64, MapBits>, cloning: &LunCloning, vvbn: Vvbn) {
     let (block, bit) = (vvbn.0 / BITS_PER_BLOCK, vvbn.0 % BITS_PER_BLOCK);
     let known = &known[&block];
     if bitmap::is_set(&known.active, bit) {

@@ -47,7 +47,7 @@ use crate::background::pass::{Pass, Room};
 use crate::holders::count;
 use crate::holders::fold::{self, maps_of, unite_summary};
 use crate::holders::history::Node;
-use crate::holders::plan::{Place, Plan, Way};
+use crate::holders::plan::{MapBlockAt, Plan, Way};
 use crate::holders::snapmap::{snapmap_block, snapmap_place};
 use crate::holders::table::Snapshots;
 use crate::home::aggregate::Home;
@@ -359,7 +359,7 @@ fn matters(
         return Ok(true);
     }
     let mut gather = Gather::default();
-    let mut places: BTreeMap<Node, Option<Place>> = BTreeMap::new();
+    let mut places: BTreeMap<Node, Option<MapBlockAt>> = BTreeMap::new();
     for node in &plan.nodes {
         let pointer = match node {
             Node::Snapshot(id) => {
@@ -374,8 +374,8 @@ fn matters(
         let place = pointer.and_then(|pointer| match pointer.is_hole() {
             // A tree with fewer levels has nothing there, and may have a leaf below.
             true if level > 0 => None,
-            true => Some(Place::Empty),
-            false => Some(Place::At(pointer.vvbn.0)),
+            true => Some(MapBlockAt::Empty),
+            false => Some(MapBlockAt::At(pointer.vvbn.0)),
         });
         places.insert(*node, place);
     }
@@ -478,7 +478,7 @@ fn blocks_of_snapmaps(
     let mut gather = Gather::default();
     for victim in victims {
         let map = &volume.snapshots.get(*victim).active_map;
-        let place = |(level, index)| crate::read::load::Place {
+        let place = |(level, index)| crate::read::load::BlockName {
             volume: volume.container,
             file: map.id,
             level,

@@ -104,7 +104,7 @@ fn turn<W: AsRef<Ledger> + AsMut<Ledger>>(
     };
     let turn = pass.step(world, cx, target, room)?;
     let is_from_purse = !matches!(budget, Budget::Own { .. });
-    world.as_mut().note(name, target, is_from_purse, turn);
+    world.as_mut().record(name, target, is_from_purse, turn);
     Ok(false)
 }
 

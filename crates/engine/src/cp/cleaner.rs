@@ -91,7 +91,7 @@ impl Cleaner<'_> {
             };
             let pointer = match content {
                 Some(page) => {
-                    let pointer = self.place(page);
+                    let pointer = self.pointer_for(page);
                     data.push((pointer, page.clone()));
                     pointer
                 }
@@ -119,7 +119,7 @@ impl Cleaner<'_> {
     }
 
     /// Where the content of a leaf goes.
-    fn place(&mut self, page: &PageRef) -> Pointer {
+    fn pointer_for(&mut self, page: &PageRef) -> Pointer {
         let mut pointer = self.supply.take();
         pointer.tag = Tag::of(everglade_journal::page_code(self.key, page));
         pointer

@@ -122,23 +122,23 @@ pub(crate) fn volume(
             site.below
                 .ensure(None, cx, site.host, Purpose::Metadata, 1)?;
             match lun::walk(home, cx, id)? {
-                lun::Step::Again => Ok(Some(Part::Walk)),
-                lun::Step::Done => {
+                lun::RestoreStep::Again => Ok(Some(Part::Walk)),
+                lun::RestoreStep::Done => {
                     let create_scan = home.under_way().create_scan;
                     let (mut site, publication) = home.site(id);
                     take_snapshots(&mut site, publication, create_scan);
                     lun::begin_swap(&mut site.volume.fs);
                     Ok(Some(Part::Swap))
                 }
-                lun::Step::Nothing => {
+                lun::RestoreStep::Nothing => {
                     close_volume(home, cx, id);
                     Ok(None)
                 }
             }
         }
         Part::Swap => match lun::swap(home, cx, id)? {
-            lun::Step::Again => Ok(Some(Part::Swap)),
-            lun::Step::Done | lun::Step::Nothing => Ok(Some(Part::Prepare)),
+            lun::RestoreStep::Again => Ok(Some(Part::Swap)),
+            lun::RestoreStep::Done | lun::RestoreStep::Nothing => Ok(Some(Part::Prepare)),
         },
     }
 }

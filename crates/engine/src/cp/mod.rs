@@ -60,7 +60,7 @@ pub(crate) mod prune;
 
 /// How a step ended, if it did not stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum StepEnd {
     /// There is more to do now. Loaded pages may be let go.
     Again,
     /// The next step needs the Aggregate affinity.
@@ -69,37 +69,37 @@ pub(crate) enum Step {
 
 /// Runs the next step of the consistency point outside any affinity. What it cannot read is
 /// mended, if it can be derived; then it goes on.
-pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
+pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<StepEnd, Stop> {
     let outcome = match home.mender.is_busy() {
-        true => mend(home, cx).map(|()| Step::Again),
+        true => mend(home, cx).map(|()| StepEnd::Again),
         false => change_installed(home, cx).and_then(|()| step_of_phase(home, cx)),
     };
     outcome.or_else(|stop| catch(home, stop))
 }
 
 /// What cannot be read is mended, if there is a way.
-fn catch(home: &mut Home, stop: Stop) -> Result<Step, Stop> {
+fn catch(home: &mut Home, stop: Stop) -> Result<StepEnd, Stop> {
     let is_repairing = home.under_way().phase == Phase::Repair;
     let repair = home.repair.as_ref().filter(|_| is_repairing);
     if let (Some(repair), Stop::Damaged(damaged)) = (repair, &stop)
         && let Some((place, page)) = repair.copy_of(damaged)
     {
         home.mender.put_back((**damaged).clone(), place, page);
-        return Ok(Step::Again);
+        return Ok(StepEnd::Again);
     }
     match home.mender.catch(stop) {
-        Ok(()) => Ok(Step::Again),
+        Ok(()) => Ok(StepEnd::Again),
         Err(Stop::Damaged(damaged)) if is_repairing => {
             let repair = home.repair.as_mut().expect("it is under way");
             repair.give_up(&damaged);
-            Ok(Step::Again)
+            Ok(StepEnd::Again)
         }
         // A device that does not answer ends what nobody needs, and nothing else.
         Err(Stop::Failed(error)) if is_repairing && !writer_failed(home) => {
             let repair = home.repair.take().expect("it is under way");
             repair.tell_stopped(home.wall_seconds, Some(error.to_string()));
             home.under_way().phase = Phase::Drain;
-            Ok(Step::Again)
+            Ok(StepEnd::Again)
         }
         Err(stop) => Err(stop),
     }
@@ -123,9 +123,9 @@ fn mend(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
         return Ok(());
     }
     match home.mender.step(cx)? {
-        mend::Step::Again => {}
-        mend::Step::Write(pvbn, page) => writer.put(&home.aggregate.media, pvbn, page),
-        mend::Step::Install(place, page) => {
+        mend::MendStep::Again => {}
+        mend::MendStep::Write(pvbn, page) => writer.put(&home.aggregate.media, pvbn, page),
+        mend::MendStep::Install(place, page) => {
             if let Some(repair) = &mut home.repair {
                 repair.note_installed(pointer);
             }
@@ -165,7 +165,7 @@ fn change_installed(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-fn step_of_phase(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
+fn step_of_phase(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<StepEnd, Stop> {
     let run = home.run.as_mut().expect("a consistency point is under way");
     run.writer.check()?;
     let next = match run.phase {
@@ -205,12 +205,12 @@ fn step_of_phase(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
         Phase::Write => commit::write(home).map(|()| Some(Phase::Flush)),
         Phase::Flush => commit::flush(home).map(|done| done.then_some(Phase::Superblock)),
         Phase::Superblock => commit::superblock(home).map(|done| done.then_some(Phase::Publish)),
-        Phase::Publish => return Ok(Step::Publish),
+        Phase::Publish => return Ok(StepEnd::Publish),
     }?;
     if let Some(phase) = next {
         home.under_way().phase = phase;
     }
-    Ok(Step::Again)
+    Ok(StepEnd::Again)
 }
 
 fn first_finish(home: &mut Home) -> Phase {

@@ -141,7 +141,7 @@ fn add_up(plan: &Plan, maps: &Maps, summary: &Block, (from, to): (u64, u64)) -> 
 mod tests {
     use super::*;
     use crate::holders::history::History;
-    use crate::holders::plan::Place;
+    use crate::holders::plan::MapBlockAt;
     use everglade_env::Page;
     use everglade_format::SnapshotId;
     use proptest::prelude::*;
@@ -261,7 +261,7 @@ mod tests {
                 maps.retain(|node, _| plan.nodes.contains(node));
                 let effect = effect(&plan, &maps, &summary, range);
                 let place = |node| {
-                    Some(Place::At(match node {
+                    Some(MapBlockAt::At(match node {
                         Node::Active => self.place,
                         Node::Snapshot(id) => self.places[&id],
                     }))

@@ -186,10 +186,10 @@ impl Plan {
     /// everybody's exclusive blocks stay what they are. A path of victims has what both of its ends
     /// have, if those and the survivors beside them have it: the holders of the map block itself
     /// are connected.
-    pub(crate) fn changes_nothing(&self, place: impl Fn(Node) -> Option<Place>) -> bool {
+    pub(crate) fn changes_nothing(&self, place: impl Fn(Node) -> Option<MapBlockAt>) -> bool {
         let is_shared = |elimination: &Elimination| match place(elimination.victim) {
             None => false,
-            Some(Place::Empty) => true,
+            Some(MapBlockAt::Empty) => true,
             here => {
                 let near = elimination.near.iter();
                 near.filter(|(node, _)| place(*node) == here).count() >= 2
@@ -198,16 +198,16 @@ impl Plan {
         let is_alike = |group: &Group| {
             let mut all = group.ends.iter().chain(&group.rim).map(|node| place(*node));
             let first = all.next().flatten();
-            let is_block = matches!(first, Some(Place::At(_)));
+            let is_block = matches!(first, Some(MapBlockAt::At(_)));
             group.is_path && group.ends.len() == 2 && is_block && all.all(|it| it == first)
         };
         self.eliminations.iter().all(is_shared) && self.groups.iter().all(is_alike)
     }
 }
 
-/// Where somebody has a block of the maps.
+/// The block of the maps that somebody's image has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum MapBlockAt {
     /// Nowhere: there are no bits.
     Empty,
     /// At this vvbn.
@@ -255,8 +255,8 @@ mod tests {
         ] {
             let at = |places: [u64; 6]| {
                 plan.changes_nothing(|node| match node {
-                    Node::Active => Some(Place::At(places[5])),
-                    Node::Snapshot(id) => Some(Place::At(places[id.0 as usize - 1])),
+                    Node::Active => Some(MapBlockAt::At(places[5])),
+                    Node::Snapshot(id) => Some(MapBlockAt::At(places[id.0 as usize - 1])),
                 })
             };
             assert!(at([7, 7, 7, 7, 8, 9]));
@@ -276,15 +276,15 @@ mod tests {
         let history = History::new(tree, ids([2]), Some(SnapshotId(2)));
         let plan = Plan::addition(&history, &ids([3]));
         assert!(
-            !plan.changes_nothing(|_| Some(Place::At(7))),
+            !plan.changes_nothing(|_| Some(MapBlockAt::At(7))),
             "three are beside it"
         );
         let history = History::new(tree, ids([2, 4]), Some(SnapshotId(2)));
         let plan = Plan::addition(&history, &ids([3]));
-        assert!(plan.changes_nothing(|_| Some(Place::At(7))));
+        assert!(plan.changes_nothing(|_| Some(MapBlockAt::At(7))));
         let other = |node| match node {
-            Node::Snapshot(SnapshotId(3)) => Some(Place::At(8)),
-            _ => Some(Place::At(7)),
+            Node::Snapshot(SnapshotId(3)) => Some(MapBlockAt::At(8)),
+            _ => Some(MapBlockAt::At(7)),
         };
         assert!(!plan.changes_nothing(other), "the victim has another");
     }
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn a_victim_at_the_end_of_a_chain_has_no_two_sides_to_share_with() {
         let history = chain(3);
-        let alike = |_| Some(Place::At(7));
+        let alike = |_| Some(MapBlockAt::At(7));
         assert!(!Plan::subtraction(&history, &ids([1])).changes_nothing(alike));
         assert!(!Plan::addition(&history, &ids([1])).changes_nothing(alike));
     }
@@ -304,8 +304,8 @@ mod tests {
         let tree = tree.map(|(id, parent)| (SnapshotId(id), parent.map(SnapshotId)));
         let history = History::new(tree, [], Some(SnapshotId(2)));
         let place = |node| match node {
-            Node::Snapshot(SnapshotId(3)) => Some(Place::At(8)),
-            _ => Some(Place::At(7)),
+            Node::Snapshot(SnapshotId(3)) => Some(MapBlockAt::At(8)),
+            _ => Some(MapBlockAt::At(7)),
         };
         for plan in [
             Plan::subtraction(&history, &ids([2, 3])),
@@ -319,8 +319,8 @@ mod tests {
     fn a_victim_without_bits_changes_nothing_by_subtraction() {
         let plan = Plan::subtraction(&chain(3), &ids([2]));
         let empty = |node| match node {
-            Node::Snapshot(SnapshotId(2)) => Some(Place::Empty),
-            _ => Some(Place::At(7)),
+            Node::Snapshot(SnapshotId(2)) => Some(MapBlockAt::Empty),
+            _ => Some(MapBlockAt::At(7)),
         };
         assert!(plan.changes_nothing(empty));
     }

@@ -3,7 +3,7 @@
 use everglade_env::PageRef;
 use everglade_format::{FileId, Inode, Layer, Pointer};
 
-use crate::read::load::{LoadCx, Place, Stop};
+use crate::read::load::{BlockName, LoadCx, Stop};
 use crate::read::root::Root;
 use crate::tree::File;
 use crate::tree::position::Position;
@@ -47,12 +47,12 @@ pub(crate) fn snapmap_block(
     if pointer.is_hole() {
         return Ok(None);
     }
-    let place = Place {
+    let name = BlockName {
         volume,
         file: map.id,
         level: 0,
         index: block,
     };
-    let page = cx.page(pointer).map_err(|stop| stop.at(place, pointer))?;
+    let page = cx.page(pointer).map_err(|stop| stop.at(name, pointer))?;
     Ok(Some(page))
 }

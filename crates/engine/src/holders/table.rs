@@ -79,7 +79,7 @@ pub(crate) struct Snapshots {
     is_changed: bool,
     /// What follows from the records, until they change: there may be a thousand, and every map
     /// block asks.
-    known: RefCell<Known>,
+    known: RefCell<Derived>,
 }
 
 /// Blocks of the maps that delete passes dealt with.
@@ -95,7 +95,7 @@ pub struct Counts {
 
 /// What was worked out from the records.
 #[derive(Default)]
-struct Known {
+struct Derived {
     /// The records have changed since.
     is_stale: bool,
     has_scan: Option<bool>,
@@ -360,10 +360,10 @@ impl Snapshots {
     }
 
     /// What follows from the records as they are.
-    fn known(&self) -> RefMut<'_, Known> {
+    fn known(&self) -> RefMut<'_, Derived> {
         let mut known = self.known.borrow_mut();
         if known.is_stale {
-            *known = Known::default();
+            *known = Derived::default();
         }
         known
     }
@@ -624,7 +624,7 @@ impl Snapshots {
     /// Puts changed records into the blocks of the table.
     pub(crate) fn write(&mut self, table: &mut File, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
         while let Some(slot) = self.changed.first().copied() {
-            let (block, place) = SnapshotRecord::place(slot);
+            let (block, place) = SnapshotRecord::block_and_slot(slot);
             // At least one level, so that the file can shrink like any deleted one.
             table.grow((block + 1).max(2));
             let page = table.modify(cx, 0, block, Content::Keep)?;

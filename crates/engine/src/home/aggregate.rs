@@ -18,7 +18,7 @@ use crate::media::host::Host;
 use crate::mend::Mender;
 use crate::mend::repair::Repair;
 use crate::pool::aggregate::Aggregate;
-use crate::read::load::Place;
+use crate::read::load::BlockName;
 use crate::tree::File;
 
 /// Everything about an aggregate that only its consistency point touches.
@@ -61,7 +61,7 @@ pub(crate) struct Home {
     pub(crate) mender: Mender,
     /// Blocks that were derived and that the running consistency point is yet to change, so that it
     /// writes them.
-    pub(crate) installed: Vec<Place>,
+    pub(crate) installed: Vec<BlockName>,
     /// Each consistency point reads a slice of it.
     pub(crate) repair: Option<Repair>,
     /// Blocks that were derived when the aggregate was opened, and go where they were before

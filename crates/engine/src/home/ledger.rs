@@ -162,7 +162,7 @@ impl Ledger {
     }
 
     /// A step was done: from the purse, or from a budget of the pass's own.
-    pub(crate) fn note(
+    pub(crate) fn record(
         &mut self,
         pass: &'static str,
         target: Target,

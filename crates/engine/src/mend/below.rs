@@ -25,7 +25,7 @@ use super::indirect::{Stamps, is_map_leaf};
 use super::leaves::{Leaves, What};
 use super::survey::Walk;
 use super::view::View;
-use crate::read::load::{Gather, LoadCx, Place, Stop};
+use crate::read::load::{BlockName, Gather, LoadCx, Stop};
 
 /// With more candidates than this, mending gives up.
 const CANDIDATES_MAX: usize = 16_384;
@@ -44,7 +44,7 @@ enum Phase {
 /// See the module's documentation.
 pub(super) struct Below {
     volume: FileId,
-    place: Place,
+    name: BlockName,
     tag: Tag,
     phase: Phase,
     derived: Vec<Page>,
@@ -58,17 +58,17 @@ pub(super) struct Below {
 
 impl Below {
     /// Of an image, by the inode of its inode file.
-    pub(super) fn new(inode_file: &Inode, volume: FileId, place: Place, tag: Tag) -> Below {
-        let skip = Some((place.file, (place.level, place.index)));
-        let what = match place.file {
+    pub(super) fn new(inode_file: &Inode, volume: FileId, name: BlockName, tag: Tag) -> Below {
+        let skip = Some((name.file, (name.level, name.index)));
+        let what = match name.file {
             ACTIVE_MAP => What::Bits(Layer::Volume),
             _ => What::Counts,
         };
-        let all = (place.index * SPAN, 255);
+        let all = (name.index * SPAN, 255);
         let leaves = Leaves::new(what, all, inode_file, Some(volume), skip);
         Below {
             volume,
-            place,
+            name,
             tag,
             phase: Phase::Leaves(Box::new(leaves)),
             derived: Vec::new(),
@@ -90,7 +90,7 @@ impl Below {
                 if leaves.step(cx)? {
                     self.derived = leaves.take();
                     self.phase = Phase::Container(None);
-                    if self.place.file != ACTIVE_MAP {
+                    if self.name.file != ACTIVE_MAP {
                         let key = &view.aggregate.key;
                         let zero = key.tag(&Page::zeroed());
                         let tags = (0..).zip(&self.derived);
@@ -106,9 +106,9 @@ impl Below {
                     return Ok(None);
                 };
                 let (derived, candidates) = (&self.derived, &mut self.candidates);
-                let first = self.place.index * SPAN;
+                let first = self.name.index * SPAN;
                 let tags = &self.tags;
-                let is_map = self.place.file == ACTIVE_MAP;
+                let is_map = self.name.file == ACTIVE_MAP;
                 let is_done = walk.step(cx, None, &mut |_, (level, vvbn), slot| {
                     let leaf = (vvbn / BITS_PER_BLOCK).checked_sub(first);
                     let leaf = leaf.and_then(|leaf| usize::try_from(leaf).ok());
@@ -143,7 +143,7 @@ impl Below {
                 for (pointer, page) in pages {
                     let bits = bitmap::count(&page, 0, BITS_PER_BLOCK);
                     for (slot, derived) in (0..).zip(&self.derived) {
-                        let leaf = self.place.index * SPAN + slot;
+                        let leaf = self.name.index * SPAN + slot;
                         let is_it = is_map_leaf(&page, derived, leaf, &numbers);
                         let known = self.found.get(&slot);
                         if is_it && bits > 0 && known.is_none_or(|(_, least)| bits < *least) {
@@ -161,7 +161,7 @@ impl Below {
     }
 
     fn after_container(&mut self, committed: CpNumber) -> Result<Phase, Stop> {
-        if self.place.file == ACTIVE_MAP {
+        if self.name.file == ACTIVE_MAP {
             if self.candidates.len() > CANDIDATES_MAX {
                 return Err(Stop::damaged(format!(
                     "more than {CANDIDATES_MAX} blocks may be its leaves"
@@ -182,6 +182,6 @@ impl Below {
         for (slot, (pointer, _)) in &self.found {
             IndirectMut(&mut page).set(*slot, Layer::Volume, *pointer);
         }
-        Phase::Stamps(Stamps::new(page, self.place, (self.tag, committed)))
+        Phase::Stamps(Stamps::new(page, self.name, (self.tag, committed)))
     }
 }

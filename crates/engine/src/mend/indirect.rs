@@ -28,7 +28,7 @@ use everglade_format::{
 use super::leaves::{Leaves, What};
 use super::orphans::Orphans;
 use super::view::View;
-use crate::read::load::{Gather, LoadCx, Place, Stop};
+use crate::read::load::{BlockName, Gather, LoadCx, Stop};
 
 /// Blocks of the context map looked through in one step.
 const STEP_CONTEXTS: u64 = 64;
@@ -61,7 +61,7 @@ enum Phase {
 
 /// See the module's documentation.
 pub(super) struct Children {
-    place: Place,
+    name: BlockName,
     tag: Tag,
     phase: Phase,
     found: BTreeMap<u64, Child>,
@@ -76,11 +76,11 @@ pub(super) struct Children {
 }
 
 impl Children {
-    pub(super) fn new(view: &View<'_>, place: Place, tag: Tag) -> Children {
-        let skip = Some((place.file, (place.level, place.index)));
-        let is_lowest = place.level == 1;
-        let first = (place.index * SPAN, 255);
-        let what = match place.file {
+    pub(super) fn new(view: &View<'_>, name: BlockName, tag: Tag) -> Children {
+        let skip = Some((name.file, (name.level, name.index)));
+        let is_lowest = name.level == 1;
+        let first = (name.index * SPAN, 255);
+        let what = match name.file {
             ACTIVE_MAP if is_lowest => Some(What::Bits(Layer::Aggregate)),
             CONTEXT_MAP if is_lowest => Some(What::Contexts),
             _ => None,
@@ -88,7 +88,7 @@ impl Children {
         let leaves = what.map(|what| Leaves::new(what, first, view.inode_file, None, skip));
         let phase = leaves.map_or(Phase::Contexts(0), |leaves| Phase::Leaves(Box::new(leaves)));
         Children {
-            place,
+            name,
             tag,
             phase,
             found: BTreeMap::new(),
@@ -101,7 +101,7 @@ impl Children {
     }
 
     fn is_map(&self) -> bool {
-        self.place.level == 1 && [ACTIVE_MAP, CONTEXT_MAP].contains(&self.place.file)
+        self.name.level == 1 && [ACTIVE_MAP, CONTEXT_MAP].contains(&self.name.file)
     }
 
     /// Goes on. The block, when it is done.
@@ -115,10 +115,10 @@ impl Children {
             Phase::Leaves(leaves) => {
                 if leaves.step(cx)? {
                     self.derived = leaves.take();
-                    self.phase = match self.place.file {
+                    self.phase = match self.name.file {
                         ACTIVE_MAP => Phase::Contexts(0),
                         _ => {
-                            let skip = Some((self.place.file, (1, self.place.index)));
+                            let skip = Some((self.name.file, (1, self.name.index)));
                             Phase::Orphans(Box::new(Orphans::new(&self.inode_file, None, skip)))
                         }
                     };
@@ -166,7 +166,7 @@ impl Children {
                         self.choose(&view.aggregate.key);
                     }
                     let page = self.without_stamp();
-                    let stamps = Stamps::new(page, self.place, (self.tag, committed));
+                    let stamps = Stamps::new(page, self.name, (self.tag, committed));
                     self.phase = Phase::Stamps(stamps);
                 }
             }
@@ -184,7 +184,7 @@ impl Children {
     ) -> Result<(), Stop> {
         let contexts = view.file(cx, CONTEXT_MAP)?;
         // Without the active map it is not known which contexts are outdated.
-        let active = match self.place.file {
+        let active = match self.name.file {
             ACTIVE_MAP => None,
             _ => Some(view.file(cx, ACTIVE_MAP)?),
         };
@@ -219,13 +219,13 @@ impl Children {
 
     /// Takes a block for a child if its context says so.
     fn consider(&mut self, pvbn: Pvbn, context: Context) {
-        let below = self.place.level - 1;
+        let below = self.name.level - 1;
         let (index, tag) = match context.owner {
             Owner::File { level, index } if level == below => (index, None),
             Owner::Container { vvbn } if below == 0 => (vvbn, Some(context.tag)),
             _ => return,
         };
-        if context.file != self.place.file || index / SPAN != self.place.index {
+        if context.file != self.name.file || index / SPAN != self.name.index {
             return;
         }
         match tag {
@@ -239,7 +239,7 @@ impl Children {
     /// blocks if it is not known which contexts are outdated; then the block that was written last
     /// counts.
     fn accept(&mut self, key: &TagKey, index: u64, pvbn: Pvbn, page: &Block) {
-        let stamp = match self.place.level {
+        let stamp = match self.name.level {
             1 => 0,
             _ => Header::decode(page).map_or(0, |header| header.cp.0),
         };
@@ -254,7 +254,7 @@ impl Children {
     /// True if a survey found another reference to it. Only for an active map.
     fn is_referenced(&self, pvbn: Pvbn) -> bool {
         let leaf = pvbn.0 / BITS_PER_BLOCK;
-        let leaf = leaf.checked_sub(self.place.index * SPAN);
+        let leaf = leaf.checked_sub(self.name.index * SPAN);
         let bits = leaf.and_then(|leaf| self.derived.get(usize::try_from(leaf).ok()?));
         bits.is_some_and(|bits| bitmap::is_set(bits, pvbn.0 % BITS_PER_BLOCK))
     }
@@ -277,10 +277,10 @@ impl Children {
         for (pvbn, page) in &self.contents {
             let said = self.candidates[pvbn];
             let all = 0..self.derived.len() as u64;
-            let mut all = all.map(|leaf| self.place.index * SPAN + leaf);
+            let mut all = all.map(|leaf| self.name.index * SPAN + leaf);
             let fits = |leaf: &u64| {
                 let derived = &self.derived[usize::try_from(leaf % SPAN).expect("below 255")];
-                match self.place.file {
+                match self.name.file {
                     ACTIVE_MAP => said == *leaf && is_map_leaf(page, derived, *leaf, &numbers),
                     _ => is_context_leaf((Pvbn(*pvbn), page), derived, *leaf, &numbers),
                 }
@@ -291,7 +291,7 @@ impl Children {
                 self.found.insert(leaf % SPAN, Child { pvbn, tag });
             }
         }
-        if self.place.file == CONTEXT_MAP {
+        if self.name.file == CONTEXT_MAP {
             self.choose_by_contexts(key);
         }
     }
@@ -302,8 +302,8 @@ impl Children {
         loop {
             let before = self.found.len();
             for (pvbn, page) in &self.contents {
-                let (leaf, slot) = context::place(Pvbn(*pvbn));
-                let slot_of = |leaf: u64| leaf.checked_sub(self.place.index * SPAN);
+                let (leaf, slot) = context::block_and_slot(Pvbn(*pvbn));
+                let slot_of = |leaf: u64| leaf.checked_sub(self.name.index * SPAN);
                 let known = slot_of(leaf).and_then(|leaf| self.found.get(&leaf));
                 let known = known.and_then(|child| self.contents.get(&child.pvbn.0));
                 let context = known.map(|page| Context::decode_from(page, slot));
@@ -341,17 +341,17 @@ impl Children {
 /// Tries with which consistency point in its header an indirect block has the tag that is expected.
 pub(super) struct Stamps {
     page: Page,
-    place: Place,
+    name: BlockName,
     tag: Tag,
     newest: u64,
 }
 
 impl Stamps {
     /// A block that was written by this consistency point at the latest.
-    pub(super) fn new(page: Page, place: Place, (tag, newest): (Tag, CpNumber)) -> Stamps {
+    pub(super) fn new(page: Page, name: BlockName, (tag, newest): (Tag, CpNumber)) -> Stamps {
         Stamps {
             page,
-            place,
+            name,
             tag,
             newest: newest.0,
         }
@@ -359,15 +359,15 @@ impl Stamps {
 
     /// Tries some. The block, when it is found.
     pub(super) fn step(&mut self, key: &TagKey) -> Result<Option<Page>, Stop> {
-        let layer = self.place.layer();
+        let layer = self.name.layer();
         let oldest = self.newest.saturating_sub(STEP_STAMPS);
         for cp in (oldest..=self.newest).rev() {
             let header = Header {
                 kind: BlockKind::indirect(layer),
-                level: self.place.level,
+                level: self.name.level,
                 cp: CpNumber(cp),
-                file: self.place.file,
-                index: u32::try_from(self.place.index).unwrap_or(u32::MAX),
+                file: self.name.file,
+                index: u32::try_from(self.name.index).unwrap_or(u32::MAX),
             };
             header.encode(&mut self.page);
             if key.tag(&self.page) == self.tag {
@@ -410,7 +410,7 @@ fn is_context_leaf(
     let mut known = 0;
     let agrees = (0..CONTEXTS_PER_BLOCK).all(|slot| {
         let pvbn = Pvbn(leaf * CONTEXTS_PER_BLOCK + slot);
-        let (_, slot) = context::place(pvbn);
+        let (_, slot) = context::block_and_slot(pvbn);
         let found = Context::decode_from(page, slot);
         if candidates.contains(&pvbn.0) {
             let Ok(found) = found else { return false };

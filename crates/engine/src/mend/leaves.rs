@@ -97,7 +97,7 @@ impl Leaves {
                 }
                 What::Counts => {}
                 What::Contexts => {
-                    let (_, slot) = context::place(Pvbn(number));
+                    let (_, slot) = context::block_and_slot(Pvbn(number));
                     context_of(inode, position, pointer).encode_into(page, slot);
                 }
             }
@@ -115,7 +115,7 @@ impl Leaves {
             bitmap::set(&mut self.pages[0], SUPERBLOCK_VVBN.0);
         }
         for (vvbn, references) in std::mem::take(&mut self.counts) {
-            let (leaf, slot) = refcount::place(Vvbn(vvbn));
+            let (leaf, slot) = refcount::block_and_slot(Vvbn(vvbn));
             let page = usize::try_from(leaf - self.first).expect("among them");
             let count = u16::try_from(references - 1);
             let count = count.map_err(|_| {

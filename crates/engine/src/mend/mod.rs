@@ -54,7 +54,7 @@ use everglade_format::{
 };
 
 use crate::pool::aggregate::Aggregate;
-use crate::read::load::{Damaged, LoadCx, Place, Stop};
+use crate::read::load::{BlockName, Damaged, LoadCx, Stop};
 use crate::tree::names::Names;
 use below::Below;
 use everglade_format::TagKey;
@@ -83,7 +83,7 @@ pub(crate) struct Mender {
 
 struct Mending {
     damaged: Damaged,
-    place: Place,
+    name: BlockName,
     work: Work,
 }
 
@@ -102,13 +102,13 @@ enum Work {
 }
 
 /// The result of a step of mending.
-pub(crate) enum Step {
+pub(crate) enum MendStep {
     /// There is more to do.
     Again,
     /// This is to be written; then [`Mender::written`] is called.
     Write(Pvbn, PageRef),
     /// The consistency point is to take this block for the damaged one.
-    Install(Place, PageRef),
+    Install(BlockName, PageRef),
 }
 
 impl Mender {
@@ -148,18 +148,18 @@ impl Mender {
             }
         };
         let is_known = |mending: &Mending| mending.damaged.pointer == damaged.pointer;
-        let can_begin = match damaged.place {
-            Some(place) => is_mendable(place) && damaged.pointer.has_block(),
+        let can_begin = match damaged.name {
+            Some(name) => is_mendable(name) && damaged.pointer.has_block(),
             None => false,
         };
         let is_new = !self.stack.iter().any(is_known)
             && !self.installed.contains(&damaged.pointer)
             && self.stack.len() < DEPTH_MAX;
-        match damaged.place {
-            Some(place) if can_begin && is_new => {
+        match damaged.name {
+            Some(name) if can_begin && is_new => {
                 self.stack.push(Mending {
                     damaged: *damaged,
-                    place,
+                    name,
                     work: Work::Plan,
                 });
                 Ok(())
@@ -170,11 +170,11 @@ impl Mender {
     }
 
     /// Begins to mend a block that is damaged on the device and known in memory.
-    pub(crate) fn put_back(&mut self, damaged: Damaged, place: Place, page: PageRef) {
+    pub(crate) fn put_back(&mut self, damaged: Damaged, name: BlockName, page: PageRef) {
         let work = Work::Put(page);
         self.stack.push(Mending {
             damaged,
-            place,
+            name,
             work,
         });
     }
@@ -188,7 +188,7 @@ impl Mender {
     }
 
     /// Does a little.
-    pub(crate) fn step(&mut self, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
+    pub(crate) fn step(&mut self, cx: &mut LoadCx<'_>) -> Result<MendStep, Stop> {
         let (inode_file, cp) = &self.committed;
         let aggregate = self.aggregate.clone();
         let view = View {
@@ -196,28 +196,28 @@ impl Mender {
             inode_file,
         };
         let mending = self.stack.last_mut().expect("something is being mended");
-        let (place, pointer) = (mending.place, mending.damaged.pointer);
+        let (name, pointer) = (mending.name, mending.damaged.pointer);
         match &mut mending.work {
-            Work::Plan => mending.work = plan(&view, cx, place, pointer)?,
+            Work::Plan => mending.work = plan(&view, cx, name, pointer)?,
             Work::Leaves(leaves) => {
                 if leaves.step(cx)? {
                     let page = leaves.take().pop().expect("one was asked for");
-                    if place.file == CONTEXT_MAP && place.volume.is_none() {
-                        return Ok(self.install(place, page));
+                    if name.file == CONTEXT_MAP && name.volume.is_none() {
+                        return Ok(self.install(name, page));
                     }
                     mending.work = compare(&aggregate.key, page, pointer.tag)?;
                 }
             }
             Work::Summary(summary) => {
                 if let Some(page) = summary.step(&view, cx)? {
-                    return Ok(self.install(place, page));
+                    return Ok(self.install(name, page));
                 }
             }
             Work::Orphans(orphans) => {
                 if orphans.step(&view, cx)? {
                     let found = std::mem::take(&mut orphans.found);
-                    let page = overflow(place, &found);
-                    return Ok(self.install(place, page));
+                    let page = overflow(name, &found);
+                    return Ok(self.install(name, page));
                 }
             }
             Work::Children(children) => {
@@ -231,22 +231,22 @@ impl Mender {
                 }
             }
             Work::Put(page) => {
-                let pvbn = where_it_is(&view, cx, place.volume, pointer)?;
+                let pvbn = where_it_is(&view, cx, name.volume, pointer)?;
                 let page = page.clone();
                 mending.work = Work::Writing(page.clone(), pvbn);
-                return Ok(Step::Write(pvbn, page));
+                return Ok(MendStep::Write(pvbn, page));
             }
             Work::Writing(..) => unreachable!("nobody goes on before it is written"),
         }
-        Ok(Step::Again)
+        Ok(MendStep::Again)
     }
 
     /// The consistency point takes a block that it will write elsewhere.
-    fn install(&mut self, place: Place, page: Page) -> Step {
+    fn install(&mut self, name: BlockName, page: Page) -> MendStep {
         let done = self.stack.pop().expect("it was being mended");
-        self.aggregate.mended.note(place, &done.damaged);
+        self.aggregate.mended.record(name, &done.damaged);
         self.installed.push(done.damaged.pointer);
-        Step::Install(place, page.freeze())
+        MendStep::Install(name, page.freeze())
     }
 
     /// The derived block is on the device. From now on the steps that wait for the block find it.
@@ -258,7 +258,7 @@ impl Mender {
         let pointer = done.damaged.pointer;
         cx.keep(pointer, page.clone());
         cx.keep(Pointer { pvbn, ..pointer }, page);
-        self.aggregate.mended.note(done.place, &done.damaged);
+        self.aggregate.mended.record(done.name, &done.damaged);
     }
 
     /// The pointer to the block that is being mended.
@@ -275,9 +275,9 @@ impl Mender {
 }
 
 /// True for blocks that may be derived. Obstacles are found later.
-fn is_mendable(place: Place) -> bool {
-    let Place { file, level, .. } = place;
-    match (place.volume, level) {
+fn is_mendable(name: BlockName) -> bool {
+    let BlockName { file, level, .. } = name;
+    match (name.volume, level) {
         (None, 0) => [ACTIVE_MAP, CONTEXT_MAP].contains(&file) || file >= FIRST_FILE,
         (None, _) => indirect::is_possible(file) || level == 1,
         (Some(_), 0) => [ACTIVE_MAP, REFCOUNTS].contains(&file),
@@ -290,14 +290,14 @@ fn is_mendable(place: Place) -> bool {
 fn plan(
     view: &View<'_>,
     cx: &mut LoadCx<'_>,
-    place: Place,
+    name: BlockName,
     pointer: Pointer,
 ) -> Result<Work, Stop> {
-    let Place {
+    let BlockName {
         file, level, index, ..
-    } = place;
+    } = name;
     let one = (index, 1);
-    let work = match (place.volume, level) {
+    let work = match (name.volume, level) {
         (None, 0) if file == ACTIVE_MAP => {
             let what = What::Bits(Layer::Aggregate);
             Work::Leaves(Box::new(Leaves::new(
@@ -309,7 +309,7 @@ fn plan(
             )))
         }
         (None, 0) if file == CONTEXT_MAP => {
-            must_be_committed(view, cx, place, pointer)?;
+            must_be_committed(view, cx, name, pointer)?;
             Work::Leaves(Box::new(Leaves::new(
                 What::Contexts,
                 one,
@@ -319,17 +319,17 @@ fn plan(
             )))
         }
         (None, 0) => {
-            must_be_committed(view, cx, place, pointer)?;
+            must_be_committed(view, cx, name, pointer)?;
             Work::Summary(Summary::new(volume_of_summary(view, cx, file)?, index))
         }
         (None, _) if file == OVERFLOW => {
-            must_be_committed(view, cx, place, pointer)?;
+            must_be_committed(view, cx, name, pointer)?;
             let skip = Some((file, (level, index)));
             Work::Orphans(Box::new(Orphans::new(view.inode_file, None, skip)))
         }
-        (None, _) => Work::Children(Box::new(Children::new(view, place, pointer.tag))),
+        (None, _) => Work::Children(Box::new(Children::new(view, name, pointer.tag))),
         (Some(volume), _) if file != OVERFLOW => {
-            let Some(image) = view.image_with(cx, place, pointer)? else {
+            let Some(image) = view.image_with(cx, name, pointer)? else {
                 return Err(Stop::damaged("no image has this block".to_owned()));
             };
             let what = match file {
@@ -338,11 +338,11 @@ fn plan(
             };
             match level {
                 0 => Work::Leaves(Box::new(Leaves::new(what, one, &image, Some(volume), None))),
-                _ => Work::Below(Box::new(Below::new(&image, volume, place, pointer.tag))),
+                _ => Work::Below(Box::new(Below::new(&image, volume, name, pointer.tag))),
             }
         }
         (Some(volume), _) => {
-            must_be_committed(view, cx, place, pointer)?;
+            must_be_committed(view, cx, name, pointer)?;
             let image = view.superblock(cx, volume)?.inode_file;
             let skip = Some((file, (level, index)));
             Work::Orphans(Box::new(Orphans::new(&image, Some(volume), skip)))
@@ -356,17 +356,17 @@ fn plan(
 fn must_be_committed(
     view: &View<'_>,
     cx: &mut LoadCx<'_>,
-    place: Place,
+    name: BlockName,
     pointer: Pointer,
 ) -> Result<(), Stop> {
-    let file = match place.volume {
-        None => view.file(cx, place.file)?,
+    let file = match name.volume {
+        None => view.file(cx, name.file)?,
         Some(volume) => {
             let image = view.superblock(cx, volume)?.inode_file;
-            view.file_of(cx, volume, &image, place.file)?
+            view.file_of(cx, volume, &image, name.file)?
         }
     };
-    let found = file.pointer(cx, place.level, place.index)?;
+    let found = file.pointer(cx, name.level, name.index)?;
     match found == pointer {
         true => Ok(()),
         false => Err(Stop::damaged(
@@ -421,15 +421,15 @@ fn compare(key: &TagKey, page: Page, tag: Tag) -> Result<Work, Stop> {
 }
 
 /// An indirect block of an overflow file that has these blocks.
-fn overflow(place: Place, numbers: &[u64]) -> Page {
-    let layer = place.layer();
+fn overflow(name: BlockName, numbers: &[u64]) -> Page {
+    let layer = name.layer();
     let mut page = Page::zeroed();
     let header = Header {
         kind: BlockKind::indirect(layer),
-        level: place.level,
+        level: name.level,
         cp: CpNumber(0),
-        file: place.file,
-        index: u32::try_from(place.index).unwrap_or(u32::MAX),
+        file: name.file,
+        index: u32::try_from(name.index).unwrap_or(u32::MAX),
     };
     header.encode(&mut page);
     // More than one block can name were leaked before, and stay so.

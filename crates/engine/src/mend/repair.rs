@@ -40,7 +40,7 @@ use crate::holders::table::Snapshots;
 use crate::pool::aggregate::Aggregate;
 use crate::pool::info::Progress;
 use crate::pool::mended::{LINES_MAX, RepairInfo, RepairState};
-use crate::read::load::{Damaged, Gather, LoadCx, Place, Stop};
+use crate::read::load::{BlockName, Damaged, Gather, LoadCx, Stop};
 use crate::tree::names::Names;
 
 /// Blocks read in one step.
@@ -70,24 +70,24 @@ impl Cursor {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     kind: Kind,
-    place: Place,
+    name: BlockName,
     pointer: Pointer,
 }
 
 impl Entry {
     /// File and leaf of the first that hangs below it, itself included.
     fn first(&self) -> (u64, u64) {
-        self.position(self.place.index)
+        self.position(self.name.index)
     }
 
     /// File and leaf of the first that does not hang below it.
     fn end(&self) -> (u64, u64) {
-        self.position(self.place.index.saturating_add(1))
+        self.position(self.name.index.saturating_add(1))
     }
 
     fn position(&self, index: u64) -> (u64, u64) {
-        let leaf = index.saturating_mul(Inode::reach(self.place.level));
-        match self.place.file {
+        let leaf = index.saturating_mul(Inode::reach(self.name.level));
+        match self.name.file {
             INODE_FILE => (leaf.saturating_mul(INODES_PER_BLOCK), 0),
             file => (u64::from(file.0), leaf),
         }
@@ -192,10 +192,10 @@ impl Repair {
     }
 
     /// What a damaged block holds, if it is known in memory, and where the block is in its file.
-    pub(crate) fn copy_of(&self, damaged: &Damaged) -> Option<(Place, PageRef)> {
+    pub(crate) fn copy_of(&self, damaged: &Damaged) -> Option<(BlockName, PageRef)> {
         let mut copies = self.copies.iter();
         let (_, page) = copies.find(|(pointer, _)| *pointer == damaged.pointer)?;
-        Some((damaged.place?, page.clone()))
+        Some((damaged.name?, page.clone()))
     }
 
     /// It was mended where it is.
@@ -303,10 +303,10 @@ impl Repair {
                 None => {
                     let copy = known.map(|page| (entry.pointer, page));
                     self.copies.extend(copy);
-                    gather.add::<()>(Err(Stop::damaged(reason).at(entry.place, entry.pointer)));
+                    gather.add::<()>(Err(Stop::damaged(reason).at(entry.name, entry.pointer)));
                 }
                 Some(Fate::Written) => again.push(Damaged {
-                    place: Some(entry.place),
+                    name: Some(entry.name),
                     pointer: entry.pointer,
                     reason: format!("{reason}, although it was written again"),
                 }),
@@ -329,7 +329,7 @@ impl Repair {
             // Whole, and of no use: a mistake was written, or an older version's.
             if let Err(damage) = self.add_below(slice, entry, &page) {
                 self.give_up(&Damaged {
-                    place: Some(entry.place),
+                    name: Some(entry.name),
                     pointer: entry.pointer,
                     reason: format!("damaged metadata: {damage}"),
                 });
@@ -351,36 +351,36 @@ impl Repair {
 
     /// What hangs below a block that was read, the first on top.
     fn add_below(&self, slice: &mut Slice, entry: Entry, page: &Block) -> Result<(), Damage> {
-        let place = entry.place;
-        let layer = place.layer();
-        if place.level > 0 {
+        let name = entry.name;
+        let layer = name.layer();
+        if name.level > 0 {
             for slot in (0..SPAN).rev() {
                 let pointer = Indirect(page).pointer(slot, layer)?;
-                let place = Place {
-                    level: place.level - 1,
-                    index: place.index * SPAN + slot,
-                    ..place
+                let name = BlockName {
+                    level: name.level - 1,
+                    index: name.index * SPAN + slot,
+                    ..name
                 };
                 self.add(
                     slice,
                     Entry {
-                        place,
+                        name,
                         pointer,
                         ..entry
                     },
                 );
             }
-        } else if place.file == INODE_FILE {
+        } else if name.file == INODE_FILE {
             for slot in (0..INODES_PER_BLOCK).rev() {
-                let id = place.index * INODES_PER_BLOCK + slot;
+                let id = name.index * INODES_PER_BLOCK + slot;
                 let id = FileId(u32::try_from(id).unwrap_or(u32::MAX));
                 let slot = usize::try_from(slot).expect("below 14");
                 let inode = Inode::decode_from(page, slot, id, layer)?;
                 if let Some(inode) = inode.filter(|it| self.is_wanted(it)) {
                     let entry = Entry {
                         kind: inode.kind,
-                        place: Place {
-                            volume: place.volume,
+                        name: BlockName {
+                            volume: name.volume,
                             file: inode.id,
                             level: inode.levels,
                             index: 0,
@@ -402,11 +402,11 @@ impl Repair {
     /// A block, unless it was read by a slice before, or is one of data, of what is merely owned,
     /// or of best areas.
     fn add(&self, slice: &mut Slice, entry: Entry) {
-        let is_superblock = entry.place.index == SUPERBLOCK_VVBN.0;
+        let is_superblock = entry.name.index == SUPERBLOCK_VVBN.0;
         let is_data = entry.kind == Kind::Container && !is_superblock
-            || [OVERFLOW, TOP_AREAS].contains(&entry.place.file);
+            || [OVERFLOW, TOP_AREAS].contains(&entry.name.file);
         let is_behind = entry.end() <= (self.cursor.file, self.cursor.leaf);
-        if entry.pointer.has_block() && (entry.place.level > 0 || !is_data) && !is_behind {
+        if entry.pointer.has_block() && (entry.name.level > 0 || !is_data) && !is_behind {
             slice.left.push(entry);
         }
     }
@@ -433,7 +433,7 @@ impl Repair {
         };
         let root = Entry {
             kind: Kind::Metafile,
-            place: Place {
+            name: BlockName {
                 volume: key.map(|(volume, _)| volume),
                 file,
                 level: inode.levels,
@@ -563,7 +563,7 @@ mod tests {
     fn entry(file: FileId, level: u8, index: u64) -> Entry {
         Entry {
             kind: Kind::Metafile,
-            place: Place {
+            name: BlockName {
                 volume: None,
                 file,
                 level,

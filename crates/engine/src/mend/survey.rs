@@ -11,7 +11,7 @@ use everglade_format::inode::INODES_PER_BLOCK;
 use everglade_format::metafile::INODE_FILE;
 use everglade_format::{FileId, Header, Indirect, Inode, Layer, Pointer, SPAN};
 
-use crate::read::load::{Gather, LoadCx, Place, Stop};
+use crate::read::load::{BlockName, Gather, LoadCx, Stop};
 use crate::tree::position::Position;
 
 /// Blocks looked into in one step.
@@ -63,13 +63,13 @@ impl Walk {
                 Header::expect(&page, kind, *level, self.inode.id, *index)?;
                 Ok(page)
             });
-            let place = Place {
+            let name = BlockName {
                 volume: self.volume,
                 file: self.inode.id,
                 level: *level,
                 index: *index,
             };
-            pages.extend(gather.add(page.map_err(|stop| stop.at(place, *pointer))));
+            pages.extend(gather.add(page.map_err(|stop| stop.at(name, *pointer))));
         }
         gather.finish()?;
         for (((level, index), _), page) in self.left.split_off(from).into_iter().zip(pages) {
@@ -175,13 +175,13 @@ impl Survey {
         let mut gather = Gather::default();
         let mut pages = Vec::new();
         for (index, pointer) in &self.leaves[from..] {
-            let place = Place {
+            let name = BlockName {
                 volume: self.volume,
                 file: INODE_FILE,
                 level: 0,
                 index: *index,
             };
-            let page = cx.page(*pointer).map_err(|stop| stop.at(place, *pointer));
+            let page = cx.page(*pointer).map_err(|stop| stop.at(name, *pointer));
             pages.extend(gather.add(page).map(|page| (*index, page)));
         }
         gather.finish()?;

@@ -7,7 +7,7 @@ use everglade_format::{FileId, Inode, Layer, Pointer, Pvbn, Tag, VolumeSuperbloc
 use crate::holders::table::Snapshots;
 use crate::pool::aggregate::Aggregate;
 use crate::pool::image;
-use crate::read::load::{LoadCx, Place, Stop};
+use crate::read::load::{BlockName, LoadCx, Stop};
 use crate::tree::File;
 
 /// The aggregate as it was committed.
@@ -90,10 +90,10 @@ impl View<'_> {
     pub(super) fn image_with(
         &self,
         cx: &mut LoadCx<'_>,
-        place: Place,
+        name: BlockName,
         pointer: Pointer,
     ) -> Result<Option<Inode>, Stop> {
-        let volume = place.volume.expect("images are of volumes");
+        let volume = name.volume.expect("images are of volumes");
         let superblock = self.superblock(cx, volume)?;
         let mut images = vec![superblock.inode_file.clone()];
         let snapshots = self.snapshots(cx, &superblock)?;
@@ -101,14 +101,14 @@ impl View<'_> {
         images.extend(records.map(|record| record.inode_file.clone()));
         for image in images {
             let inodes = File::new(image.clone(), Layer::Volume).of(Some(volume));
-            let found = match image::find_inode(&inodes, cx, place.file) {
+            let found = match image::find_inode(&inodes, cx, name.file) {
                 // An image that cannot be read cannot tell.
                 Err(Stop::Damaged(_)) | Ok(None) => continue,
                 found => found?,
             };
             let Some(inode) = found else { continue };
             let file = File::new(inode, Layer::Volume).of(Some(volume));
-            let known = match file.pointer(cx, place.level, place.index) {
+            let known = match file.pointer(cx, name.level, name.index) {
                 Err(Stop::Damaged(_)) => continue,
                 known => known?,
             };

@@ -33,8 +33,8 @@ pub struct LostCopy {
     pub failure: Option<String>,
 }
 
-/// A place with wrong contents, and its right contents.
-struct Place {
+/// Contents that are wrong, and the right ones to write in their place.
+struct Rewrite {
     lost: LostCopy,
     device: DeviceId,
     offset: u64,
@@ -43,20 +43,20 @@ struct Place {
 
 /// Writes the lost copies anew.
 pub(crate) fn mend(storage: &dyn Storage, config: &Config, devices: &[DeviceId]) -> Vec<LostCopy> {
-    let places = find(storage, config, devices).into_iter();
-    let mend = |place: Place| {
-        let failure = write(storage, &place).err();
+    let rewrites = find(storage, config, devices).into_iter();
+    let mend = |rewrite: Rewrite| {
+        let failure = write(storage, &rewrite).err();
         LostCopy {
             failure: failure.map(|error| error.to_string()),
-            ..place.lost
+            ..rewrite.lost
         }
     };
-    places.map(mend).collect()
+    rewrites.map(mend).collect()
 }
 
-fn find(storage: &dyn Storage, config: &Config, devices: &[DeviceId]) -> Vec<Place> {
+fn find(storage: &dyn Storage, config: &Config, devices: &[DeviceId]) -> Vec<Rewrite> {
     let own = config_slot(config.epoch);
-    let mut places = Vec::new();
+    let mut rewrites = Vec::new();
     for (index, (member, device)) in (0u32..).zip(config.members.iter().zip(devices)) {
         let record = Config {
             member_index: index,
@@ -73,7 +73,7 @@ fn find(storage: &dyn Storage, config: &Config, devices: &[DeviceId]) -> Vec<Pla
                 let Some(found) = found else {
                     continue;
                 };
-                places.push(Place {
+                rewrites.push(Rewrite {
                     lost: LostCopy {
                         device: storage.name(*device),
                         is_front,
@@ -90,7 +90,7 @@ fn find(storage: &dyn Storage, config: &Config, devices: &[DeviceId]) -> Vec<Pla
             }
         }
     }
-    places
+    rewrites
 }
 
 fn read(
@@ -135,7 +135,7 @@ fn damaged(storage: &dyn Storage, device: DeviceId, offset: u64) -> Option<Strin
     }
 }
 
-fn write(storage: &dyn Storage, place: &Place) -> Result<(), DiskError> {
-    storage.write(place.device, place.offset, &place.wanted)?;
-    storage.flush(place.device)
+fn write(storage: &dyn Storage, rewrite: &Rewrite) -> Result<(), DiskError> {
+    storage.write(rewrite.device, rewrite.offset, &rewrite.wanted)?;
+    storage.flush(rewrite.device)
 }

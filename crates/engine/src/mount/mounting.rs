@@ -127,8 +127,8 @@ impl Mounting {
 
     fn mend(&mut self, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
         match self.mender.step(cx)? {
-            mend::Step::Again => {}
-            mend::Step::Write(pvbn, page) => {
+            mend::MendStep::Again => {}
+            mend::MendStep::Write(pvbn, page) => {
                 let pointer = self.mender.pointer();
                 if self.pins().any(|(known, _)| known == pointer) {
                     return Err(Stop::damaged(format!(
@@ -139,7 +139,7 @@ impl Mounting {
                 self.mender.written(cx);
             }
             // Nothing that a mount reads.
-            mend::Step::Install(place, _) => {
+            mend::MendStep::Install(place, _) => {
                 return Err(Stop::damaged(format!("{place} cannot be read")));
             }
         }
@@ -183,7 +183,7 @@ impl Mounting {
                 Ok(volume)
             });
             let is_container = |damaged: &Damaged| {
-                let of = damaged.place.filter(|place| place.level > 0);
+                let of = damaged.name.filter(|name| name.level > 0);
                 of.is_some_and(|of| (of.volume, of.file) == (None, entry.file))
             };
             match loaded {
@@ -464,7 +464,7 @@ type Sides = Vec<(FileId, File)>;
 fn another_side_file(id: FileId) -> Box<Damaged> {
     let expected = "a file with levels that nothing else names";
     Box::new(Damaged {
-        place: None,
+        name: None,
         pointer: Pointer::HOLE,
         reason: Damage::new("side file", expected, id).to_string(),
     })

@@ -9,12 +9,12 @@ use everglade_format::{Layer, SPAN};
 use everglade_journal::Action;
 use everglade_target::Op;
 
-use crate::ops::{BLOCK, Client, OpCx, Outcome, is_mentioned, leave, note, throttle};
+use crate::ops::{BLOCK, Client, OpCx, RunEnd, count_dirty, is_mentioned, leave, throttle};
 use crate::pool::overlay::Change;
 use crate::pool::volume::{Lun, STRIPE_BLOCKS};
 use crate::read::load::Stop;
 
-pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome, Stop> {
+pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<RunEnd, Stop> {
     let Op::Discard {
         offset,
         length,
@@ -40,7 +40,7 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
         let next = next.map_or(end, |region| end.min(region * SPAN * BLOCK));
         client.progress = Some(next.max(range.end));
         if next < end {
-            return Ok(Outcome::Again);
+            return Ok(RunEnd::Again);
         }
         return Ok(client.changed(durable));
     }
@@ -48,7 +48,7 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
         return Ok(client.changed(durable));
     }
     client.progress = Some(range.end);
-    Ok(Outcome::Again)
+    Ok(RunEnd::Again)
 }
 
 /// Punches leaves `from..to`, which lie in the stripes held. True if anything changed.
@@ -102,7 +102,7 @@ pub(crate) fn punch_present(cx: &OpCx<'_, '_>, lun: &Lun, from: u64, to: u64, pr
             let mut state = lun.volume.stripes[index].get(cx.permit);
             let growth = state.active.punch_region(lun.file, *region);
             drop(state);
-            note(lun, index, cp, growth.pages);
+            count_dirty(lun, index, cp, growth.pages);
         } else {
             for leaf in start..end {
                 leave(cx, lun, cp, leaf, Change::Punched);

@@ -11,7 +11,7 @@ use everglade_env::PageRef;
 use everglade_format::{Indirect, Layer, Pointer, SPAN};
 use everglade_target::{Allocation, Extents, Op, Reply};
 
-use crate::ops::{BLOCK, Client, OpCx, Outcome, find_in_overlays, is_mentioned};
+use crate::ops::{BLOCK, Client, OpCx, RunEnd, find_in_overlays, is_mentioned};
 use crate::pool::overlay::Found;
 use crate::pool::volume::Lun;
 use crate::read::load::{Gather, Stop};
@@ -76,7 +76,7 @@ impl Earlier {
     }
 }
 
-pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome, Stop> {
+pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<RunEnd, Stop> {
     let (Op::Extents {
         offset,
         length,
@@ -94,7 +94,7 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
     let (lun, range, end) = (client.lun.clone(), client.range(), offset + length);
     let since = client.since.as_deref().map(Earlier::of);
     let (from, to) = (range.start / BLOCK, range.end.div_ceil(BLOCK));
-    let leaves = look(cx, &lun, since, (from, to))?;
+    let leaves = survey_range(cx, &lun, since, (from, to))?;
     let mut next = range.end;
     let is_committed = lun.snapshot.is_some() || lun.volume.is_clean();
     if next < end && is_committed {
@@ -121,15 +121,15 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
     *stripes += 1;
     if is_full || next == end || *stripes == STRIPES_MAX {
         let extents = std::mem::take(extents).into_vec();
-        return Ok(Outcome::Done(Reply::Extents(extents)));
+        return Ok(RunEnd::Done(Reply::Extents(extents)));
     }
     client.progress = Some(next);
-    Ok(Outcome::Again)
+    Ok(RunEnd::Again)
 }
 
 /// Leaves `from..to`, which lie in the stripes held. Compared with an earlier image, those that
 /// differ are data.
-fn look(
+fn survey_range(
     cx: &mut OpCx<'_, '_>,
     lun: &Lun,
     since: Option<Earlier>,

@@ -6,13 +6,13 @@
 
 use everglade_target::Reply;
 
-use crate::ops::{Durability, Outcome};
+use crate::ops::{Durability, RunEnd};
 use crate::pool::volume::Lun;
 
-pub(crate) fn run(lun: &Lun) -> Outcome {
+pub(crate) fn run(lun: &Lun) -> RunEnd {
     let aggregate = &lun.volume.aggregate;
     if lun.snapshot.is_some() {
-        return Outcome::Done(Reply::Done);
+        return RunEnd::Done(Reply::Done);
     }
     // Every acknowledged operation has its sequence number, and the consistency point that it
     // joined is covered.
@@ -22,8 +22,8 @@ pub(crate) fn run(lun: &Lun) -> Outcome {
         topology: aggregate.topology(),
     };
     if durability.is_met(aggregate) {
-        Outcome::Done(Reply::Done)
+        RunEnd::Done(Reply::Done)
     } else {
-        Outcome::Durable(durability)
+        RunEnd::Durable(durability)
     }
 }

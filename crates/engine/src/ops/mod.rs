@@ -100,7 +100,7 @@ pub(crate) struct Client {
 }
 
 /// How an operation ended, if it did not stop.
-pub(crate) enum Outcome {
+pub(crate) enum RunEnd {
     Done(Reply),
     /// Run again: the next stripe.
     Again,
@@ -124,7 +124,7 @@ impl OpCx<'_, '_> {
         }
         let found = root.level1(self.load, Layer::Volume, region)?;
         if let Some(block) = &found {
-            self.shortcuts.note(root, region, block);
+            self.shortcuts.remember(root, region, block);
         }
         Ok(found)
     }
@@ -262,7 +262,7 @@ impl Client {
     }
 
     /// Runs the operation inside its stripes.
-    pub(crate) fn run(&mut self, cx: &mut OpCx<'_, '_>) -> Result<Outcome, Stop> {
+    pub(crate) fn run(&mut self, cx: &mut OpCx<'_, '_>) -> Result<RunEnd, Stop> {
         self.validate().map_err(Stop::Failed)?;
         // What it waits for never comes where nothing is committed any more: the former image
         // stays.
@@ -270,7 +270,7 @@ impl Client {
             return Err(Stop::Commit);
         }
         if self.range().is_empty() && !matches!(self.op, Op::Flush) {
-            return Ok(Outcome::Done(Reply::Done));
+            return Ok(RunEnd::Done(Reply::Done));
         }
         match &mut self.op {
             Op::Read { offset, length } => {
@@ -286,21 +286,21 @@ impl Client {
 
     /// The outcome of an operation that is to change something. If it found all as it should be,
     /// that may be the work of an operation that is not durable yet.
-    pub(crate) fn changed(&self, durable: bool) -> Outcome {
+    pub(crate) fn changed(&self, durable: bool) -> RunEnd {
         let always = self.lun.volume.sync == everglade_format::volume::Sync::Always;
         if !(durable || always) || matches!(self.origin, Origin::Replay(_)) {
-            return Outcome::Done(Reply::Done);
+            return RunEnd::Done(Reply::Done);
         }
         // The last piece of several may have found done what somebody else did, and has not made
         // durable.
         let is_one_piece = self.progress.is_none();
         match (self.joined, self.logged) {
-            (Some(cp), Some(sequence)) if is_one_piece => Outcome::Durable(Durability {
+            (Some(cp), Some(sequence)) if is_one_piece => RunEnd::Durable(Durability {
                 cp,
                 sequence,
                 topology: self.lun.volume.aggregate.topology(),
             }),
-            (Some(cp), None) if is_one_piece => Outcome::Durable(Durability::by_commit(cp)),
+            (Some(cp), None) if is_one_piece => RunEnd::Durable(Durability::by_commit(cp)),
             _ => flush::run(&self.lun),
         }
     }
@@ -452,7 +452,7 @@ pub(crate) fn leave(cx: &OpCx<'_, '_>, lun: &Lun, cp: CpNumber, leaf: u64, chang
     let mut state = volume.stripes[index].get(cx.permit);
     let growth = state.active.insert(lun.file, leaf, change);
     drop(state);
-    note(lun, index, cp, growth.pages);
+    count_dirty(lun, index, cp, growth.pages);
 }
 
 /// Modify phase: leaves whole blocks from `first` on in the active overlay, and counts them.
@@ -471,7 +471,7 @@ pub(crate) fn leave_all(
         let mut state = volume.stripes[index].get(cx.permit);
         let growth = state.active.insert_all(lun.file, leaves, &mut changes);
         drop(state);
-        note(lun, index, cp, growth.pages);
+        count_dirty(lun, index, cp, growth.pages);
     }
 }
 
@@ -496,7 +496,7 @@ fn charged_among(cx: &OpCx<'_, '_>, lun: &Lun, leaves: Range<u64>) -> u64 {
 }
 
 /// Counts what was left in the active overlay of a stripe.
-pub(crate) fn note(lun: &Lun, stripe: usize, cp: CpNumber, pages: i64) {
+pub(crate) fn count_dirty(lun: &Lun, stripe: usize, cp: CpNumber, pages: i64) {
     let volume = &lun.volume;
     volume
         .dirty_stripes

@@ -13,9 +13,7 @@ use everglade_format::{CpNumber, Indirect, Layer, Pointer, SPAN};
 use everglade_target::span::block_count;
 use everglade_target::{ReadSpan, Reply};
 
-use crate::ops::{
-    BLOCK, OpCx, Outcome, committed_pointer, content, find_in_overlays, is_mentioned,
-};
+use crate::ops::{BLOCK, OpCx, RunEnd, committed_pointer, content, find_in_overlays, is_mentioned};
 use crate::pool::overlay::Found;
 use crate::pool::volume::Lun;
 use crate::read::load::{Gather, Pinned, Stop};
@@ -90,7 +88,7 @@ pub(crate) fn run(
     lun: &Lun,
     (offset, length): (u64, u32),
     rest: &mut Option<Box<Rest>>,
-) -> Result<Outcome, Stop> {
+) -> Result<RunEnd, Stop> {
     let committed = lun.volume.aggregate.committed();
     let first = offset / BLOCK;
     let count = block_count(offset, u64::from(length));
@@ -100,7 +98,7 @@ pub(crate) fn run(
     } else {
         blocks(cx, lun, (first..first + count, below), committed, rest)?
     };
-    Ok(Outcome::Done(Reply::Data(ReadSpan {
+    Ok(RunEnd::Done(Reply::Data(ReadSpan {
         offset,
         length,
         pages,

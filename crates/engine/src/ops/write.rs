@@ -11,7 +11,7 @@ use everglade_target::{Error, Op, WriteSpan};
 
 use crate::ops::part::{self, Base};
 use crate::ops::{
-    BLOCK, Client, OpCx, Origin, Outcome, charged_among, committed_pointer, find_in_overlays,
+    BLOCK, Client, OpCx, Origin, RunEnd, charged_among, committed_pointer, find_in_overlays,
     leave_all, throttle,
 };
 use crate::pool::overlay::Found;
@@ -19,7 +19,7 @@ use crate::pool::space::Class;
 use crate::pool::volume::Lun;
 use crate::read::load::{Gather, Stop};
 
-pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome, Stop> {
+pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<RunEnd, Stop> {
     let Op::Write { data, durable } = &mut client.op else {
         unreachable!("dispatched by kind")
     };

@@ -10,11 +10,11 @@ use everglade_target::{OP_BYTES_MAX, Op};
 
 use crate::ops::part::{self, Base};
 use crate::ops::write::admit;
-use crate::ops::{BLOCK, Client, OpCx, Outcome, discard, leave_all, throttle};
+use crate::ops::{BLOCK, Client, OpCx, RunEnd, discard, leave_all, throttle};
 use crate::pool::volume::Lun;
 use crate::read::load::Stop;
 
-pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome, Stop> {
+pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<RunEnd, Stop> {
     let Op::WriteZeroes {
         offset,
         length,
@@ -41,14 +41,14 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
         let leaf = edge.start / BLOCK;
         let base = part::base(cx, &lun, client.origin, leaf)?;
         if allocate || !matches!(base, Base::Known(None)) {
-            let range = place(edge.start - leaf * BLOCK)..place(edge.end - leaf * BLOCK);
+            let range = as_index(edge.start - leaf * BLOCK)..as_index(edge.end - leaf * BLOCK);
             parts.push((leaf, range, base));
         }
     }
     // Everything that may stop comes before anything is changed: all of it is seen, or nothing.
     let is_change = if allocate {
         let leaves = range.start / BLOCK..range.end.div_ceil(BLOCK);
-        throttle(&lun, place(leaves.end - leaves.start))?;
+        throttle(&lun, as_index(leaves.end - leaves.start))?;
         admit(cx, &lun, client.origin, slice::from_ref(&leaves))?;
         write_whole(cx, &lun, from, to);
         true
@@ -67,11 +67,11 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
         range.start / BLOCK,
         range.end.div_ceil(BLOCK) - range.start / BLOCK,
     );
-    let mut pages = vec![PageRef::zero(); if allocate { place(count) } else { 0 }];
+    let mut pages = vec![PageRef::zero(); if allocate { as_index(count) } else { 0 }];
     for (leaf, range, base) in parts {
         let (page, is_new) = part::write(cx, &lun, cp, leaf, (Page::zeroed(), range), base);
         if allocate {
-            pages[place(leaf - first)] = page;
+            pages[as_index(leaf - first)] = page;
         }
         if is_new {
             client.fragments.push(leaf);
@@ -90,15 +90,15 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
         return Ok(client.changed(durable));
     }
     client.progress = Some(range.end);
-    Ok(Outcome::Again)
+    Ok(RunEnd::Again)
 }
 
 fn write_whole(cx: &OpCx<'_, '_>, lun: &Lun, from: u64, to: u64) {
     let cp = lun.volume.aggregate.joining();
-    let pages = vec![PageRef::zero(); place(to.saturating_sub(from))];
+    let pages = vec![PageRef::zero(); as_index(to.saturating_sub(from))];
     leave_all(cx, lun, cp, from, pages.into_iter());
 }
 
-fn place(offset: u64) -> usize {
+fn as_index(offset: u64) -> usize {
     usize::try_from(offset).expect("at most 4,096")
 }

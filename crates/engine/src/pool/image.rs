@@ -60,7 +60,7 @@ pub(crate) fn find_inode(
     cx: &mut LoadCx<'_>,
     id: everglade_format::FileId,
 ) -> Result<Option<Inode>, Stop> {
-    let (block, slot) = Inode::place(id);
+    let (block, slot) = Inode::block_and_slot(id);
     if block >= inodes.inode.block_count() {
         return Ok(None);
     }

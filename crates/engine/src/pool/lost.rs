@@ -48,7 +48,7 @@ impl LostBlocks {
     pub(crate) fn lost(&self, line: String) {
         self.with(|state| {
             state.info.lost = state.info.lost.saturating_add(1);
-            note(&mut state.info.lines, line);
+            push_bounded(&mut state.info.lines, line);
         });
     }
 
@@ -60,7 +60,7 @@ impl LostBlocks {
             let is_new = state.seen.len() >= LINES_MAX * 64 || state.seen.insert(reason.to_owned());
             if is_new {
                 state.info.unreadable += 1;
-                note(&mut state.info.lines, format!("{lun}: {reason}"));
+                push_bounded(&mut state.info.lines, format!("{lun}: {reason}"));
             }
         });
     }
@@ -70,7 +70,7 @@ impl LostBlocks {
     }
 }
 
-fn note(lines: &mut Vec<String>, line: String) {
+fn push_bounded(lines: &mut Vec<String>, line: String) {
     if lines.len() < LINES_MAX {
         lines.push(line);
     }

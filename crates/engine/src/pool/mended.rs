@@ -8,7 +8,7 @@ use everglade_format::metafile::{
     ACTIVE_MAP, CONTEXT_MAP, DIRECTORY, HIDDEN, INODE_FILE, NOTES, OVERFLOW, REFCOUNTS, TOP_AREAS,
 };
 
-use crate::read::load::{Damaged, Place};
+use crate::read::load::{BlockName, Damaged};
 
 /// Lines kept for people; what is counted has no bound.
 pub(crate) const LINES_MAX: usize = 64;
@@ -77,9 +77,9 @@ pub(crate) struct Mended(Mutex<MendedInfo>);
 
 impl Mended {
     /// A block was mended.
-    pub(crate) fn note(&self, place: Place, damaged: &Damaged) {
+    pub(crate) fn record(&self, name: BlockName, damaged: &Damaged) {
         let mut info = self.0.lock();
-        *info.blocks.entry(name_of(place.file)).or_default() += 1;
+        *info.blocks.entry(name_of(name.file)).or_default() += 1;
         if info.lines.len() < LINES_MAX {
             info.lines.push(damaged.to_string());
         }
@@ -116,9 +116,9 @@ fn name_of(file: FileId) -> &'static str {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for BlockName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Place {
+        let BlockName {
             volume,
             file,
             level,
@@ -135,8 +135,8 @@ impl std::fmt::Display for Place {
 
 impl std::fmt::Display for Damaged {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.place {
-            Some(place) => write!(f, "{place}: {}", self.reason),
+        match self.name {
+            Some(name) => write!(f, "{name}: {}", self.reason),
             None => f.write_str(&self.reason),
         }
     }

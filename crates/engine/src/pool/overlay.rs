@@ -72,7 +72,7 @@ pub(crate) struct Growth {
 }
 
 impl Region {
-    fn place(&self, slot: u8) -> Result<usize, usize> {
+    fn find_slot(&self, slot: u8) -> Result<usize, usize> {
         self.entries.binary_search_by_key(&slot, |(slot, _)| *slot)
     }
 
@@ -93,7 +93,7 @@ impl Region {
         if self.entries.last().is_none_or(|(last, _)| *last < slot) {
             return self.entries.push((slot, change));
         }
-        match self.place(slot) {
+        match self.find_slot(slot) {
             Ok(index) => {
                 let old = std::mem::replace(&mut self.entries[index].1, change);
                 self.blocks -= usize::from(old.is_block());
@@ -125,7 +125,7 @@ impl Overlay {
         let Some(region) = self.regions.get(&(file, region)) else {
             return Found::Older;
         };
-        match region.place(slot) {
+        match region.find_slot(slot) {
             Ok(index) => match &region.entries[index].1 {
                 Change::Data(page) => Found::Data(page.clone()),
                 Change::Fragment(fragment) if region.punched_whole => {

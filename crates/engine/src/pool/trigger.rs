@@ -142,7 +142,7 @@ impl Counts {
             return;
         }
         if let Some((name, since)) = phases.now {
-            phases.note(name, now.saturating_sub(since));
+            phases.add_duration(name, now.saturating_sub(since));
         }
         phases.now = phase.map(|name| (name, now));
     }
@@ -153,11 +153,11 @@ impl Counts {
     }
 
     /// A phase that is not entered, because nothing else happens meanwhile, took so long.
-    pub(crate) fn note_phase(&self, phase: &'static str, took: Nanos) {
-        self.phases().note(phase, took);
+    pub(crate) fn add_phase(&self, phase: &'static str, took: Nanos) {
+        self.phases().add_duration(phase, took);
     }
 
-    pub(crate) fn note(&self, trigger: Trigger, is_back_to_back: bool) {
+    pub(crate) fn count_begun(&self, trigger: Trigger, is_back_to_back: bool) {
         self.begun[trigger as usize].fetch_add(1, Ordering::Relaxed);
         if is_back_to_back {
             self.back_to_back.fetch_add(1, Ordering::Relaxed);
@@ -183,7 +183,7 @@ impl Counts {
 }
 
 impl Phases {
-    fn note(&mut self, phase: &'static str, took: Nanos) {
+    fn add_duration(&mut self, phase: &'static str, took: Nanos) {
         let times = self.times.entry(phase).or_default();
         let bucket = PHASE_BOUNDS.partition_point(|bound| *bound < took);
         times.buckets[bucket] += 1;
@@ -203,7 +203,7 @@ mod tests {
         counts.enter_phase(Some("clean"), 101_000);
         counts.enter_phase(None, 101_000 + 2_000_000);
         counts.enter_phase(None, u64::MAX);
-        counts.note_phase("freeze", 7);
+        counts.add_phase("freeze", 7);
         let phases: BTreeMap<_, _> = counts.read().phases.into_iter().collect();
         assert_eq!(phases["plan"].buckets, [1, 0, 0, 0, 0, 0, 0]);
         assert_eq!(phases["plan"].sum, 100_000);
@@ -229,7 +229,7 @@ mod tests {
     fn a_duration_is_in_the_first_bucket_whose_bound_it_does_not_exceed() {
         let counts = Counts::default();
         for took in [0, 100_000, 100_001, 10_000_000_000, 10_000_000_001] {
-            counts.note_phase("freeze", took);
+            counts.add_phase("freeze", took);
         }
         let phases: BTreeMap<_, _> = counts.read().phases.into_iter().collect();
         assert_eq!(phases["freeze"].buckets, [2, 1, 0, 0, 0, 1, 1]);
@@ -239,7 +239,7 @@ mod tests {
     fn consistency_points_are_counted_by_what_made_them_begin() {
         let counts = Counts::default();
         for (times, trigger) in (1..).zip(Trigger::ALL) {
-            (0..times).for_each(|_| counts.note(trigger, trigger == Trigger::Dirty));
+            (0..times).for_each(|_| counts.count_begun(trigger, trigger == Trigger::Dirty));
         }
         let read = counts.read();
         let expected = [

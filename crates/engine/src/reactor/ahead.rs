@@ -53,8 +53,8 @@ pub(super) struct Ahead {
 }
 
 impl Stream {
-    /// Takes note of a read. True if it continues a stream of reads in order.
-    pub(super) fn note(&mut self, offset: u64, length: u32) -> bool {
+    /// Takes in a read. True if it continues a stream of reads in order.
+    pub(super) fn advance(&mut self, offset: u64, length: u32) -> bool {
         let end = offset.saturating_add(u64::from(length));
         if offset != self.next {
             *self = Stream {

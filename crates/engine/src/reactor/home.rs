@@ -7,7 +7,7 @@ use everglade_target::Error;
 
 use crate::background::turns;
 use crate::change;
-use crate::cp::{Step, commit, freeze};
+use crate::cp::{StepEnd, commit, freeze};
 use crate::home::aggregate::Home;
 use crate::mount::mounting::Mounting;
 use crate::pool::aggregate::{Aggregate, State};
@@ -257,7 +257,7 @@ impl<O: Outside> Core<O> {
                     self.freeze(aggregate, inside, now, trigger);
                     let took = self.outside.now().saturating_sub(now);
                     let counts = &self.homes[&aggregate].aggregate.counts;
-                    counts.note_phase("freeze", took);
+                    counts.add_phase("freeze", took);
                 }
                 continue;
             }
@@ -305,7 +305,7 @@ impl<O: Outside> Core<O> {
         }
         home.aggregate.media.share.begin(now);
         let is_back_to_back = trigger.is_pressure() && home.is_pressed;
-        home.aggregate.counts.note(trigger, is_back_to_back);
+        home.aggregate.counts.count_begun(trigger, is_back_to_back);
         if home.aggregate.stop_requested() {
             home.aggregate.standing.begin_stop();
         }
@@ -376,7 +376,7 @@ impl<O: Outside> Core<O> {
             self.tell_progress(aggregate);
         }
         match outcome.map_err(Stop::settled) {
-            Ok(Step::Again | Step::Publish) => true,
+            Ok(StepEnd::Again | StepEnd::Publish) => true,
             Err(Stop::Load) => {
                 shared.counts.begin_wait(Wait::Load, self.outside.now());
                 self.load(id, aggregate, wants);

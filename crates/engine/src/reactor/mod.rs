@@ -374,8 +374,8 @@ impl<O: Outside> Core<O> {
             };
             drop(mailbox);
             match message {
-                Message::Granted(id, permit) => self.granted.push_back((place(id), permit)),
-                Message::Stranded(id) => self.enqueue(place(id)),
+                Message::Granted(id, permit) => self.granted.push_back((slab_index(id), permit)),
+                Message::Stranded(id) => self.enqueue(slab_index(id)),
                 Message::Logged(aggregate) => self.wake_logged(aggregate),
                 Message::Progress(aggregate) => {
                     self.wake_waiting(aggregate);
@@ -417,7 +417,8 @@ impl<O: Outside> Core<O> {
     fn hand_over(&mut self, granted: Vec<Granted<u64>>) {
         for grant in granted {
             if grant.reactor == self.index {
-                self.granted.push_back((place(grant.message), grant.permit));
+                self.granted
+                    .push_back((slab_index(grant.message), grant.permit));
             } else {
                 self.post(grant.reactor, Message::Granted(grant.message, grant.permit));
             }
@@ -439,6 +440,6 @@ impl<O: Outside> Core<O> {
 }
 
 /// An operation's place in the slab, from a message.
-fn place(id: u64) -> usize {
+fn slab_index(id: u64) -> usize {
     usize::try_from(id).expect("messages carry places of the slab")
 }

@@ -7,7 +7,7 @@ use everglade_affinity::{Entry, Permit};
 use everglade_env::Outside;
 use everglade_target::{Completion, Error, Reply};
 
-use crate::ops::{Client, OpCx, Origin, Outcome};
+use crate::ops::{Client, OpCx, Origin, RunEnd};
 use crate::pool::aggregate::State;
 use crate::pool::log::Log;
 use crate::pool::volume::STRIPE_BLOCKS;
@@ -218,25 +218,25 @@ impl<O: Outside> Core<O> {
     pub(super) fn settle_client(
         &mut self,
         id: usize,
-        outcome: Result<Outcome, Stop>,
+        outcome: Result<RunEnd, Stop>,
         wants: Vec<everglade_format::Pointer>,
     ) {
         let Work::Client(client) = &mut self.operations[id].work else {
             unreachable!("a client's")
         };
         let aggregate = client.lun.volume.aggregate.clone();
-        if let (Origin::Session(_), Ok(Outcome::Done(_) | Outcome::Durable(_))) =
+        if let (Origin::Session(_), Ok(RunEnd::Done(_) | RunEnd::Durable(_))) =
             (client.origin, &outcome)
         {
             client.count();
         }
         match outcome.map_err(Stop::settled) {
-            Ok(Outcome::Done(reply)) => self.finish_client(id, Ok(reply)),
-            Ok(Outcome::Again) => {
+            Ok(RunEnd::Done(reply)) => self.finish_client(id, Ok(reply)),
+            Ok(RunEnd::Again) => {
                 self.operations[id].pinned.clear();
                 self.enqueue(id);
             }
-            Ok(Outcome::Durable(durability)) => {
+            Ok(RunEnd::Durable(durability)) => {
                 let Origin::Session(token) = client.origin else {
                     unreachable!("what is replayed is durable already")
                 };

@@ -34,7 +34,7 @@ impl<O: Outside> Core<O> {
         let mut known = Vec::with_capacity(reads.len());
         known.extend(leaves.filter_map(|leaf| {
             let block = self.shortcuts.find(root, leaf / SPAN)?;
-            prefetch(Indirect(block).place(leaf % SPAN));
+            prefetch(Indirect(block).slot_address(leaf % SPAN));
             Some((block, leaf % SPAN))
         }));
         // Each step is done for all before the next.

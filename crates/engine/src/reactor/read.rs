@@ -18,7 +18,7 @@ use std::sync::Arc;
 use everglade_env::Outside;
 use everglade_target::{Completion, Error, Op};
 
-use crate::ops::{self, Client, OpCx, Origin, Outcome, read};
+use crate::ops::{self, Client, OpCx, Origin, RunEnd, read};
 use crate::pool::volume::Lun;
 use crate::reactor::{Core, Work};
 use crate::read::load::{LoadCx, Pinned};
@@ -37,7 +37,7 @@ impl<O: Outside> Core<O> {
             let result = Err(Error::Gone);
             return self.done.push(Completion { token, result });
         };
-        let lun = if open.stream.note(offset, length) {
+        let lun = if open.stream.advance(offset, length) {
             self.look_ahead(handle);
             &self.luns[&handle].lun
         } else {
@@ -83,7 +83,7 @@ impl<O: Outside> Core<O> {
         let mut granted = Vec::new();
         self.shared.affinities.leave(permit, &mut granted);
         let stopped = match outcome {
-            Some(Ok(Outcome::Done(reply))) => {
+            Some(Ok(RunEnd::Done(reply))) => {
                 lun.volume.traffic.note_read(length);
                 let result = Ok(reply);
                 self.done.push(Completion { token, result });

@@ -43,7 +43,7 @@ pub(crate) enum Stop {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Damaged {
     /// The block, if the code that followed the pointer knows it.
-    pub(crate) place: Option<Place>,
+    pub(crate) name: Option<BlockName>,
     /// The pointer to it; a hole where something else than the block contradicts it.
     pub(crate) pointer: Pointer,
     /// For people.
@@ -52,7 +52,7 @@ pub(crate) struct Damaged {
 
 /// A block of a file of the aggregate or of a volume's active image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Place {
+pub(crate) struct BlockName {
     /// The volume; none in the aggregate.
     pub(crate) volume: Option<FileId>,
     pub(crate) file: FileId,
@@ -60,7 +60,7 @@ pub(crate) struct Place {
     pub(crate) index: u64,
 }
 
-impl Place {
+impl BlockName {
     /// Whose pointers lead to it.
     pub(crate) fn layer(&self) -> Layer {
         match self.volume {
@@ -74,7 +74,7 @@ impl Stop {
     /// Damage that no pointer leads to.
     pub(crate) fn damaged(reason: String) -> Stop {
         Stop::Damaged(Box::new(Damaged {
-            place: None,
+            name: None,
             pointer: Pointer::HOLE,
             reason,
         }))
@@ -83,11 +83,11 @@ impl Stop {
     /// Adds the name of the damaged block, unless code that followed a pointer below has added it
     /// already.
     #[must_use]
-    pub(crate) fn at(mut self, place: Place, pointer: Pointer) -> Stop {
+    pub(crate) fn at(mut self, name: BlockName, pointer: Pointer) -> Stop {
         if let Stop::Damaged(damaged) = &mut self
-            && damaged.place.is_none()
+            && damaged.name.is_none()
         {
-            damaged.place = Some(place);
+            damaged.name = Some(name);
             if damaged.pointer.is_hole() {
                 damaged.pointer = pointer;
             }
@@ -109,7 +109,7 @@ impl Stop {
 /// it is.
 fn damaged(pointer: Pointer, reason: String) -> Stop {
     Stop::Damaged(Box::new(Damaged {
-        place: None,
+        name: None,
         pointer,
         reason,
     }))
@@ -347,7 +347,7 @@ impl LoadCx<'_> {
                 "it was lost with a block that could not be read".to_owned()
             ));
         }
-        match self.look(pointer, get) {
+        match self.lookup(pointer, get) {
             Some(Ok(page)) => Ok(Ok(page)),
             Some(Err(missing)) => match self.elsewhere(pointer, get, false)? {
                 Some(page) => Ok(Ok(page)),
@@ -369,7 +369,7 @@ impl LoadCx<'_> {
     }
 
     /// The state of a page: in memory, or not loaded because of an error.
-    fn look(&self, pointer: Pointer, get: Get) -> Option<Arrival> {
+    fn lookup(&self, pointer: Pointer, get: Get) -> Option<Arrival> {
         let known = self.pinned.get(pointer).cloned();
         known.or_else(|| get(self.cache, &self.key(pointer)).map(Ok))
     }
@@ -421,9 +421,9 @@ impl LoadCx<'_> {
                 pvbn: slot.pvbn,
                 ..pointer
             };
-            match self.look(moved, get) {
+            match self.lookup(moved, get) {
                 Some(Ok(page)) => {
-                    redirects.note();
+                    redirects.count_one();
                     return Ok(Some(page));
                 }
                 Some(Err(_)) => {}

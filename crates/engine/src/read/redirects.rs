@@ -94,7 +94,7 @@ impl Redirects {
     }
 
     /// A page was found elsewhere.
-    pub(crate) fn note(&self) {
+    pub(crate) fn count_one(&self) {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 

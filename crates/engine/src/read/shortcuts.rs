@@ -39,7 +39,7 @@ impl Shortcuts {
         Shortcuts((0..places).map(|_| None).collect())
     }
 
-    fn place(&self, root: Root, index: u64) -> Option<usize> {
+    fn table_index(&self, root: Root, index: u64) -> Option<usize> {
         let mixed = (index ^ root.pointer.tag.0 << 8).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let count = self.0.len() as u64;
         let place = (mixed >> 32).checked_rem(count)?;
@@ -48,13 +48,13 @@ impl Shortcuts {
 
     /// The level-1 block that points at leaves `index × 255 …`, if it is known.
     pub(crate) fn find(&self, root: Root, index: u64) -> Option<&PageRef> {
-        let known = self.0[self.place(root, index)?].as_ref()?;
+        let known = self.0[self.table_index(root, index)?].as_ref()?;
         (known.root == root.pointer && known.index == index).then_some(&known.block)
     }
 
     /// Remembers what a walk from `root` came to.
-    pub(crate) fn note(&mut self, root: Root, index: u64, block: &PageRef) {
-        if let Some(place) = self.place(root, index) {
+    pub(crate) fn remember(&mut self, root: Root, index: u64, block: &PageRef) {
+        if let Some(place) = self.table_index(root, index) {
             self.0[place] = Some(Shortcut {
                 root: root.pointer,
                 index,
@@ -88,7 +88,7 @@ mod tests {
     fn a_block_is_found_by_its_root_and_index_only() {
         let mut shortcuts = Shortcuts::new(1 << 30, 2);
         for index in 0..200u8 {
-            shortcuts.note(root(1), index.into(), &block(index));
+            shortcuts.remember(root(1), index.into(), &block(index));
         }
         let found = |number, index: u64| shortcuts.find(root(number), index).map(|page| page[0]);
         let known = (0..200u64)
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn where_memory_is_too_small_nothing_is_remembered() {
         let mut shortcuts = Shortcuts::new(1 << 16, 2);
-        shortcuts.note(root(1), 0, &block(1));
+        shortcuts.remember(root(1), 0, &block(1));
         assert!(shortcuts.find(root(1), 0).is_none());
     }
 }

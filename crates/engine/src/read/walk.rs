@@ -12,7 +12,7 @@ use everglade_env::PageRef;
 use everglade_format::indirect::BlockKind;
 use everglade_format::{FileId, Header, Indirect, Inode, Layer, Pointer, SPAN};
 
-use crate::read::load::{Gather, LoadCx, Place, Stop};
+use crate::read::load::{BlockName, Gather, LoadCx, Stop};
 use crate::read::root::Root;
 
 impl Root {
@@ -117,13 +117,13 @@ impl Root {
     }
 
     /// Goes through all blocks of the tree, level by level from the root. `see` gets each, and says
-    /// whether what is below it is to be seen, too; `read` loads a node, and `place` says what it
+    /// whether what is below it is to be seen, too; `read` loads a node, and `name_of` says what it
     /// is called. What is missing is gathered; then not all was seen.
     pub(crate) fn each_block(
         self,
         layer: Layer,
         gather: &mut Gather,
-        place: impl Fn((u8, u64)) -> Place,
+        name_of: impl Fn((u8, u64)) -> BlockName,
         mut read: impl FnMut((u8, u64), Pointer) -> Result<PageRef, Stop>,
         mut see: impl FnMut(Pointer) -> bool,
     ) -> Result<(), Stop> {
@@ -134,7 +134,7 @@ impl Root {
                 if pointer.is_hole() || !see(pointer) || level == 0 {
                     continue;
                 }
-                let at = |stop: Stop| stop.at(place((level, index)), pointer);
+                let at = |stop: Stop| stop.at(name_of((level, index)), pointer);
                 let page = read((level, index), pointer).map_err(at);
                 let Some(page) = gather.add(page) else {
                     continue;
@@ -430,7 +430,7 @@ mod tests {
 
     /// What is seen of a tree, and what is asked for.
     fn seen(shelf: &Shelf, root: Root, skipped: Pointer) -> (Vec<Pointer>, Vec<Pointer>) {
-        let place = |(level, index)| Place {
+        let name_of = |(level, index)| BlockName {
             volume: None,
             file: FILE,
             level,
@@ -444,7 +444,7 @@ mod tests {
                 seen.push(pointer);
                 pointer != skipped
             };
-            root.each_block(LAYER, &mut gather, place, read, see)?;
+            root.each_block(LAYER, &mut gather, name_of, read, see)?;
             gather.finish()
         });
         assert_eq!(outcome.is_ok(), wants.is_empty());

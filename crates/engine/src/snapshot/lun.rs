@@ -66,7 +66,7 @@ const STEP_MAPS: usize = 16;
 const COUNTS_OF_MAP: usize = 8;
 
 /// How far a step came.
-pub(crate) enum Step {
+pub(crate) enum RestoreStep {
     Again,
     Done,
     /// There is none, or there is none any more.
@@ -143,11 +143,11 @@ pub(crate) fn begin(
 }
 
 /// Compares the two trees, once the volume's image is sealed. Changes nothing.
-pub(crate) fn walk(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<Step, Stop> {
+pub(crate) fn walk(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<RestoreStep, Stop> {
     let (site, _) = home.site(id);
     let volume = site.volume;
     let Some(restore) = &mut volume.fs.snapshots.lun else {
-        return Ok(Step::Nothing);
+        return Ok(RestoreStep::Nothing);
     };
     // What was just written is read again, perhaps from the devices.
     site.writer.finish(&site.aggregate.media)?;
@@ -174,7 +174,7 @@ pub(crate) fn walk(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<S
              once; restore the volume, or clone the snapshot and copy from that"
         );
         give_up(home, id, Error::Limit(text));
-        return Ok(Step::Nothing);
+        return Ok(RestoreStep::Nothing);
     }
     if let Err(stop) = outcome {
         let restore = fs.snapshots.lun.as_mut().expect("found above");
@@ -195,13 +195,13 @@ pub(crate) fn walk(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<S
             counted at once; restore the \
                     volume, or clone the snapshot and copy from that";
         give_up(home, id, Error::Limit(text.to_owned()));
-        return Ok(Step::Nothing);
+        return Ok(RestoreStep::Nothing);
     }
     let has_more = walk.maps.range(walk.looked_at.0..).next().is_some();
     let restore = fs.snapshots.lun.as_mut().expect("found above");
     if !walk.pairs.is_empty() || !is_counted && has_more {
         restore.stage = Stage::Walk(walk);
-        return Ok(Step::Again);
+        return Ok(RestoreStep::Again);
     }
     let zero = |bits: &Bits| bitmap::ones(&bits.gained).next().is_none();
     restore.stage = Stage::Swap {
@@ -210,7 +210,7 @@ pub(crate) fn walk(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<S
         maps: walk.maps,
     };
     site.note_lost(file, walk.unreadable);
-    Ok(Step::Done)
+    Ok(RestoreStep::Done)
 }
 
 /// Most map blocks that one restore may change: with the summary map's they are half of what a
@@ -247,7 +247,7 @@ fn number_counts(walk: &mut Walk, fs: &FileSystem, cx: &mut LoadCx<'_>) -> Resul
 fn counts_of(block: u64, bits: &[u64]) -> usize {
     let mut blocks: Vec<u64> = bits
         .iter()
-        .map(|bit| refcount::place(Vvbn(block * BITS_PER_BLOCK + bit)).0)
+        .map(|bit| refcount::block_and_slot(Vvbn(block * BITS_PER_BLOCK + bit)).0)
         .collect();
     blocks.dedup();
     blocks.len()
@@ -378,12 +378,12 @@ fn compare(walk: &mut Walk, cx: &mut LoadCx<'_>, file: FileId, pair: Pair) -> Re
     Ok(())
 }
 
-fn give_up_if_failed(home: &mut Home, id: FileId, stop: Stop) -> Result<Step, Stop> {
+fn give_up_if_failed(home: &mut Home, id: FileId, stop: Stop) -> Result<RestoreStep, Stop> {
     match stop.settled() {
         Stop::Failed(error) => {
             let text = format!("the snapshot cannot be read, and nothing was changed: {error}");
             give_up(home, id, Error::Unavailable(text));
-            Ok(Step::Nothing)
+            Ok(RestoreStep::Nothing)
         }
         stop => Err(stop),
     }
@@ -409,7 +409,7 @@ pub(crate) fn begin_swap(fs: &mut FileSystem) {
 }
 
 /// Changes some map blocks, and in the end gives the LUN its tree.
-pub(crate) fn swap(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<Step, Stop> {
+pub(crate) fn swap(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<RestoreStep, Stop> {
     let seconds = home.wall_seconds;
     let (mut site, _) = home.site(id);
     let restore = lun_of(&mut site);
@@ -427,7 +427,7 @@ pub(crate) fn swap(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<S
     let restore = lun_of(&mut site);
     if outcome.is_err() || !maps.is_empty() {
         restore.stage = stage;
-        return outcome.map(|()| Step::Again);
+        return outcome.map(|()| RestoreStep::Again);
     }
     let name = restore.name.clone();
     let (inode, has_gained) = (inode.clone(), *has_gained);
@@ -438,7 +438,7 @@ pub(crate) fn swap(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<S
         assert!(has_room, "the safety snapshot took over all edges but one");
     }
     fs.snapshots.set_changed();
-    Ok(Step::Done)
+    Ok(RestoreStep::Done)
 }
 
 fn lun_of<'a>(site: &'a mut Site<'_>) -> &'a mut LunRestore {

@@ -24,7 +24,7 @@ use everglade_format::{
     CpNumber, FileId, Header, Indirect, IndirectMut, Inode, Kind, Layer, Pointer, SPAN, Tag, TagKey,
 };
 
-use crate::read::load::{Gather, LoadCx, Place, Stop};
+use crate::read::load::{BlockName, Gather, LoadCx, Stop};
 use crate::read::root::Root;
 use crate::tree::changed::Blocks;
 use crate::tree::position::Position;
@@ -120,8 +120,8 @@ impl File {
     }
 
     /// What a block of it is called.
-    pub(crate) fn place_of(&self, (level, index): Position) -> Place {
-        Place {
+    pub(crate) fn place_of(&self, (level, index): Position) -> BlockName {
+        BlockName {
             volume: self.volume,
             file: self.inode.id,
             level,

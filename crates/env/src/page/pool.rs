@@ -11,8 +11,8 @@
 //!
 //! 1. A page on a shelf or in the depot has no holder and is named exactly once there.
 //! 2. Only a holder that found itself alone (count 1) writes.
-//! 3. A note is about the present contents: it is wiped when the page is lent, and when its sole
-//!    holder may write again. A note is made once; a second user finds it, or finds it unfinished
+//! 3. A memo is about the present contents: it is wiped when the page is lent, and when its sole
+//!    holder may write again. A memo is made once; a second user finds it, or finds it unfinished
 //!    and continues without it.
 //! 4. Chunks are never unmapped, so the header of any page that is held stays valid. The address
 //!    space is as large as the largest number of pages ever in use at once; the memory behind
@@ -58,14 +58,14 @@ const TALLIES: usize = 16;
 
 /// Blocks of a chunk that its header takes.
 const HEADER_BLOCKS: usize = 2;
-/// The page has no note.
-const NO_NOTE: u32 = 0;
+/// The page has no memo.
+const NO_MEMO: u32 = 0;
 /// Somebody is about to.
 const WRITING: u32 = 1;
 
 #[repr(C, align(4096))]
 struct Header {
-    /// By block of the chunk. Of those of the header itself, the first one's note says which chunk
+    /// By block of the chunk. Of those of the header itself, the first one's memo says which chunk
     /// of the depot this is.
     cards: [Card; CHUNK_BLOCKS],
 }
@@ -74,9 +74,9 @@ struct Header {
 #[repr(C)]
 struct Card {
     holders: AtomicU32,
-    /// The author of the note, or `NO_NOTE`, or `WRITING`.
+    /// The author of the memo, or `NO_MEMO`, or `WRITING`.
     author: AtomicU32,
-    note: AtomicU64,
+    memo: AtomicU64,
 }
 
 /// The block of its chunk that a page is.
@@ -153,32 +153,32 @@ impl Memory {
         unsafe { self.0.as_mut() }
     }
 
-    /// The note that `author` left about the contents.
-    pub(super) fn note(&self, author: u32) -> Option<u64> {
+    /// The memo that `author` left about the contents.
+    pub(super) fn memo(&self, author: u32) -> Option<u64> {
         let card = self.card();
         let is_there = card.author.load(Ordering::Acquire) == author;
-        is_there.then(|| card.note.load(Ordering::Relaxed))
+        is_there.then(|| card.memo.load(Ordering::Relaxed))
     }
 
-    /// Leaves a note, if there is none yet.
-    pub(super) fn leave_note(&self, author: u32, note: u64) {
+    /// Leaves a memo, if there is none yet.
+    pub(super) fn leave_memo(&self, author: u32, memo: u64) {
         assert!(author > WRITING, "the first numbers are ours");
         let card = self.card();
-        let (from, to) = (NO_NOTE, WRITING);
+        let (from, to) = (NO_MEMO, WRITING);
         let order = (Ordering::Acquire, Ordering::Relaxed);
         if card
             .author
             .compare_exchange(from, to, order.0, order.1)
             .is_ok()
         {
-            card.note.store(note, Ordering::Relaxed);
+            card.memo.store(memo, Ordering::Relaxed);
             card.author.store(author, Ordering::Release);
         }
     }
 
     /// The contents are about to change; the caller is the only holder.
     pub(super) fn wipe_note(&mut self) {
-        self.card().author.store(NO_NOTE, Ordering::Relaxed);
+        self.card().author.store(NO_MEMO, Ordering::Relaxed);
     }
 
     /// Asks the processor for the card and the first lines.

@@ -103,19 +103,19 @@ fn churn_on_many_threads_neither_loses_nor_doubles_pages() {
 #[test]
 fn a_note_is_its_authors_and_ends_with_the_contents() {
     let page = Page::zeroed().freeze();
-    assert_eq!(page.note(7), None);
-    page.leave_note(7, 42);
-    page.leave_note(8, 43);
+    assert_eq!(page.memo(7), None);
+    page.leave_memo(7, 42);
+    page.leave_memo(8, 43);
     assert_eq!(
-        (page.note(7), page.note(8)),
+        (page.memo(7), page.memo(8)),
         (Some(42), None),
         "the first stays"
     );
-    assert_eq!(page.clone().note(7), Some(42), "all holders see it");
+    assert_eq!(page.clone().memo(7), Some(42), "all holders see it");
     let page = page.thaw().freeze();
-    assert_eq!(page.note(7), None, "it could have been written");
-    PageRef::zero().leave_note(7, 1);
-    assert_eq!(PageRef::zero().note(7), None, "it is everybody's");
+    assert_eq!(page.memo(7), None, "it could have been written");
+    PageRef::zero().leave_memo(7, 1);
+    assert_eq!(PageRef::zero().memo(7), None, "it is everybody's");
 }
 
 #[test]

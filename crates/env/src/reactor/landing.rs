@@ -10,7 +10,7 @@ use super::slots::Slots;
 use super::{IN_LANE_MAX, Real};
 use crate::DiskError;
 use crate::action::Action;
-use crate::transfer::{Fault, Outcome, Step};
+use crate::transfer::{Fault, Progress, RawResult};
 
 impl Real {
     pub(super) fn push_queued(&mut self) {
@@ -81,19 +81,19 @@ impl Real {
         self.outcomes = outcomes;
     }
 
-    fn take_outcome(&mut self, key: u64, outcome: Outcome) {
+    fn take_outcome(&mut self, key: u64, outcome: RawResult) {
         let part = self.parts.get(key);
-        match Step::of(outcome, part.piece.bytes) {
-            Step::Repeat => self.queued.push_back(key),
-            Step::Rest(bytes) => {
+        match Progress::of(outcome, part.piece.bytes) {
+            Progress::Repeat => self.queued.push_back(key),
+            Progress::Rest(bytes) => {
                 part.gather
                     .advance(usize::try_from(bytes).expect("at most 1 MiB"));
                 part.piece.offset += bytes;
                 part.piece.bytes -= bytes;
                 self.queued.push_back(key);
             }
-            Step::Done => self.transferred(key, Ok(())),
-            Step::Failed(fault) => self.transferred(key, Err(fault)),
+            Progress::Done => self.transferred(key, Ok(())),
+            Progress::Failed(fault) => self.transferred(key, Err(fault)),
         }
     }
 

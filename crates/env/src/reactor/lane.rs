@@ -4,7 +4,7 @@
 use super::Poller;
 use crate::ring::Ring;
 use crate::threads::Threads;
-use crate::transfer::{Outcome, Transfer};
+use crate::transfer::{RawResult, Transfer};
 
 pub(super) enum Lane {
     Ring(Box<Ring>),
@@ -65,7 +65,7 @@ impl Lane {
     }
 
     /// Submits and collects without waiting.
-    pub(super) fn turn(&mut self, done: &mut Vec<(u64, Outcome)>) {
+    pub(super) fn turn(&mut self, done: &mut Vec<(u64, RawResult)>) {
         match self {
             Lane::Ring(ring) => ring.turn(done),
             Lane::Threads(threads) => threads.turn(done),
@@ -73,7 +73,7 @@ impl Lane {
     }
 
     /// Waits for at least one outcome. False if this thread cannot wait for this lane.
-    pub(super) fn wait(&mut self, done: &mut Vec<(u64, Outcome)>) -> bool {
+    pub(super) fn wait(&mut self, done: &mut Vec<(u64, RawResult)>) -> bool {
         match self {
             Lane::Ring(ring) => {
                 if !ring.wait() {

@@ -36,7 +36,7 @@ use crossbeam_channel::{Receiver, Sender};
 use crate::device::Device;
 use crate::random::Entropy;
 use crate::shared::Shared;
-use crate::transfer::Outcome;
+use crate::transfer::RawResult;
 use crate::waker::Waker;
 use crate::{Completion, DeviceId, DiskError, Nanos, Op, Outside, Page};
 use flight::{Job, Part, Report};
@@ -69,7 +69,7 @@ pub struct Real {
     /// Completions for the next `poll`.
     completed: Vec<Completion>,
     /// Kept for its capacity.
-    outcomes: Vec<(u64, Outcome)>,
+    outcomes: Vec<(u64, RawResult)>,
     waker: Arc<Waker>,
     entropy: Entropy,
 }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use everglade_env::lock::Mutex;
 use everglade_env::{DeviceId, DeviceKind, DiskError, Geometry, Op, OpenError, Storage, World};
 
-use crate::rig::Place::Disk;
+use crate::rig::Storage::Disk;
 use crate::rig::{BLOCK, Rig, pattern};
 
 /// A test on every way to reach a disk, while no other one runs.

@@ -2,7 +2,7 @@
 
 use everglade_env::{DiskError, Op, Outside, Real, Storage, WorldOptions};
 
-use crate::rig::Place::{Disk, Memory};
+use crate::rig::Storage::{Disk, Memory};
 use crate::rig::{BLOCK, Rig, SEGMENT, dirty_pages, everywhere, one_reactor, pages_of, pattern};
 
 const SIZE: u64 = 100 * SEGMENT;

@@ -4,7 +4,7 @@ use std::fs::File;
 
 use everglade_env::{DeviceKind, DiskError, Geometry, OpenError, World};
 
-use crate::rig::Place::{Disk, Memory};
+use crate::rig::Storage::{Disk, Memory};
 use crate::rig::{BLOCK, SEGMENT, any_way, everywhere, one_reactor, pattern};
 
 #[test]

@@ -22,7 +22,7 @@ pub(crate) struct Rig {
 
 /// Where a rig keeps its files.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Storage {
     /// On the disk of the build: O_DIRECT is likely, and making a segment takes as long as the disk
     /// needs for two flushes.
     Disk,
@@ -31,7 +31,7 @@ pub(crate) enum Place {
 }
 
 /// Runs the test once for every way of doing I/O; says which it could not run.
-pub(crate) fn everywhere(place: Place, test: impl Fn(Rig)) {
+pub(crate) fn everywhere(storage: Storage, test: impl Fn(Rig)) {
     let ring = |setup| WorldOptions {
         io: IoMode::Uring,
         ring: Some(setup),
@@ -51,15 +51,15 @@ pub(crate) fn everywhere(place: Place, test: impl Fn(Rig)) {
     ];
     for (name, options) in ways {
         match World::new(&options) {
-            Ok(_) => test(Rig::of(name, options, place)),
+            Ok(_) => test(Rig::of(name, options, storage)),
             Err(error) => println!("skipped {name}: {error}"),
         }
     }
 }
 
 /// One rig with the best way of doing I/O.
-pub(crate) fn any_way(place: Place) -> Rig {
-    Rig::of("any", one_reactor(), place)
+pub(crate) fn any_way(storage: Storage) -> Rig {
+    Rig::of("any", one_reactor(), storage)
 }
 
 pub(crate) fn one_reactor() -> WorldOptions {
@@ -70,12 +70,12 @@ pub(crate) fn one_reactor() -> WorldOptions {
 }
 
 impl Rig {
-    pub(crate) fn of(name: &str, options: WorldOptions, place: Place) -> Rig {
+    pub(crate) fn of(name: &str, options: WorldOptions, storage: Storage) -> Rig {
         let world = World::new(&options).unwrap();
         println!("{name}: {}", world.io());
         let real = world.reactor(0).unwrap();
         let memory = std::path::Path::new("/dev/shm");
-        let scratch = if place == Place::Memory && memory.is_dir() {
+        let scratch = if storage == Storage::Memory && memory.is_dir() {
             tempfile::tempdir_in(memory).unwrap()
         } else {
             tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()

@@ -11,7 +11,7 @@ use std::time::Duration;
 use everglade_env::{DeviceId, Op, Outside, World};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::rig::Place::Memory;
+use crate::rig::Storage::Memory;
 use crate::rig::{BLOCK, Rig, SEGMENT, any_way, pages_of, pattern};
 
 const ALONE: &str = "EVERGLADE_TEST_ALONE";

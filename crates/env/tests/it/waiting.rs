@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use everglade_env::{Interest, Op, Outside, World, WorldOptions};
 
-use crate::rig::Place::{Disk, Memory};
+use crate::rig::Storage::{Disk, Memory};
 use crate::rig::{BLOCK, Rig, SEGMENT, any_way, dirty_pages, everywhere, one_reactor, pattern};
 
 /// Far more than a wake-up takes, far less than the sleeps here.

@@ -11,7 +11,7 @@ mod verify;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::running::{Place, Server};
+use crate::running::{Server, TestDir};
 
 /// The LUN of a first start.
 pub(crate) const LUN: &str = "vol0/lun0";
@@ -23,8 +23,8 @@ fn ready_for(programs: &[&str]) -> bool {
     crate::tools::have(programs)
 }
 
-fn serve(place: &Place) -> Server {
-    place.serve(&SERVE)
+fn serve(dir: &TestDir) -> Server {
+    dir.serve(&SERVE)
 }
 
 fn text(path: &Path) -> &str {
@@ -33,7 +33,7 @@ fn text(path: &Path) -> &str {
 
 /// A file as long as the LUN: one half noise that nothing can compress or deduplicate, then zeroes,
 /// then a pattern, so that both whole and sparse areas are copied.
-fn disk_image(place: &Place, seed: u64) -> PathBuf {
+fn disk_image(dir: &TestDir, seed: u64) -> PathBuf {
     let length = usize::try_from(LUN_BYTES).expect("64 bits");
     let mut bytes = vec![0u8; length];
     let mut state = seed | 1;
@@ -47,7 +47,7 @@ fn disk_image(place: &Place, seed: u64) -> PathBuf {
     for (index, byte) in bytes[length * 3 / 4..].iter_mut().enumerate() {
         *byte = u8::try_from(index / 4096 % 251).expect("below 251");
     }
-    let path = place.file(&format!("disk-{seed}.img"));
+    let path = dir.file(&format!("disk-{seed}.img"));
     fs::write(&path, bytes).expect("write");
     path
 }
@@ -75,8 +75,8 @@ fn assert_same(a: &Path, b: &Path) {
 
 /// `everglade check` finds nothing wrong.
 #[track_caller]
-pub(crate) fn assert_clean(place: &Place) {
-    let output = place.run(&["check"]);
+pub(crate) fn assert_clean(dir: &TestDir) {
+    let output = dir.run(&["check"]);
     let (out, err) = (
         crate::running::stdout(&output),
         crate::running::stderr(&output),

@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::clients::{LUN, assert_clean};
-use crate::running::{Place, Server};
+use crate::running::{Server, TestDir};
 use crate::tools::have;
 use crate::wire::Client;
 
@@ -113,10 +113,10 @@ fn kills_under_load_lose_nothing_that_was_flushed() {
     if !have(&["fio"]) {
         return;
     }
-    let place = Place::new();
+    let dir = TestDir::new();
     let mut flushed = 0;
     for round in 0..ROUNDS {
-        let server = place.serve(&ARGS);
+        let server = dir.serve(&ARGS);
         let (mut client, _) = Client::open(&server.tcp, LUN).expect("opened");
         if round > 0 {
             assert_holds(&mut client, flushed);
@@ -127,12 +127,12 @@ fn kills_under_load_lose_nothing_that_was_flushed() {
         flushed = write_passes(&mut client, flushed + 1, time);
         server.kill();
         drop(load);
-        assert_clean(&place);
+        assert_clean(&dir);
     }
-    let server = place.serve(&ARGS);
+    let server = dir.serve(&ARGS);
     let (mut client, _) = Client::open(&server.tcp, LUN).expect("opened");
     assert_holds(&mut client, flushed);
     drop(client);
     server.stop();
-    assert_clean(&place);
+    assert_clean(&dir);
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::clients::{LUN, assert_clean};
 use crate::host_space::{SmallHost, assert_reads_back, host_bytes, payload, write_until_full};
-use crate::running::{Place, Server, code, stderr, stdout};
+use crate::running::{Server, TestDir, code, stderr, stdout};
 use crate::waiting::within;
 use crate::wire::Client;
 
@@ -40,8 +40,8 @@ fn fill(host: &SmallHost, name: &str) {
 }
 
 /// A pool that clients have filled, on a host that somebody else has filled then, killed.
-fn killed_when_full(host: &SmallHost, place: &Place) -> u64 {
-    let server = place.serve(&ARGS);
+fn killed_when_full(host: &SmallHost, dir: &TestDir) -> u64 {
+    let server = dir.serve(&ARGS);
     let (mut client, _) = Client::open(&server.tcp, LUN).expect("opened");
     let full = write_until_full(&mut client, 0, 3072, 1);
     client.flush().expect("what was accepted is stored");
@@ -74,8 +74,8 @@ fn trim(client: &mut Client, numbers: Range<u64>) {
     client.flush().expect("flushed");
 }
 
-fn has_endpoints(place: &Place, server: &Server) -> bool {
-    let path = place.data_dir().join("run/endpoints.json");
+fn has_endpoints(dir: &TestDir, server: &Server) -> bool {
+    let path = dir.data_dir().join("run/endpoints.json");
     let Ok(text) = fs::read_to_string(path) else {
         return false;
     };
@@ -85,8 +85,8 @@ fn has_endpoints(place: &Place, server: &Server) -> bool {
     true
 }
 
-fn delete_lun(place: &Place) {
-    let deleted = place.run(&["lun", "delete", LUN, "--yes", "--wait"]);
+fn delete_lun(dir: &TestDir) {
+    let deleted = dir.run(&["lun", "delete", LUN, "--yes", "--wait"]);
     assert_eq!(
         code(&deleted),
         0,
@@ -101,19 +101,19 @@ fn a_full_host_starts_serves_deletes_and_gets_its_space_back() {
     let Some(host) = SmallHost::new(1300 * MIB) else {
         return;
     };
-    let place = Place::within(&host.folder());
-    let full = killed_when_full(&host, &place);
+    let dir = TestDir::within(&host.folder());
+    let full = killed_when_full(&host, &dir);
 
     // Everything but new space, at 0 bytes free, twice: each start writes what the next one needs.
     for _ in 0..2 {
-        let server = place.serve(&ARGS);
-        assert!(has_endpoints(&place, &server));
+        let server = dir.serve(&ARGS);
+        assert!(has_endpoints(&dir, &server));
         let (mut client, _) = Client::open(&server.tcp, LUN).expect("opened");
         assert_reads_back(&mut client, 0..full, 1);
         overwrite(&mut client, full);
         server.kill();
     }
-    let server = place.serve(&ARGS);
+    let server = dir.serve(&ARGS);
     let (mut client, _) = Client::open(&server.tcp, LUN).expect("opened");
     trim(&mut client, 0..full / 4);
     assert_reads_back(&mut client, full / 4..full, 1);
@@ -121,26 +121,26 @@ fn a_full_host_starts_serves_deletes_and_gets_its_space_back() {
     // A file system may find a block or two of its own.
     assert!(host.free_bytes() < 1 << 20, "nobody made room");
     server.stop();
-    assert!(!place.data_dir().join("run/endpoints.json").exists());
-    assert_clean(&place);
+    assert!(!dir.data_dir().join("run/endpoints.json").exists());
+    assert_clean(&dir);
 
     // What a stop leaves free, somebody else takes.
     fill(&host, "another");
     assert_eq!(host.free_bytes(), 0, "the host is full");
-    let server = place.serve(&ARGS);
-    assert!(has_endpoints(&place, &server));
-    let before = host_bytes(&place);
-    delete_lun(&place);
+    let server = dir.serve(&ARGS);
+    assert!(has_endpoints(&dir, &server));
+    let before = host_bytes(&dir);
+    delete_lun(&dir);
     within(
         PROMPTLY,
         "the host gets space back after a deletion",
         || host.free_bytes() >= 256 * MIB,
     );
-    assert!(host_bytes(&place) <= before - 256 * MIB);
-    let history = stdout(&place.run(&["history"]));
+    assert!(host_bytes(&dir) <= before - 256 * MIB);
+    let history = stdout(&dir.run(&["history"]));
     assert!(history.contains("lun delete"), "{history}");
     server.stop();
-    assert_clean(&place);
+    assert_clean(&dir);
 }
 
 #[test]
@@ -148,10 +148,10 @@ fn a_data_directory_without_space_set_aside_starts_on_a_full_host() {
     let Some(host) = SmallHost::new(1300 * MIB) else {
         return;
     };
-    let place = Place::within(&host.folder());
-    let full = killed_when_full(&host, &place);
+    let dir = TestDir::within(&host.folder());
+    let full = killed_when_full(&host, &dir);
     // As an earlier version leaves it.
-    let data = place.data_dir();
+    let data = dir.data_dir();
     for name in [
         "state.toml.spare",
         "seen.toml",
@@ -166,27 +166,27 @@ fn a_data_directory_without_space_set_aside_starts_on_a_full_host() {
     fill(&host, "another");
     assert_eq!(host.free_bytes(), 0, "the host is full");
 
-    let server = place.serve(&ARGS);
-    assert!(!has_endpoints(&place, &server), "nowhere to write it");
+    let server = dir.serve(&ARGS);
+    assert!(!has_endpoints(&dir, &server), "nowhere to write it");
     let (mut client, _) = Client::open(&server.tcp, LUN).expect("opened");
     assert_reads_back(&mut client, 0..full, 1);
     drop(client);
     // The deletion itself makes the room that is missing.
-    delete_lun(&place);
+    delete_lun(&dir);
     within(
         PROMPTLY,
         "endpoints.json is written when there is space",
-        || has_endpoints(&place, &server),
+        || has_endpoints(&dir, &server),
     );
     within(PROMPTLY, "space is set aside", || {
         data.join("state.toml.spare").exists()
     });
     server.kill();
     fill(&host, "third");
-    let server = place.serve(&ARGS);
-    assert!(has_endpoints(&place, &server));
+    let server = dir.serve(&ARGS);
+    assert!(has_endpoints(&dir, &server));
     server.stop();
-    assert_clean(&place);
+    assert_clean(&dir);
 }
 
 #[test]
@@ -194,8 +194,8 @@ fn a_host_that_others_fill_gets_what_is_not_needed_soon() {
     let Some(host) = SmallHost::new(3000 * MIB) else {
         return;
     };
-    let place = Place::within(&host.folder());
-    let server = place.serve(&ARGS);
+    let dir = TestDir::within(&host.folder());
+    let server = dir.serve(&ARGS);
     let (mut client, _) = Client::open(&server.tcp, LUN).expect("opened");
     for number in 0..1024 {
         client
@@ -207,7 +207,7 @@ fn a_host_that_others_fill_gets_what_is_not_needed_soon() {
     // The host has plenty, so some areas stay ready for what is written next.
     let (mut before, mut looks) = (0, 0);
     within(PROMPTLY, "nothing more goes back", || {
-        let now = host_bytes(&place);
+        let now = host_bytes(&dir);
         looks = if now == before { looks + 1 } else { 0 };
         before = now;
         looks == 10
@@ -218,11 +218,11 @@ fn a_host_that_others_fill_gets_what_is_not_needed_soon() {
     within(
         PROMPTLY,
         "areas that were kept go back, though nothing is written here",
-        || host_bytes(&place) <= before - 384 * MIB,
+        || host_bytes(&dir) <= before - 384 * MIB,
     );
     drop(client);
     server.stop();
-    assert_clean(&place);
+    assert_clean(&dir);
 }
 
 fn is_empty(folder: &Path) -> bool {
@@ -234,32 +234,32 @@ fn a_first_start_without_room_is_refused_before_it_writes() {
     let Some(host) = SmallHost::new(440 * MIB) else {
         return;
     };
-    let place = Place::within(&host.folder());
-    fs::create_dir(place.data_dir()).expect("create");
+    let dir = TestDir::within(&host.folder());
+    fs::create_dir(dir.data_dir()).expect("create");
     let before = host.free_bytes();
-    let refused = place.serve_in_vain(&ARGS);
+    let refused = dir.serve_in_vain(&ARGS);
     assert_eq!(code(&refused), 1);
     let said = stderr(&refused);
     assert!(
         said.contains(" free; a new aggregate of this size needs 489.8 MiB there at once"),
         "{said}"
     );
-    assert!(is_empty(&place.data_dir()), "nothing was made");
+    assert!(is_empty(&dir.data_dir()), "nothing was made");
     assert_eq!(host.free_bytes(), before);
 
     // The remedy: a smaller size.
     let smaller = ["--aggregate-size", "1GiB", "--lun-size", "512MiB"];
-    let server = place.serve(&smaller);
+    let server = dir.serve(&smaller);
     let (mut client, _) = Client::open(&server.tcp, LUN).expect("opened");
     client.write(0, &payload(0, 1)).expect("written");
     client.flush().expect("flushed");
     drop(client);
-    let made = place.run(&["aggregate", "create", "second", "--size", "4GiB", "--yes"]);
+    let made = dir.run(&["aggregate", "create", "second", "--size", "4GiB", "--yes"]);
     assert_ne!(code(&made), 0);
     let said = stderr(&made);
     assert!(said.contains("needs 489.8 MiB"), "{said}");
     server.stop();
-    assert_clean(&place);
+    assert_clean(&dir);
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn a_first_start_that_has_just_enough_room_serves_and_starts_again() {
     let Some(host) = SmallHost::new(700 * MIB) else {
         return;
     };
-    let place = Place::within(&host.folder());
+    let dir = TestDir::within(&host.folder());
     // What is left above the least that is needed goes to somebody else.
     let needed = 490 * MIB;
     let file = File::create(host.folder().join("squatter")).expect("create");
@@ -277,7 +277,7 @@ fn a_first_start_that_has_just_enough_room_serves_and_starts_again() {
             .expect("allocated");
         length += MIB / 2;
     }
-    let server = place.serve(&ARGS);
+    let server = dir.serve(&ARGS);
     let (mut client, _) = Client::open(&server.tcp, LUN).expect("opened");
     let full = write_until_full(&mut client, 0, 1024, 1);
     assert!(full >= 8, "{full} MiB");
@@ -285,10 +285,10 @@ fn a_first_start_that_has_just_enough_room_serves_and_starts_again() {
     fill(&host, "another");
     server.kill();
     assert_eq!(host.free_bytes(), 0, "the host is full");
-    let server = place.serve(&ARGS);
+    let server = dir.serve(&ARGS);
     let (mut client, _) = Client::open(&server.tcp, LUN).expect("opened");
     assert_reads_back(&mut client, 0..full, 1);
     drop(client);
     server.stop();
-    assert_clean(&place);
+    assert_clean(&dir);
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::clients::{LUN, assert_clean};
-use crate::running::Place;
+use crate::running::TestDir;
 use crate::tools::{have, skip};
 use crate::waiting::within;
 use crate::wire::{Client, ENOSPC};
@@ -77,8 +77,8 @@ impl Drop for SmallHost {
 }
 
 /// Bytes the host has given to the segments of the default device.
-pub(crate) fn host_bytes(place: &Place) -> u64 {
-    let folder = place.data_dir().join("aggregates/aggr0/dev0");
+pub(crate) fn host_bytes(dir: &TestDir) -> u64 {
+    let folder = dir.data_dir().join("aggregates/aggr0/dev0");
     let entries = fs::read_dir(folder).expect("list");
     let blocks = entries.map(|entry| entry.expect("an entry").metadata().expect("it").blocks());
     blocks.sum::<u64>() * 512
@@ -130,7 +130,7 @@ fn a_full_host_costs_enospc_and_nothing_that_was_stored() {
     let Some(host) = SmallHost::new(GIB) else {
         return;
     };
-    let place = Place::within(&host.folder());
+    let dir = TestDir::within(&host.folder());
     let args = [
         "--lun-size",
         "4GiB",
@@ -139,7 +139,7 @@ fn a_full_host_costs_enospc_and_nothing_that_was_stored() {
         "--cp-interval",
         "1s",
     ];
-    let server = place.serve(&args);
+    let server = dir.serve(&args);
     let (mut client, _) = Client::open(&server.tcp, LUN).expect("opened");
     let full = write_until_full(&mut client, 0, 4096, 1);
     assert!(full > 256, "only {full} of 1,024 MiB could be used");
@@ -169,15 +169,15 @@ fn a_full_host_costs_enospc_and_nothing_that_was_stored() {
     client.flush().expect("flushed");
     drop(client);
     server.stop();
-    assert_clean(&place);
+    assert_clean(&dir);
 
-    let server = place.serve(&args);
+    let server = dir.serve(&args);
     let (mut client, _) = Client::open(&server.tcp, LUN).expect("opened");
     assert_reads_back(&mut client, 0..half, 2);
     assert_reads_back(&mut client, gone..full, 1);
     drop(client);
     server.kill();
-    assert_clean(&place);
+    assert_clean(&dir);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_host_that_others_fill_costs_enospc_until_they_leave() {
     let Some(host) = SmallHost::new(GIB + 256 * MIB) else {
         return;
     };
-    let place = Place::within(&host.folder());
+    let dir = TestDir::within(&host.folder());
     let args = [
         "--lun-size",
         "1GiB",
@@ -194,7 +194,7 @@ fn a_host_that_others_fill_costs_enospc_until_they_leave() {
         "--cp-interval",
         "1s",
     ];
-    let server = place.serve(&args);
+    let server = dir.serve(&args);
     let (mut client, _) = Client::open(&server.tcp, LUN).expect("opened");
     client.write(0, &payload(0, 1)).expect("written");
     client.flush().expect("flushed");
@@ -217,7 +217,7 @@ fn a_host_that_others_fill_costs_enospc_until_they_leave() {
     assert_reads_back(&mut client, 0..next, 1);
     drop(client);
     server.stop();
-    assert_clean(&place);
+    assert_clean(&dir);
     assert!(host.free_bytes() > 0, "the host was not overrun");
 }
 
@@ -232,7 +232,7 @@ fn fill(path: &Path) {
 
 #[test]
 fn what_is_trimmed_returns_to_the_host() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let args = [
         "--lun-size",
         "4GiB",
@@ -241,8 +241,8 @@ fn what_is_trimmed_returns_to_the_host() {
         "--cp-interval",
         "1s",
     ];
-    let server = place.serve(&args);
-    let fresh = host_bytes(&place);
+    let server = dir.serve(&args);
+    let fresh = host_bytes(&dir);
     assert!(
         fresh < GIB + GIB / 2,
         "a fresh start takes {fresh} bytes of the host"
@@ -254,7 +254,7 @@ fn what_is_trimmed_returns_to_the_host() {
         client.write(number * MIB, &one).expect("written");
     }
     client.flush().expect("flushed");
-    let most = host_bytes(&place);
+    let most = host_bytes(&dir);
     assert!(most > 3 * GIB, "{most} bytes for three GiB");
     assert!(
         most < 5 * GIB,
@@ -265,10 +265,10 @@ fn what_is_trimmed_returns_to_the_host() {
     client.flush().expect("flushed");
     // Some areas are kept, because what is soon written again is not worth punching.
     eventually("the host gets its space back", || {
-        host_bytes(&place) < 5 * GIB / 2
+        host_bytes(&dir) < 5 * GIB / 2
     });
     assert_eq!(client.read(GIB, 4096), Ok(vec![0; 4096]));
     drop(client);
     server.stop();
-    assert_clean(&place);
+    assert_clean(&dir);
 }

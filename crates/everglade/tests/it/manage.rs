@@ -14,29 +14,29 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::running::{Place, Server, code, stderr, stdout};
+use crate::running::{Server, TestDir, code, stderr, stdout};
 use crate::tools::must;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
 /// A small first start.
-pub(crate) fn serve(place: &Place) -> Server {
-    place.serve(&["--lun-size", "64MiB", "--aggregate-size", "2GiB"])
+pub(crate) fn serve(dir: &TestDir) -> Server {
+    dir.serve(&["--lun-size", "64MiB", "--aggregate-size", "2GiB"])
 }
 
 /// Runs a verb that must succeed, and returns its stdout.
 #[track_caller]
-pub(crate) fn ask(place: &Place, args: &[&str]) -> String {
-    let output = place.run(args);
+pub(crate) fn ask(dir: &TestDir, args: &[&str]) -> String {
+    let output = dir.run(args);
     assert_eq!(code(&output), 0, "{args:?}: {}", stderr(&output));
     stdout(&output)
 }
 
 /// The same as JSON.
 #[track_caller]
-pub(crate) fn ask_json(place: &Place, args: &[&str]) -> Value {
-    let text = ask(place, &[args, &["--json"]].concat());
+pub(crate) fn ask_json(dir: &TestDir, args: &[&str]) -> Value {
+    let text = ask(dir, &[args, &["--json"]].concat());
     let value: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(value["schema_version"], 1, "{args:?}");
     value
@@ -44,8 +44,8 @@ pub(crate) fn ask_json(place: &Place, args: &[&str]) -> Value {
 
 /// Runs a verb that must be refused with this code, and one line that has these parts.
 #[track_caller]
-pub(crate) fn refused(place: &Place, args: &[&str], exit: i32, parts: &[&str]) {
-    let output = place.run(args);
+pub(crate) fn refused(dir: &TestDir, args: &[&str], exit: i32, parts: &[&str]) {
+    let output = dir.run(args);
     let said = stderr(&output);
     assert_eq!(code(&output), exit, "{args:?}: {said}");
     assert!(stdout(&output).is_empty(), "{args:?}");
@@ -58,8 +58,8 @@ pub(crate) fn refused(place: &Place, args: &[&str], exit: i32, parts: &[&str]) {
 }
 
 /// Everything the daemon says there is.
-pub(crate) fn everything(place: &Place) -> [Value; 3] {
-    let mut aggregates = ask_json(place, &["aggregate", "show"]);
+pub(crate) fn everything(dir: &TestDir) -> [Value; 3] {
+    let mut aggregates = ask_json(dir, &["aggregate", "show"]);
     for aggregate in aggregates["aggregates"].as_array_mut().expect("a list") {
         // What the host has left is nobody's doing here, and a request is refused inside a
         // consistency point.
@@ -74,22 +74,22 @@ pub(crate) fn everything(place: &Place) -> [Value; 3] {
             aggregate[name] = Value::Null;
         }
     }
-    let volumes = ask_json(place, &["volume", "show"]);
-    let luns = ask_json(place, &["lun", "show"]);
+    let volumes = ask_json(dir, &["volume", "show"]);
+    let luns = ask_json(dir, &["lun", "show"]);
     [aggregates, volumes, luns]
 }
 
 /// `everglade check` finds nothing wrong, in as many aggregates as there are.
 #[track_caller]
-pub(crate) fn assert_clean(place: &Place, aggregates: usize) {
-    let report = ask_json(place, &["check"]);
+pub(crate) fn assert_clean(dir: &TestDir, aggregates: usize) {
+    let report = ask_json(dir, &["check"]);
     let checked = report["aggregates"].as_array().expect("a list");
     assert_eq!(checked.len(), aggregates, "{report:#}");
 }
 
 /// A file of noise.
-pub(crate) fn noise(place: &Place, name: &str, bytes: u64) -> PathBuf {
-    let path = place.file(name);
+pub(crate) fn noise(dir: &TestDir, name: &str, bytes: u64) -> PathBuf {
+    let path = dir.file(name);
     let mut state = 0x9e37_79b9_7f4a_7c15 ^ name.len() as u64;
     let mut contents = Vec::new();
     while (contents.len() as u64) < bytes {
@@ -112,8 +112,8 @@ pub(crate) fn copy_in(server: &Server, image: &Path, lun: &str) {
 }
 
 #[track_caller]
-fn assert_holds(place: &Place, server: &Server, lun: &str, image: &Path) {
-    let copy = place.file("copy.img");
+fn assert_holds(dir: &TestDir, server: &Server, lun: &str, image: &Path) {
+    let copy = dir.file("copy.img");
     must("nbdcopy", &[&server.uri(lun), text(&copy)]);
     let (found, expected) = (fs::read(&copy), fs::read(image));
     let (found, expected) = (found.expect("read"), expected.expect("read"));

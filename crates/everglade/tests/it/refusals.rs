@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Output;
 
-use crate::running::{Place, code, everglade, stderr, stdout};
+use crate::running::{TestDir, code, everglade, stderr, stdout};
 
 /// Refused with one line that has all these parts. The log may have said more before it.
 #[track_caller]
@@ -20,31 +20,31 @@ pub(crate) fn assert_refused(output: &Output, parts: &[&str]) {
 
 #[test]
 fn a_directory_that_is_not_ours_is_refused_and_left_alone() {
-    let place = Place::new();
-    fs::create_dir(place.data_dir()).expect("create");
-    fs::write(place.data_dir().join("thesis.tex"), "years of work").expect("write");
-    let output = place.run(&["serve", "--nbd-tcp", ":0"]);
+    let dir = TestDir::new();
+    fs::create_dir(dir.data_dir()).expect("create");
+    fs::write(dir.data_dir().join("thesis.tex"), "years of work").expect("write");
+    let output = dir.run(&["serve", "--nbd-tcp", ":0"]);
     assert_refused(
         &output,
         &["does not belong to everglade", "thesis.tex", "--data-dir"],
     );
-    let left: Vec<_> = fs::read_dir(place.data_dir()).expect("list").collect();
+    let left: Vec<_> = fs::read_dir(dir.data_dir()).expect("list").collect();
     assert_eq!(left.len(), 1, "{left:?}");
 }
 
 #[test]
 fn a_newer_directory_is_refused() {
-    let place = Place::new();
-    fs::create_dir(place.data_dir()).expect("create");
+    let dir = TestDir::new();
+    fs::create_dir(dir.data_dir()).expect("create");
     let format = "everglade data directory\nversion 9\n";
-    fs::write(place.data_dir().join("FORMAT"), format).expect("write");
-    assert_refused(&place.run(&["serve"]), &["format version 9", "newer"]);
-    assert!(!place.data_dir().join("LOCK").exists());
+    fs::write(dir.data_dir().join("FORMAT"), format).expect("write");
+    assert_refused(&dir.run(&["serve"]), &["format version 9", "newer"]);
+    assert!(!dir.data_dir().join("LOCK").exists());
 }
 
 #[test]
 fn values_out_of_bounds_are_refused_with_the_bounds() {
-    let place = Place::new();
+    let dir = TestDir::new();
     for (args, part) in [
         (["--memory", "1MiB"], "at least 256.0 MiB"),
         (["--reactors", "0"], "expected 1 to 64"),
@@ -52,19 +52,19 @@ fn values_out_of_bounds_are_refused_with_the_bounds() {
         (["--aggregate-size", "1KiB"], "aggregate-size is 1.0 KiB"),
         (["--cp-interval", "0"], "cp.interval is 0s"),
     ] {
-        assert_refused(&place.run(&["serve", args[0], args[1]]), &[part]);
+        assert_refused(&dir.run(&["serve", args[0], args[1]]), &[part]);
     }
-    let output = place.run(&["serve", "--nbd-tcp", "off", "--nbd-unix", "off"]);
+    let output = dir.run(&["serve", "--nbd-tcp", "off", "--nbd-unix", "off"]);
     assert_refused(&output, &["no client could connect"]);
-    assert!(!place.data_dir().exists());
+    assert!(!dir.data_dir().exists());
 }
 
 #[test]
 fn a_mistyped_key_in_the_file_is_refused_with_its_line() {
-    let place = Place::new();
-    let file = place.file("e.toml");
+    let dir = TestDir::new();
+    let file = dir.file("e.toml");
     fs::write(&file, "memory = '1GiB'\nreactor = 1\n").expect("write");
-    let output = place.run(&["serve", "--config", file.to_str().expect("UTF-8")]);
+    let output = dir.run(&["serve", "--config", file.to_str().expect("UTF-8")]);
     assert_refused(
         &output,
         &[
@@ -72,16 +72,16 @@ fn a_mistyped_key_in_the_file_is_refused_with_its_line() {
             "did you mean 'reactors'?",
         ],
     );
-    assert!(!place.data_dir().exists());
+    assert!(!dir.data_dir().exists());
 }
 
 #[test]
 fn a_flag_wins_over_the_environment_and_the_environment_over_the_file() {
-    let place = Place::new();
-    let file = place.file("e.toml");
+    let dir = TestDir::new();
+    let file = dir.file("e.toml");
     fs::write(&file, "memory = '1MiB'\n").expect("write");
     let serve = |environment: Option<&str>, flag: Option<&str>| {
-        let mut command = everglade(&place.data_dir());
+        let mut command = everglade(&dir.data_dir());
         command.env("EVERGLADE_CONFIG", &file).arg("serve");
         if let Some(value) = environment {
             command.env("EVERGLADE_MEMORY", value);
@@ -98,10 +98,10 @@ fn a_flag_wins_over_the_environment_and_the_environment_over_the_file() {
 
 #[test]
 fn a_busy_port_is_refused_with_a_way_out() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
     let address = taken.local_addr().expect("address").to_string();
-    let output = place.run(&["serve", "--nbd-tcp", &address]);
+    let output = dir.run(&["serve", "--nbd-tcp", &address]);
     assert_refused(
         &output,
         &["cannot listen on", &address, "':0' picks a free port"],

@@ -73,20 +73,20 @@ pub(crate) fn stderr(output: &Output) -> String {
 }
 
 /// A temporary directory with a place for data in it and room for files beside.
-pub(crate) struct Place {
+pub(crate) struct TestDir {
     keep: tempfile::TempDir,
 }
 
-impl Place {
-    pub(crate) fn new() -> Place {
-        Place {
+impl TestDir {
+    pub(crate) fn new() -> TestDir {
+        TestDir {
             keep: tempfile::tempdir().expect("a temporary directory"),
         }
     }
 
     /// As [`Place::new`], on the file system `folder` is on.
-    pub(crate) fn within(folder: &Path) -> Place {
-        Place {
+    pub(crate) fn within(folder: &Path) -> TestDir {
+        TestDir {
             keep: tempfile::tempdir_in(folder).expect("a temporary directory"),
         }
     }
@@ -156,8 +156,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    fn start(mut command: Command, place: &Place, args: &[&str]) -> Result<Server, Output> {
-        let log = place.file("server.log");
+    fn start(mut command: Command, dir: &TestDir, args: &[&str]) -> Result<Server, Output> {
+        let log = dir.file("server.log");
         let append = File::options()
             .append(true)
             .create(true)
@@ -259,7 +259,7 @@ impl Server {
         (status.code(), self.log())
     }
 
-    /// What it has logged so far, earlier servers of the same place included.
+    /// What it has logged so far, earlier servers of the same directory included.
     pub(crate) fn log(&self) -> String {
         read(&self.log)
     }

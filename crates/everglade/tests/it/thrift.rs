@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::clients::LUN;
 use crate::operate::http;
-use crate::running::{Place, Server};
+use crate::running::{Server, TestDir};
 use crate::tools::{have, must};
 use crate::wire::Client;
 
@@ -37,7 +37,7 @@ fn memory_stays_below_its_cap_under_random_load() {
     if !have(&["fio"]) {
         return;
     }
-    let place = Place::new();
+    let dir = TestDir::new();
     let args = [
         "--memory",
         "256MiB",
@@ -46,7 +46,7 @@ fn memory_stays_below_its_cap_under_random_load() {
         "--aggregate-size",
         "16GiB",
     ];
-    let server = place.serve(&args);
+    let server = dir.serve(&args);
     let uri = format!("--uri={}", server.uri(LUN));
     let common = [
         "--name=load",
@@ -71,11 +71,11 @@ fn memory_stays_below_its_cap_under_random_load() {
 #[test]
 fn hundreds_of_volumes_with_snapshots_fit_into_the_least_memory() {
     const VOLUMES: usize = 300;
-    let place = Place::new();
+    let dir = TestDir::new();
     let args = ["--memory", "256MiB", "--aggregate-size", "8GiB"];
-    let server = place.serve(&[&args[..], &["--lun-size", "64MiB"]].concat());
+    let server = dir.serve(&[&args[..], &["--lun-size", "64MiB"]].concat());
     let create = |path: &str, body: &str| {
-        let answer = http::unix(&place, "POST", path, "", body);
+        let answer = http::unix(&dir, "POST", path, "", body);
         assert_eq!(answer.status, 201, "{path} {body}: {answer:?}");
     };
     std::thread::scope(|scope| {
@@ -109,7 +109,7 @@ fn hundreds_of_volumes_with_snapshots_fit_into_the_least_memory() {
     };
     fits(&server, "made");
     server.stop();
-    let server = place.serve(&["--memory", "256MiB"]);
+    let server = dir.serve(&["--memory", "256MiB"]);
     fits(&server, "mounted");
     for volume in (0..VOLUMES).step_by(37) {
         let read = |export: &str| {
@@ -124,8 +124,8 @@ fn hundreds_of_volumes_with_snapshots_fit_into_the_least_memory() {
 
 #[test]
 fn an_idle_server_with_an_idle_client_uses_no_cpu() {
-    let place = Place::new();
-    let server = place.serve(&["--lun-size", "64MiB", "--aggregate-size", "2GiB"]);
+    let dir = TestDir::new();
+    let server = dir.serve(&["--lun-size", "64MiB", "--aggregate-size", "2GiB"]);
     let (mut client, _) = Client::open(&server.tcp, LUN).expect("opened");
     client.write(0, &[7; 4096]).expect("written");
     client.flush().expect("flushed");

@@ -2,16 +2,16 @@
 
 use std::fs;
 
-use crate::running::{Place, code, stderr};
+use crate::running::{TestDir, code, stderr};
 
 #[test]
 fn what_cannot_be_read_is_2() {
-    let place = Place::new();
-    let output = place.run(&["check"]);
+    let dir = TestDir::new();
+    let output = dir.run(&["check"]);
     assert_eq!(code(&output), 2, "{}", stderr(&output));
 
-    fs::create_dir(place.data_dir()).expect("create");
-    let output = place.run(&["check"]);
+    fs::create_dir(dir.data_dir()).expect("create");
+    let output = dir.run(&["check"]);
     assert_eq!(code(&output), 2);
     assert!(
         stderr(&output).contains("holds no aggregates"),
@@ -19,13 +19,13 @@ fn what_cannot_be_read_is_2() {
         stderr(&output)
     );
 
-    fs::write(place.data_dir().join("thesis.tex"), "years of work").expect("write");
-    let output = place.run(&["check"]);
+    fs::write(dir.data_dir().join("thesis.tex"), "years of work").expect("write");
+    let output = dir.run(&["check"]);
     assert_eq!(code(&output), 2);
     assert!(
         stderr(&output).contains("does not belong to everglade"),
         "{}",
         stderr(&output)
     );
-    assert_eq!(fs::read_dir(place.data_dir()).expect("list").count(), 1);
+    assert_eq!(fs::read_dir(dir.data_dir()).expect("list").count(), 1);
 }

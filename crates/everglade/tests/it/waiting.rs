@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::running::Place;
+use crate::running::TestDir;
 
 /// Looks often, and fails if the condition is not met in time.
 #[track_caller]
@@ -19,8 +19,8 @@ pub(crate) fn within(limit: Duration, what: &str, mut condition: impl FnMut() ->
 /// Waits for an event with this in its line. The daemon looks once a second whether all is well, so
 /// what has just happened may have none yet.
 #[track_caller]
-pub(crate) fn event(place: &Place, part: &str) {
+pub(crate) fn event(dir: &TestDir, part: &str) {
     within(Duration::from_secs(30), part, || {
-        crate::manage::ask(place, &["event", "show"]).contains(part)
+        crate::manage::ask(dir, &["event", "show"]).contains(part)
     });
 }

@@ -2,7 +2,7 @@
 //! found, in order and as it was, whatever earlier lives left behind (C-02, C-08).
 
 use everglade_format::FileId;
-use everglade_journal::{End, Entry, Finished, GroupWrite, Journal, Outcome, Position};
+use everglade_journal::{End, Entry, Finished, GroupWrite, Journal, Position, ScanSummary};
 use proptest::prelude::*;
 
 use crate::region::{Region, at, index, punch, same, write};
@@ -165,7 +165,7 @@ impl World {
         self.journal = self.region.journal(self.life, self.superblock);
     }
 
-    fn recover(&self) -> Outcome {
+    fn recover(&self) -> ScanSummary {
         let (entries, outcome) = self.region.scan(self.superblock);
         assert!(entries.len() <= self.pushed.len(), "more than was pushed");
         for (found, pushed) in entries.iter().zip(&self.pushed) {

@@ -2,7 +2,9 @@
 
 use everglade_env::{BLOCK_SIZE, Page, PageRef};
 use everglade_format::{FileId, TagKey};
-use everglade_journal::{Action, Entry, GroupWrite, Journal, Outcome, Position, Scan, Settings};
+use everglade_journal::{
+    Action, Entry, GroupWrite, Journal, Position, Scan, ScanSummary, Settings,
+};
 
 pub(crate) const UUID: [u8; 16] = [7; 16];
 pub(crate) const EPOCH: u64 = 3;
@@ -58,7 +60,7 @@ impl Region {
         }
     }
 
-    pub(crate) fn scan(&self, from: Position) -> (Vec<Entry>, Outcome) {
+    pub(crate) fn scan(&self, from: Position) -> (Vec<Entry>, ScanSummary) {
         self.scan_as(UUID, EPOCH, from)
     }
 
@@ -67,7 +69,7 @@ impl Region {
         uuid: [u8; 16],
         epoch: u64,
         from: Position,
-    ) -> (Vec<Entry>, Outcome) {
+    ) -> (Vec<Entry>, ScanSummary) {
         let mut scan = Scan::new(self.half_blocks(), uuid, epoch, from);
         let mut entries = Vec::new();
         let key = key();

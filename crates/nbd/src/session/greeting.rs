@@ -1,6 +1,6 @@
 //! The first exchange: our greeting, the client's flags (proto "Newstyle negotiation").
 
-use super::{Cx, Haggling, Outgoing, Step};
+use super::{Cx, Haggling, Outgoing, StepEnd};
 use crate::wire::handshake::{FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES};
 use crate::wire::{ClientFlags, Greeting};
 
@@ -13,14 +13,14 @@ pub(super) fn greet(outgoing: &mut Outgoing) {
 
 /// Clients that do not claim to speak fixed newstyle are served as well: clients that only send
 /// `EXPORT_NAME` notice no difference (proto "Client flags": "Servers MAY choose to honour").
-pub(super) fn read_client_flags(cx: &mut Cx<'_>) -> Step {
+pub(super) fn read_client_flags(cx: &mut Cx<'_>) -> StepEnd {
     let Some(bytes) = cx.staging.bytes().first_chunk() else {
-        return Step::NeedBytes;
+        return StepEnd::NeedBytes;
     };
     // Proto "Client flags": the server MUST drop the connection if an unknown flag is set.
     let Some(flags) = ClientFlags::parse(bytes) else {
-        return Step::End;
+        return StepEnd::End;
     };
     cx.staging.consume(ClientFlags::BYTES);
-    Step::Haggle(Box::new(Haggling::new(flags)))
+    StepEnd::Haggle(Box::new(Haggling::new(flags)))
 }

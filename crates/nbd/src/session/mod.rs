@@ -14,7 +14,7 @@
 //! [`Session::completed`]. Each of these calls does everything that has become possible. So between
 //! calls a session waits for nothing but the events that these functions name:
 //! [`Session::wants_read`], [`Session::wants_write`], [`Session::wants_tls`],
-//! [`Session::wants_place`], operations in flight.
+//! [`Session::home_question`], operations in flight.
 //!
 //! Invariants:
 //!
@@ -36,10 +36,10 @@
 //!    flight has completed, however the session ends.
 
 mod greeting;
+mod home_question;
 mod open_export;
 mod options;
 mod outgoing;
-mod place;
 mod position;
 mod serving;
 mod settings;
@@ -56,10 +56,10 @@ use everglade_target::sessions::{Allowed, Caller, Ledger, Memory};
 use everglade_target::{Error, LunHandle, Reply, Target, Token};
 
 use crate::SessionMetrics;
+use home_question::HomeQuestion;
 use open_export::OpenExport;
 use options::Haggling;
 use outgoing::Outgoing;
-use place::Place;
 pub use settings::Settings;
 use staging::Staging;
 use terms::Terms;
@@ -89,7 +89,7 @@ pub struct Session {
     /// Whatever comes next is encrypted, and the owner was not told yet or has not done its part.
     awaits_tls: bool,
     /// The reactor where the export is to be opened.
-    place: Place,
+    home: HomeQuestion,
 }
 
 enum Phase {
@@ -109,7 +109,7 @@ enum State {
 }
 
 /// The result of one step of a phase. Small, because every request is a step.
-enum Step {
+enum StepEnd {
     /// Something was done; there may be more in the staging buffer.
     Again,
     /// The next message is incomplete.
@@ -119,7 +119,7 @@ enum Step {
     /// Options are done.
     Haggle(Box<Haggling>),
     /// The owner is to say where this export will be opened; then the same step again.
-    AskForPlace(Box<str>),
+    AskForHome(Box<str>),
     /// The export is chosen.
     Enter(Box<(OpenExport, Terms)>),
     /// The stream is to be encrypted.
@@ -139,7 +139,7 @@ struct Cx<'a> {
     metrics: &'a SessionMetrics,
     caller: &'a Caller,
     /// The owner wants to know of the export before it is opened, and has not been asked.
-    may_ask_for_place: bool,
+    may_ask_for_home: bool,
 }
 
 impl Session {
@@ -171,9 +171,9 @@ impl Session {
         let settings = settings.checked();
         let mut outgoing = Outgoing::default();
         greeting::greet(&mut outgoing);
-        let place = match settings.asks_for_place {
-            true => Place::Unasked,
-            false => Place::Settled,
+        let home = match settings.asks_for_home {
+            true => HomeQuestion::Unasked,
+            false => HomeQuestion::Settled,
         };
         Session {
             staging: Staging::default(),
@@ -189,7 +189,7 @@ impl Session {
             metrics: Arc::clone(metrics),
             caller: Caller::default(),
             awaits_tls: false,
-            place,
+            home,
         }
     }
 
@@ -216,12 +216,12 @@ impl Session {
         self.awaits_tls = false;
     }
 
-    /// The export the client is about to open: the owner is to call [`Session::placed`], perhaps
+    /// The export the client is about to open: the owner is to call [`Session::stay`], perhaps
     /// after the session was moved to another table. Nothing is received before.
     #[must_use]
-    pub fn wants_place(&self) -> Option<&str> {
-        match &self.place {
-            Place::Asked(export) if self.state == State::Open => Some(export),
+    pub fn home_question(&self) -> Option<&str> {
+        match &self.home {
+            HomeQuestion::Asked(export) if self.state == State::Open => Some(export),
             _ => None,
         }
     }
@@ -230,12 +230,12 @@ impl Session {
     ///
     /// # Panics
     /// If the session did not ask for that.
-    pub fn placed(&mut self, target: &mut dyn Target) {
+    pub fn stay(&mut self, target: &mut dyn Target) {
         assert!(
-            self.wants_place().is_some(),
+            self.home_question().is_some(),
             "a session is placed when it asks for it"
         );
-        self.place = Place::Settled;
+        self.home = HomeQuestion::Settled;
         self.advance(target);
     }
 
@@ -250,7 +250,7 @@ impl Session {
         memory: &Arc<Memory>,
     ) {
         assert!(
-            self.wants_place().is_some() && self.is_in_handshake() && self.outgoing.is_empty(),
+            self.home_question().is_some() && self.is_in_handshake() && self.outgoing.is_empty(),
             "a session moves when it has nothing that stays behind"
         );
         assert_token_base(token_base);
@@ -410,7 +410,7 @@ impl Session {
     /// There is room for bytes from the peer. Otherwise do not read from the socket now.
     #[must_use]
     pub fn wants_read(&self) -> bool {
-        let is_asking = matches!(self.place, Place::Asked(_));
+        let is_asking = matches!(self.home, HomeQuestion::Asked(_));
         self.state == State::Open && !self.stalled && !self.awaits_tls && !is_asking
     }
 
@@ -492,7 +492,7 @@ impl Session {
                 token_base: self.token_base,
                 metrics: &self.metrics,
                 caller: &self.caller,
-                may_ask_for_place: self.place != Place::Settled,
+                may_ask_for_home: self.home != HomeQuestion::Settled,
             };
             let step = match &mut self.phase {
                 Phase::ClientFlags => greeting::read_client_flags(&mut cx),
@@ -500,26 +500,26 @@ impl Session {
                 Phase::Transmission(transmission) => transmission.step(&mut cx),
             };
             match step {
-                Step::Again => {}
-                Step::NeedBytes => break,
-                Step::Stalled => {
+                StepEnd::Again => {}
+                StepEnd::NeedBytes => break,
+                StepEnd::Stalled => {
                     self.stalled = true;
                     break;
                 }
-                Step::AskForPlace(export) => {
-                    self.place = Place::Asked(export);
+                StepEnd::AskForHome(export) => {
+                    self.home = HomeQuestion::Asked(export);
                     break;
                 }
-                Step::Haggle(haggling) => self.phase = Phase::Options(*haggling),
-                Step::Enter(entered) => {
+                StepEnd::Haggle(haggling) => self.phase = Phase::Options(*haggling),
+                StepEnd::Enter(entered) => {
                     let (export, terms) = *entered;
                     self.phase = Phase::Transmission(Transmission::new(&export, terms));
                 }
-                Step::Encrypt => {
+                StepEnd::Encrypt => {
                     self.awaits_tls = true;
                     break;
                 }
-                Step::End => self.drain(),
+                StepEnd::End => self.drain(),
             }
         }
         if self.outgoing.owes() && !self.waits_for_peer {

@@ -114,12 +114,12 @@ impl sessions::Session for Session {
     }
 
     #[inline]
-    fn wants_place(&self) -> Option<&str> {
-        self.wants_place()
+    fn home_question(&self) -> Option<&str> {
+        self.home_question()
     }
 
-    fn placed(&mut self, target: &mut dyn Target) {
-        self.placed(target);
+    fn stay(&mut self, target: &mut dyn Target) {
+        self.stay(target);
     }
 
     fn moved(&mut self, token_base: Token, common: &Common<Self>) {

@@ -23,9 +23,9 @@ pub struct Settings {
     /// ended. A disk may be idle for days, so this limit is off by default.
     pub idle_max: Option<Nanos>,
     /// Before an export is opened the owner is asked where
-    /// ([`Session::wants_place`](crate::Session::wants_place)). For owners with several tables of
+    /// ([`Session::home_question`](crate::Session::home_question)). For owners with several tables of
     /// sessions.
-    pub asks_for_place: bool,
+    pub asks_for_home: bool,
 }
 
 impl Settings {
@@ -82,7 +82,7 @@ impl Default for Settings {
             staging_bytes: 64 << 10,
             options_max: 64,
             idle_max: None,
-            asks_for_place: false,
+            asks_for_home: false,
         }
     }
 }

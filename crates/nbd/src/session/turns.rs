@@ -112,7 +112,7 @@ impl Session {
             token_base: self.token_base,
             metrics: &self.metrics,
             caller: &self.caller,
-            may_ask_for_place: false,
+            may_ask_for_home: false,
         };
         work(transmission, &mut cx);
     }

@@ -47,16 +47,16 @@ pub(crate) fn conversation(seed: u64) -> Vec<u8> {
 
 /// Whether the session asks where its export is to be.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum HomeQuestion {
     Asked,
     NotAsked,
 }
 
 /// One at a time, so that the order of replies does not depend on how bytes arrive.
-fn settings(place: Place) -> Settings {
+fn settings(home: HomeQuestion) -> Settings {
     Settings {
         requests_in_flight_max: 1,
-        asks_for_place: place == Place::Asked,
+        asks_for_home: home == HomeQuestion::Asked,
         ..Settings::default()
     }
 }
@@ -65,9 +65,9 @@ fn answers(
     bytes: &[u8],
     cuts: &mut dyn FnMut() -> usize,
     pieces: usize,
-    place: Place,
+    home: HomeQuestion,
 ) -> (Vec<u8>, Vec<u8>) {
-    let mut peer = Peer::new(Held::with_lun(3 * MIB), settings(place));
+    let mut peer = Peer::new(Held::with_lun(3 * MIB), settings(home));
     peer.pieces = pieces;
     let mut rest = bytes;
     let mut answers = Vec::new();
@@ -89,9 +89,9 @@ fn answers(
 #[test]
 fn byte_by_byte_is_like_all_at_once() {
     let bytes = conversation(1);
-    let whole = answers(&bytes, &mut || usize::MAX, 300, Place::NotAsked);
-    for place in [Place::NotAsked, Place::Asked] {
-        assert!(whole == answers(&bytes, &mut || 1, 300, place));
+    let whole = answers(&bytes, &mut || usize::MAX, 300, HomeQuestion::NotAsked);
+    for home in [HomeQuestion::NotAsked, HomeQuestion::Asked] {
+        assert!(whole == answers(&bytes, &mut || 1, 300, home));
     }
 }
 
@@ -103,10 +103,10 @@ proptest! {
         seed: u64, cut_max in 1u64..20_000, pieces in 1usize..70,
     ) {
         let bytes = conversation(seed % 20);
-        let whole = answers(&bytes, &mut || usize::MAX, 300, Place::NotAsked);
+        let whole = answers(&bytes, &mut || usize::MAX, 300, HomeQuestion::NotAsked);
         let mut dice = Dice::new(seed);
-        let place = if dice.once_in(2) { Place::Asked } else { Place::NotAsked };
+        let home = if dice.once_in(2) { HomeQuestion::Asked } else { HomeQuestion::NotAsked };
         let mut cuts = || 1 + usize::try_from(dice.below(cut_max)).unwrap();
-        prop_assert!(whole == answers(&bytes, &mut cuts, pieces, place));
+        prop_assert!(whole == answers(&bytes, &mut cuts, pieces, home));
     }
 }

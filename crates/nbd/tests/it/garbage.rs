@@ -35,7 +35,7 @@ fn feed(peer: &mut Peer, bytes: &[u8]) {
 fn few_pages() -> Settings {
     Settings {
         staging_bytes: 16 << 10,
-        asks_for_place: true,
+        asks_for_home: true,
         ..Settings::default()
     }
 }

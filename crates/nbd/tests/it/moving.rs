@@ -25,7 +25,7 @@ const SET_META_CONTEXT: u32 = 10;
 
 fn asking() -> Settings {
     Settings {
-        asks_for_place: true,
+        asks_for_home: true,
         ..Settings::default()
     }
 }
@@ -65,15 +65,15 @@ fn it_asks_before_anything_is_opened_and_goes_on_where_it_is() {
         let mut peer = Peer::new(Held::with_lun(MIB), asking());
         peer.exchange(&1u32.to_be_bytes());
         peer.exchange(&option(INFO, &info_data("vol0/lun0", &[])));
-        assert_eq!(peer.session.wants_place(), None, "looking is not opening");
+        assert_eq!(peer.session.home_question(), None, "looking is not opening");
         peer.send(&opens);
-        assert_eq!(peer.session.wants_place(), Some("vol0/lun0"));
+        assert_eq!(peer.session.home_question(), Some("vol0/lun0"));
         assert!(!peer.session.wants_read() && !peer.session.wants_write());
         assert_eq!(peer.target.open, 0);
-        peer.session.placed(&mut peer.target);
+        peer.session.stay(&mut peer.target);
         assert_eq!(peer.take().len(), reply_bytes);
         assert!(!peer.session.is_in_handshake());
-        assert_eq!(peer.session.wants_place(), None);
+        assert_eq!(peer.session.home_question(), None);
         assert_eq!(peer.exchange(&request(READ, 0, 1, 0, 1)).len(), 17);
     }
 }
@@ -88,11 +88,11 @@ fn it_does_not_ask_for_what_it_refuses() {
         assert_eq!(answer, option_reply(GO, (1 << 31) + 3, text));
     }
     peer.send(&option(GO, &info_data("nope", &[])));
-    assert_eq!(peer.session.wants_place(), None);
+    assert_eq!(peer.session.home_question(), None);
     assert!(peer.take().starts_with(&option_reply(GO, 0, b"")[..12]));
     peer.send(&option(GO, &info_data("vol0/lun0", &[])));
     assert_eq!(
-        peer.session.wants_place(),
+        peer.session.home_question(),
         Some("vol0/lun0"),
         "the one it gets"
     );
@@ -107,15 +107,15 @@ fn it_does_not_ask_for_what_it_refuses() {
     });
     peer.exchange(&3u32.to_be_bytes());
     peer.send(&option(GO, &info_data("vol0/lun0", &[])));
-    assert_eq!(peer.session.wants_place(), None);
+    assert_eq!(peer.session.home_question(), None);
     assert!(!peer.take().is_empty());
     peer.exchange(&option(STARTTLS, b""));
     peer.session.tls_begun();
     peer.send(&option(GO, &info_data("vol0/secret", &[])));
-    assert_eq!(peer.session.wants_place(), None);
+    assert_eq!(peer.session.home_question(), None);
     assert!(!peer.take().is_empty());
     peer.send(&option(GO, &info_data("", &[])));
-    assert_eq!(peer.session.wants_place(), Some("vol0/lun0"));
+    assert_eq!(peer.session.home_question(), Some("vol0/lun0"));
 }
 
 struct FirstOnly;
@@ -159,8 +159,8 @@ fn what_was_negotiated_and_sent_ahead_moves_along() {
     ];
     let answer = exchange(&mut from, id, &mut pipe, &mut here, &ahead.concat());
     assert!(answer.is_empty(), "nothing before it has its place");
-    assert!(from.interest(id).place && !from.interest(id).read);
-    assert_eq!(from.session(id).wants_place(), Some("vol0/lun0"));
+    assert!(from.interest(id).home && !from.interest(id).read);
+    assert_eq!(from.session(id).home_question(), Some("vol0/lun0"));
     let moving = from.release(id);
     assert!(from.is_empty());
     assert_eq!(from.next_ready(), None, "it is nobody's business here");
@@ -202,14 +202,14 @@ fn one_that_waits_for_its_place_can_be_stopped_and_is_late_like_others() {
         let mut pipe = Pipe::default();
         exchange(&mut sessions, id, &mut pipe, &mut target, &hello());
         exchange(&mut sessions, id, &mut pipe, &mut target, &go);
-        assert!(sessions.interest(id).place);
+        assert!(sessions.interest(id).home);
         if is_late {
             sessions.sweep(11_000_000_000, &mut target);
         } else {
             sessions.stop(&mut target);
         }
         let interest = sessions.interest(id);
-        assert!(interest.closed && !interest.place);
+        assert!(interest.closed && !interest.home);
         sessions.detach(id);
     }
     // Moved and refused there, it is still in its handshake, whose time goes on.
@@ -235,7 +235,7 @@ fn who_does_not_want_to_be_asked_is_not() {
     let mut peer = Peer::new(Held::with_lun(MIB), Settings::default());
     peer.exchange(&3u32.to_be_bytes());
     peer.send(&option(GO, &info_data("vol0/lun0", &[])));
-    assert_eq!(peer.session.wants_place(), None);
+    assert_eq!(peer.session.home_question(), None);
     assert!(!peer.session.is_in_handshake());
     peer.take();
     let answer = peer.exchange(&write(0, 1, 0, b"x"));

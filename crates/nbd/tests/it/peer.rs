@@ -106,9 +106,9 @@ impl Peer {
         let mut done = Vec::new();
         self.target.poll(&mut done);
         let mut any = !done.is_empty();
-        if self.session.wants_place().is_some() {
+        if self.session.home_question().is_some() {
             assert_eq!(self.target.open, 0, "nothing is open while it asks");
-            self.session.placed(&mut self.target);
+            self.session.stay(&mut self.target);
             any = true;
         }
         for completion in done {

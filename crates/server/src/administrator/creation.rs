@@ -110,7 +110,7 @@ pub(super) fn create(
     let mut opened = Vec::new();
     let mut wanted = wanted;
     let journal = wanted.journal;
-    let looked_at = look(world, &mut wanted.devices, journal, contents, &mut opened)
+    let looked_at = check_devices(world, &mut wanted.devices, journal, contents, &mut opened)
         .and_then(|()| Ok(room::refuse_full_hosts(directory.path(), &wanted)?));
     let devices = wanted.devices;
     let made = looked_at.and_then(|()| {
@@ -158,7 +158,7 @@ pub(super) fn finish(directory: &mut DataDir, name: &str) -> Result<(), DataDirE
 }
 
 /// Opens what exists already and makes sure that it may be used; completes the sizes.
-fn look(
+fn check_devices(
     world: &World,
     devices: &mut [Device],
     journal: WantedJournal,
@@ -221,11 +221,11 @@ pub(super) fn examine(
         let mut opened = Vec::new();
         let one = std::slice::from_mut(device);
         // What holds data is looked at again with leave, to learn the rest about it.
-        let kept = look(world, one, journal, Contents::Kept, &mut opened);
+        let kept = check_devices(world, one, journal, Contents::Kept, &mut opened);
         let outcome = match kept {
             Err(CreationError::HoldsData { .. }) => {
                 opened.drain(..).for_each(|id| world.close(id));
-                look(world, one, journal, Contents::Discarded, &mut opened).map(|()| true)
+                check_devices(world, one, journal, Contents::Discarded, &mut opened).map(|()| true)
             }
             other => other.map(|()| false),
         };

@@ -242,11 +242,11 @@ fn trimmed(mut bytes: Vec<u8>) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn file(place: &tempfile::TempDir) -> SmallFile {
-        SmallFile::new(place.path().join("state"), 0o600)
+    fn file(folder: &tempfile::TempDir) -> SmallFile {
+        SmallFile::new(folder.path().join("state"), 0o600)
     }
 
-    fn place() -> tempfile::TempDir {
+    fn temp_dir() -> tempfile::TempDir {
         tempfile::tempdir().expect("a temporary directory")
     }
 
@@ -262,8 +262,8 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read_back_without_the_filling() {
-        let place = place();
-        let file = file(&place);
+        let folder = temp_dir();
+        let file = file(&folder);
         assert_eq!(read(&file), None);
         for text in ["a\n", "\n", "two\nlines\n", &"x".repeat(5000), ""] {
             let text = format!("{text}\n");
@@ -284,8 +284,8 @@ mod tests {
 
     #[test]
     fn a_replacement_takes_the_two_files_that_are_there() {
-        let place = place();
-        let file = file(&place);
+        let folder = temp_dir();
+        let file = file(&folder);
         file.prepare().expect("prepared");
         assert_eq!(read(&file), None, "a spare is not the file");
         file.replace(b"1\n").expect("replaced");
@@ -306,13 +306,13 @@ mod tests {
             );
             assert_eq!(fs::metadata(&file.path).expect("there").blocks(), blocks);
         }
-        assert_eq!(fs::read_dir(place.path()).expect("list").count(), 2);
+        assert_eq!(fs::read_dir(folder.path()).expect("list").count(), 2);
     }
 
     #[test]
     fn contents_may_grow_by_some_without_another_block() {
-        let place = place();
-        let file = file(&place);
+        let folder = temp_dir();
+        let file = file(&folder);
         file.replace(&[b"x".repeat(STEP - ROOM - 1), b"\n".to_vec()].concat())
             .expect("replaced");
         let [before, _] =
@@ -328,8 +328,8 @@ mod tests {
 
     #[test]
     fn a_file_of_an_earlier_version_is_taken_over() {
-        let place = place();
-        let file = file(&place);
+        let folder = temp_dir();
+        let file = file(&folder);
         fs::write(&file.path, "old\n").expect("written");
         assert_eq!(read(&file).as_deref(), Some("old\n"));
         file.prepare().expect("prepared");
@@ -342,8 +342,8 @@ mod tests {
 
     #[test]
     fn a_replacement_cut_short_is_the_old_contents() {
-        let place = place();
-        let file = file(&place);
+        let folder = temp_dir();
+        let file = file(&folder);
         file.replace(b"old\n").expect("replaced");
         // Power fails while the spare is written.
         fs::write(file.spare(), "version = 0\n[[aggr").expect("torn");
@@ -356,8 +356,8 @@ mod tests {
 
     #[test]
     fn what_is_removed_keeps_its_space() {
-        let place = place();
-        let file = file(&place);
+        let folder = temp_dir();
+        let file = file(&folder);
         file.remove().expect("nothing to remove");
         file.prepare().expect("prepared");
         let inode = fs::metadata(file.spare()).expect("there").ino();
@@ -376,9 +376,9 @@ mod tests {
 
     #[test]
     fn a_link_in_the_place_of_the_spare_is_not_followed() {
-        let place = place();
-        let file = file(&place);
-        let precious = place.path().join("precious");
+        let folder = temp_dir();
+        let file = file(&folder);
+        let precious = folder.path().join("precious");
         fs::write(&precious, "mine").expect("written");
         std::os::unix::fs::symlink(&precious, file.spare()).expect("linked");
         let error = file.replace(b"x\n").expect_err("a refusal").to_string();

@@ -111,10 +111,10 @@ pub trait Front: Send {
     fn tls_begun(&mut self, session: SessionId);
 
     /// The export that a session is about to open, if it asks where.
-    fn wants_place(&self, session: SessionId) -> Option<&str>;
+    fn home_question(&self, session: SessionId) -> Option<&str>;
 
     /// A session that asked stays here.
-    fn place_here(&mut self, session: SessionId, target: &mut dyn Target);
+    fn stay_here(&mut self, session: SessionId, target: &mut dyn Target);
 
     /// A session that asked goes to the front of its protocol on another reactor.
     fn release(&mut self, session: SessionId) -> Moving;
@@ -248,12 +248,12 @@ impl<S: Session> Front for Sessions<S> {
         self.tls_begun(session);
     }
 
-    fn wants_place(&self, session: SessionId) -> Option<&str> {
-        self.session(session).wants_place()
+    fn home_question(&self, session: SessionId) -> Option<&str> {
+        self.session(session).home_question()
     }
 
-    fn place_here(&mut self, session: SessionId, target: &mut dyn Target) {
-        self.place_here(session, target);
+    fn stay_here(&mut self, session: SessionId, target: &mut dyn Target) {
+        self.stay_here(session, target);
     }
 
     fn release(&mut self, session: SessionId) -> Moving {

@@ -72,7 +72,7 @@ impl Protocol for Nbd {
         });
         let settings = Settings {
             idle_max,
-            asks_for_place: true,
+            asks_for_home: true,
             ..Settings::default()
         };
         Box::new(Sessions::of_owner(owner, settings, memory_bytes))

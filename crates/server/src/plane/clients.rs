@@ -264,8 +264,8 @@ impl Clients {
             self.encrypt(index, core);
             wanted = self.sides[front].front.interest(session);
         }
-        if wanted.place {
-            if self.place(index, core) {
+        if wanted.home {
+            if self.move_or_stay(index, core) {
                 return;
             }
             wanted = self.sides[front].front.interest(session);
@@ -315,18 +315,18 @@ impl Clients {
 
     /// A session is about to open an export: here, or on another reactor than the one where that is
     /// at home (decision 0023). True if it has left.
-    fn place(&mut self, index: usize, core: &mut Core<Real>) -> bool {
+    fn move_or_stay(&mut self, index: usize, core: &mut Core<Real>) -> bool {
         let connection = &mut self.connections[index];
         let (number, session) = (connection.front, connection.session);
         let front = &mut self.sides[number].front;
-        let export = front.wants_place(session);
+        let export = front.home_question(session);
         let home = export.and_then(|export| self.engine.home_reactor_of(export));
         let (here, homes) = (self.reactor, self.engine.homes());
         let placement = &self.plane.placement;
-        let reactor = placement.place(here, home == Some(here), &homes);
+        let reactor = placement.choose_reactor(here, home == Some(here), &homes);
         if reactor == here {
             connection.is_settled = true;
-            front.place_here(session, core);
+            front.stay_here(session, core);
             return false;
         }
         let moving = front.release(session);

@@ -79,7 +79,7 @@ impl Placement {
     /// otherwise the other's clients would pay. Connections that have not named an export are not
     /// looked at: they may be probes, and those that come back together after a restart would keep
     /// each other where they happen to be.
-    pub(crate) fn place(&self, here: usize, is_home: bool, homes: &[usize]) -> usize {
+    pub(crate) fn choose_reactor(&self, here: usize, is_home: bool, homes: &[usize]) -> usize {
         let away = is_home.then(|| self.settle_away(here, homes)).flatten();
         let Some(reactor) = away else {
             self.loads[here].settled.fetch_add(1, Ordering::AcqRel);
@@ -206,30 +206,38 @@ mod tests {
         // One that is somewhere and has not said what it wants keeps nobody.
         assert_eq!(placement.admit(0, 9, 0, &homes), Some(0));
         assert_eq!(
-            placement.place(0, true, &homes),
+            placement.choose_reactor(0, true, &homes),
             2,
             "where nothing is at home"
         );
         assert_eq!(loads(), [0, 0, 2]);
-        assert_eq!(placement.place(2, false, &homes), 2, "well where it is");
+        assert_eq!(
+            placement.choose_reactor(2, false, &homes),
+            2,
+            "well where it is"
+        );
         for expected in [0, 1] {
             assert_eq!(placement.admit(0, 9, 0, &homes), Some(expected));
         }
-        assert_eq!(placement.place(0, true, &homes), 1);
-        assert_eq!(placement.place(1, true, &homes), 0);
+        assert_eq!(placement.choose_reactor(0, true, &homes), 1);
+        assert_eq!(placement.choose_reactor(1, true, &homes), 0);
         assert_eq!((loads(), placement.moved()), (vec![1, 1, 2], 3));
         assert_eq!(placement.admit(0, 9, 0, &homes), Some(0));
         assert_eq!(
-            placement.place(0, true, &homes),
+            placement.choose_reactor(0, true, &homes),
             1,
             "it has no more without it"
         );
         assert_eq!(placement.admit(0, 9, 0, &homes), Some(0));
-        assert_eq!(placement.place(0, true, &homes), 0, "the others have more");
+        assert_eq!(
+            placement.choose_reactor(0, true, &homes),
+            0,
+            "the others have more"
+        );
         placement.forget(2, 0, true);
         placement.forget(2, 0, true);
         assert_eq!(placement.admit(0, 9, 2, &homes), Some(2));
-        assert_eq!(placement.place(2, true, &homes), 2);
+        assert_eq!(placement.choose_reactor(2, true, &homes), 2);
         assert_eq!(loads(), [2, 2, 1]);
     }
 
@@ -243,7 +251,7 @@ mod tests {
             .collect();
         let at_home = clients
             .iter()
-            .filter(|here| placement.place(**here, true, &homes) == **here);
+            .filter(|here| placement.choose_reactor(**here, true, &homes) == **here);
         assert_eq!(at_home.count(), 0);
         assert_eq!(placement.loads().collect::<Vec<_>>(), [4, 4]);
     }

@@ -86,7 +86,7 @@ impl Follow for LunClone {
         (self.id, &self.name) == (sight.id, &sight.name)
     }
 
-    fn look(&mut self, now: Moment, sights: &Sights) {
+    fn update(&mut self, now: Moment, sights: &Sights) {
         let mut luns = sights.luns.iter();
         let is_there = luns.any(|(volume, name)| (*volume, name) == (self.id, &self.name));
         let outcome = match sights.clones.iter().find(|sight| self.is_of(sight)) {

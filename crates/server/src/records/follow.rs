@@ -24,7 +24,7 @@ pub(super) trait Follow: Sized {
     fn is_of(&self, sight: &Self::Sight) -> bool;
 
     /// Takes note of how far it is, or how it ended.
-    fn look(&mut self, now: Moment, seen: &Self::Seen);
+    fn update(&mut self, now: Moment, seen: &Self::Seen);
 
     /// The work that is under way.
     fn going_on(seen: &Self::Seen) -> impl Iterator<Item = &Self::Sight>;
@@ -69,7 +69,7 @@ impl<F: Follow> Followed<F> {
     pub(super) fn advance(&mut self, next: &mut u64, now: Moment, seen: &F::Seen) -> Vec<Job> {
         let mut ended = Vec::new();
         for (id, job) in self.0.iter_mut().filter(|(_, job)| job.is_running()) {
-            job.look(now, seen);
+            job.update(now, seen);
             if !job.is_running() {
                 ended.push(job.view(*id, now));
             }

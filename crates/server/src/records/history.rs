@@ -311,31 +311,31 @@ mod tests {
 
     #[test]
     fn a_key_is_there_after_a_restart_and_is_nobody_elses_business() {
-        let place = place();
+        let folder = temp_dir();
         let keyed = Keyed {
             key: "k".to_owned(),
             request: "r".to_owned(),
         };
-        let history = History::open(place.path());
+        let history = History::open(folder.path());
         let (change, written) = history.append(Moment(1), "who", &deed(1), Some(keyed.clone()));
         written.expect("written");
         append(&history, Moment(2), "who", &deed(2));
-        let kept = History::open(place.path()).kept();
+        let kept = History::open(folder.path()).kept();
         assert_eq!(kept, history.kept());
         assert_eq!(kept[0].keyed, Some(keyed));
         assert_eq!(kept[1].keyed, None);
         assert_eq!(history.changes()[0], change);
     }
 
-    fn place() -> tempfile::TempDir {
+    fn temp_dir() -> tempfile::TempDir {
         tempfile::tempdir().expect("a temporary directory")
     }
 
     #[test]
     fn a_change_is_there_after_a_restart() {
-        let place = place();
+        let folder = temp_dir();
         for round in 1..4u64 {
-            let history = History::open(place.path());
+            let history = History::open(folder.path());
             append(&history, Moment(round), "uid 0 (root)", &deed(0));
             let numbers: Vec<_> = history
                 .changes()
@@ -344,7 +344,7 @@ mod tests {
                 .collect();
             assert_eq!(numbers, (1..=round).collect::<Vec<_>>());
         }
-        let change = &History::open(place.path()).changes()[0];
+        let change = &History::open(folder.path()).changes()[0];
         assert_eq!(change.time, "1970-01-01T00:00:01Z");
         assert_eq!(
             (change.who.as_str(), change.object.as_str()),
@@ -354,34 +354,34 @@ mod tests {
 
     #[test]
     fn a_torn_line_loses_itself_alone() {
-        let place = place();
-        let history = History::open(place.path());
+        let folder = temp_dir();
+        let history = History::open(folder.path());
         for number in 0..3 {
             append(&history, Moment(1), "who", &deed(number));
         }
-        let path = place.path().join("log/history.jsonl");
+        let path = folder.path().join("log/history.jsonl");
         let bytes = fs::read(&path).expect("read");
         fs::write(&path, &bytes[..bytes.len() - 5]).expect("torn");
-        let history = History::open(place.path());
+        let history = History::open(folder.path());
         assert_eq!(history.changes().len(), 2);
         append(&history, Moment(2), "who", &deed(9));
-        let objects: Vec<_> = History::open(place.path())
+        let objects: Vec<_> = History::open(folder.path())
             .changes()
             .into_iter()
             .map(|change| change.object)
             .collect();
         assert_eq!(objects, ["v0", "v1", "v9"]);
         fs::write(&path, [0xff; 100]).expect("garbage");
-        assert!(History::open(place.path()).changes().is_empty());
+        assert!(History::open(folder.path()).changes().is_empty());
     }
 
     #[test]
     fn a_change_that_cannot_be_written_is_kept_and_written_later() {
-        let place = place();
-        let history = History::open(place.path());
+        let folder = temp_dir();
+        let history = History::open(folder.path());
         append(&history, Moment(1), "who", &deed(0));
-        let path = place.path().join("log/history.jsonl");
-        let aside = place.path().join("aside");
+        let path = folder.path().join("log/history.jsonl");
+        let aside = folder.path().join("aside");
         fs::rename(&path, &aside).expect("moved");
         // Lines cannot be written into a folder.
         fs::create_dir(&path).expect("made");
@@ -396,37 +396,37 @@ mod tests {
         fs::rename(&aside, &path).expect("moved");
         history.settle();
         assert_eq!(history.unwritten(), 0);
-        assert_eq!(History::open(place.path()).changes(), history.changes());
+        assert_eq!(History::open(folder.path()).changes(), history.changes());
     }
 
     #[test]
     fn half_a_line_does_not_spoil_the_next_when_the_file_cannot_be_replaced() {
-        let place = place();
-        let history = History::open(place.path());
+        let folder = temp_dir();
+        let history = History::open(folder.path());
         append(&history, Moment(1), "who", &deed(0));
-        let path = place.path().join("log/history.jsonl");
+        let path = folder.path().join("log/history.jsonl");
         let mut text = fs::read_to_string(&path).expect("read");
         text.push_str("{\"number\":2,\"ti");
         fs::write(&path, text).expect("torn");
-        let history = History::open(place.path());
+        let history = History::open(folder.path());
         // Its replacement would have this name.
-        let new = place.path().join("log/history.jsonl.new");
+        let new = folder.path().join("log/history.jsonl.new");
         fs::create_dir(&new).expect("made");
         append(&history, Moment(1), "who", &deed(1));
-        let again = History::open(place.path());
+        let again = History::open(folder.path());
         assert_eq!(again.changes(), history.changes());
         fs::remove_dir(&new).expect("removed");
         append(&again, Moment(1), "who", &deed(2));
         assert!(!again.lock().is_torn);
-        assert_eq!(History::open(place.path()).changes().len(), 3);
+        assert_eq!(History::open(folder.path()).changes().len(), 3);
     }
 
     #[test]
     fn space_is_set_aside_for_the_next_changes() {
-        let place = place();
-        let history = History::open(place.path());
+        let folder = temp_dir();
+        let history = History::open(folder.path());
         append(&history, Moment(1), "who", &deed(0));
-        let metadata = fs::metadata(place.path().join("log/history.jsonl")).expect("there");
+        let metadata = fs::metadata(folder.path().join("log/history.jsonl")).expect("there");
         assert!(
             metadata.blocks() * 512 >= metadata.len() + AHEAD / 2,
             "{} blocks",
@@ -436,8 +436,8 @@ mod tests {
 
     #[test]
     fn it_is_bounded_in_memory_and_on_disk() {
-        let place = place();
-        let history = History::open(place.path());
+        let folder = temp_dir();
+        let history = History::open(folder.path());
         {
             let mut inner = history.lock();
             inner.changes = (1..=KEPT as u64)
@@ -457,7 +457,7 @@ mod tests {
         }
         append(&history, Moment(1), "who", &deed(1));
         assert_eq!(history.changes().len(), KEPT);
-        let again = History::open(place.path());
+        let again = History::open(folder.path());
         assert_eq!(again.changes(), history.changes());
         assert_eq!(again.lock().lines, KEPT);
         assert_eq!(

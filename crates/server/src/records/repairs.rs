@@ -81,7 +81,7 @@ impl Follow for Repairing {
         self.aggregate == sight.id
     }
 
-    fn look(&mut self, now: Moment, seen: &[Sight]) {
+    fn update(&mut self, now: Moment, seen: &[Sight]) {
         match seen.iter().find(|sight| self.is_of(sight)) {
             Some(found) => self.take_in(now, found),
             None => {

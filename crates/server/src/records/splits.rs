@@ -74,7 +74,7 @@ impl Follow for Split {
         self.volume == sight.id
     }
 
-    fn look(&mut self, now: Moment, seen: &[Splitting]) {
+    fn update(&mut self, now: Moment, seen: &[Splitting]) {
         match seen.iter().find(|sight| self.is_of(sight)) {
             Some(found) => self.take_in(now, found),
             None => {

@@ -42,7 +42,7 @@ pub(super) struct Keys {
 
 #[derive(Default)]
 struct Inner {
-    known: HashMap<Owned, Known>,
+    known: HashMap<Owned, KeyEntry>,
     /// In order of their first use.
     order: VecDeque<Owned>,
 }
@@ -54,7 +54,7 @@ struct Owned {
     key: String,
 }
 
-struct Known {
+struct KeyEntry {
     request: String,
     fate: Fate,
 }
@@ -108,7 +108,7 @@ impl Keys {
             let remembered = Remembered::of(&change);
             let who = change.who;
             let fate = Fate::Made(remembered);
-            inner.add(Owned { who, key }, Known { request, fate });
+            inner.add(Owned { who, key }, KeyEntry { request, fate });
         }
     }
 
@@ -125,7 +125,7 @@ impl Keys {
                 false => Met::Taken,
             };
         }
-        let known = Known {
+        let known = KeyEntry {
             request: request.clone(),
             fate: Fate::UnderWay,
         };
@@ -143,7 +143,7 @@ impl Keys {
 }
 
 impl Inner {
-    fn add(&mut self, owned: Owned, known: Known) {
+    fn add(&mut self, owned: Owned, known: KeyEntry) {
         if self.known.insert(owned.clone(), known).is_none() {
             self.order.push_back(owned);
         }

@@ -55,7 +55,7 @@ pub(super) struct Run {
     /// The snapshots that were taken, oldest first. Only a snapshot of this number *and* name is
     /// ever deleted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) taken: Vec<Known>,
+    pub(super) taken: Vec<Taken>,
 }
 
 /// A snapshot that is being taken.
@@ -75,7 +75,7 @@ pub(super) struct Taking {
 /// thousand for each volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "Written")]
-pub(super) struct Known {
+pub(super) struct Taken {
     /// Its number in the volume.
     pub(super) id: u64,
     /// The name it was given. A renamed snapshot does not belong to the policy any more.
@@ -90,23 +90,23 @@ enum Written {
     Table { id: u64, name: String },
 }
 
-impl From<Known> for String {
-    fn from(Known { id, name }: Known) -> String {
+impl From<Taken> for String {
+    fn from(Taken { id, name }: Taken) -> String {
         format!("{id} {name}")
     }
 }
 
-impl TryFrom<Written> for Known {
+impl TryFrom<Written> for Taken {
     type Error = String;
 
-    fn try_from(written: Written) -> Result<Known, String> {
+    fn try_from(written: Written) -> Result<Taken, String> {
         let line = match written {
-            Written::Table { id, name } => return Ok(Known { id, name }),
+            Written::Table { id, name } => return Ok(Taken { id, name }),
             Written::Line(line) => line,
         };
         let parts = line.split_once(' ').and_then(|(id, name)| {
             let id = id.parse().ok()?;
-            Some(Known {
+            Some(Taken {
                 id,
                 name: name.to_owned(),
             })
@@ -314,7 +314,7 @@ mod tests {
     }
 
     fn entry(policy: &str, home: Option<u32>) -> Entry {
-        let known = Known {
+        let known = Taken {
             id: 7,
             name: "daily.2026-11-22_0000".to_owned(),
         };

@@ -152,7 +152,7 @@ impl Library {
 
     /// Adds the parts of aggregates that came online. Returns a notice for people about each: its
     /// name, and one line.
-    pub(super) fn look(&mut self, book: &mut Book) -> Vec<(String, String)> {
+    pub(super) fn load_new_parts(&mut self, book: &mut Book) -> Vec<(String, String)> {
         let mut told = Vec::new();
         for aggregate in self.shelf.online() {
             if self.written.contains_key(&aggregate) {

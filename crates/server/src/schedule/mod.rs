@@ -31,7 +31,7 @@ mod rounds;
 
 pub use library::NAME;
 pub(crate) use library::{Shelf, Unwritten};
-pub(crate) use rounds::{Outcome, Seen, Volumes};
+pub(crate) use rounds::{RoundEvent, Seen, Volumes};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -104,7 +104,7 @@ impl Schedule {
     /// With the parts of all aggregates that are online by now.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         let mut inner = self.inner.lock();
-        inner.look();
+        inner.load_new_parts();
         inner
     }
 
@@ -444,11 +444,11 @@ impl Schedule {
 }
 
 impl Inner {
-    fn look(&mut self) {
+    fn load_new_parts(&mut self) {
         if self.library.is_up_to_date() {
             return;
         }
-        for (aggregate, text) in self.library.look(&mut self.book) {
+        for (aggregate, text) in self.library.load_new_parts(&mut self.book) {
             tracing::error!("aggregate {aggregate}: {text}");
             self.told.insert(format!("aggregate {aggregate}"), text);
         }

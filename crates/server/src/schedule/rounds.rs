@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use everglade_api::{Moment, Policy};
 
-use super::book::{Book, Entry, Known, Run, Taking};
+use super::book::{Book, Entry, Run, Taken, Taking};
 use super::calendar::{Calendar, Every};
 use super::library::Asked;
 use super::{Failure, Inner, Schedule, seconds};
@@ -28,7 +28,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    pub(super) fn is(&self, known: &Known) -> bool {
+    pub(super) fn is(&self, known: &Taken) -> bool {
         self.id == known.id && self.name == known.name
     }
 }
@@ -48,7 +48,7 @@ pub(crate) trait Volumes {
 
 /// One result of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum RoundEvent {
     /// A snapshot was taken.
     Taken {
         /// Of which volume.
@@ -89,7 +89,7 @@ struct Due {
 
 impl Schedule {
     /// Runs one round at this time of the host's clock.
-    pub(crate) fn round(&self, now: Moment, volumes: &dyn Volumes) -> Vec<Outcome> {
+    pub(crate) fn round(&self, now: Moment, volumes: &dyn Volumes) -> Vec<RoundEvent> {
         let _turn = self.turn.lock();
         let now = seconds(now);
         let mut outcomes = Vec::new();
@@ -162,7 +162,7 @@ impl Schedule {
                 let found = present.find(|seen| seen.name == taking.name && seen.id > taking.after);
                 if let Some(found) = found {
                     run.seen = run.seen.max(taking.due);
-                    run.taken.push(Known {
+                    run.taken.push(Taken {
                         id: found.id,
                         name: found.name.clone(),
                     });
@@ -178,7 +178,7 @@ impl Schedule {
         &self,
         now: i64,
         volumes: &dyn Volumes,
-        outcomes: &mut Vec<Outcome>,
+        outcomes: &mut Vec<RoundEvent>,
     ) -> Vec<Due> {
         let mut inner = self.lock();
         let mut book = inner.book.clone();
@@ -195,7 +195,7 @@ impl Schedule {
                 let last = calendar.last(*every, now);
                 if last < run.seen - every.seconds() {
                     run.seen = last;
-                    outcomes.push(Outcome::ClockBack {
+                    outcomes.push(RoundEvent::ClockBack {
                         volume: volume.clone(),
                         every: *every,
                     });
@@ -239,7 +239,7 @@ impl Schedule {
         &self,
         now: i64,
         taken: impl Iterator<Item = (Due, Result<u64, String>)>,
-        outcomes: &mut Vec<Outcome>,
+        outcomes: &mut Vec<RoundEvent>,
     ) {
         let mut inner = self.lock();
         let mut book = inner.book.clone();
@@ -253,13 +253,13 @@ impl Schedule {
                     if let Some(run) = run {
                         run.seen = due.taking.due;
                         run.taking = None;
-                        run.taken.push(Known {
+                        run.taken.push(Taken {
                             id,
                             name: due.taking.name.clone(),
                         });
                     }
                     inner.failures.remove(&key);
-                    outcomes.push(Outcome::Taken {
+                    outcomes.push(RoundEvent::Taken {
                         volume: due.volume,
                         name: due.taking.name,
                         policy: due.policy,
@@ -278,7 +278,7 @@ impl Schedule {
     }
 
     /// Deletes the snapshots that policies do not keep, except those that are held or open.
-    fn thin_out(&self, volumes: &dyn Volumes, outcomes: &mut Vec<Outcome>) {
+    fn thin_out(&self, volumes: &dyn Volumes, outcomes: &mut Vec<RoundEvent>) {
         let mut overdue: BTreeMap<String, BTreeSet<(String, String)>> = BTreeMap::new();
         let mut doomed = Vec::new();
         let mut inner = self.lock();
@@ -321,7 +321,7 @@ impl Schedule {
             for (((volume, name), policy), result) in doomed.into_iter().zip(results) {
                 match result {
                     // The next round finds that it is gone.
-                    Ok(()) => outcomes.push(Outcome::Deleted {
+                    Ok(()) => outcomes.push(RoundEvent::Deleted {
                         volume,
                         name,
                         policy,

@@ -7,7 +7,7 @@ use std::path::Path;
 use everglade_api::{Code, CreatePolicy, Moment, Problem};
 use everglade_engine::Unreadable;
 
-use super::{Outcome, Schedule, Seen, Shelf, Unwritten, Volumes};
+use super::{RoundEvent, Schedule, Seen, Shelf, Unwritten, Volumes};
 
 const HOUR: u64 = 3_600;
 const DAY: u64 = 24 * HOUR;
@@ -120,9 +120,9 @@ fn with(paper: &Paper, now: u64, text: &str) -> Schedule {
     schedule
 }
 
-fn taken(outcomes: &[Outcome]) -> Vec<(String, i64)> {
-    let taken = |outcome: &Outcome| match outcome {
-        Outcome::Taken { name, missed, .. } => Some((name.clone(), *missed)),
+fn taken(outcomes: &[RoundEvent]) -> Vec<(String, i64)> {
+    let taken = |outcome: &RoundEvent| match outcome {
+        RoundEvent::Taken { name, missed, .. } => Some((name.clone(), *missed)),
         _ => None,
     };
     outcomes.iter().filter_map(taken).collect()
@@ -208,7 +208,7 @@ fn a_clock_that_jumps_makes_no_burst_no_gap_and_deletes_nothing() {
     assert!(round(SUNDAY + 1000 * DAY + 7).is_empty());
     let outcomes = schedule.round(Moment(SUNDAY + HOUR + 600), &volumes);
     assert!(
-        matches!(outcomes[..], [Outcome::ClockBack { .. }]),
+        matches!(outcomes[..], [RoundEvent::ClockBack { .. }]),
         "{outcomes:?}"
     );
     assert_eq!(round(SUNDAY + 2 * HOUR).len(), 1, "it goes on from there");
@@ -253,7 +253,7 @@ fn what_is_held_or_in_use_stays_and_goes_when_it_is_let_go() {
     volumes.hold("hourly.2026-11-22_0100", None);
     let outcomes = schedule.round(Moment(SUNDAY + 5 * HOUR + 5), &volumes);
     assert!(
-        matches!(&outcomes[..], [Outcome::Deleted { .. }]),
+        matches!(&outcomes[..], [RoundEvent::Deleted { .. }]),
         "{outcomes:?}"
     );
     assert!(schedule.conditions().is_empty());

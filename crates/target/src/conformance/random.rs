@@ -46,7 +46,7 @@ fn group<T: Target + ?Sized>(bench: &mut Bench<'_, T>) -> Vec<Action> {
 }
 
 fn action<T: Target + ?Sized>(bench: &mut Bench<'_, T>) -> Action {
-    let (offset, length) = place(bench);
+    let (offset, length) = random_range(bench);
     let dice = &mut bench.dice;
     let durable = dice.once_in(12);
     match dice.below(20) {
@@ -81,7 +81,7 @@ fn action<T: Target + ?Sized>(bench: &mut Bench<'_, T>) -> Action {
 }
 
 /// A range of at most one operation, mostly within the LUN, sometimes beyond its end.
-fn place<T: Target + ?Sized>(bench: &mut Bench<'_, T>) -> (u64, u64) {
+fn random_range<T: Target + ?Sized>(bench: &mut Bench<'_, T>) -> (u64, u64) {
     let size = bench.size_bytes();
     let dice = &mut bench.dice;
     let block = BLOCK_SIZE as u64;

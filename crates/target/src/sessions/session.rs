@@ -120,15 +120,15 @@ pub trait Session: Sized + Send + 'static {
 
     // ---- the reactor that serves a session (decision 0023) ----
 
-    /// The export that the client is about to open, and nothing else: [`Session::placed`] is to be
+    /// The export that the client is about to open, and nothing else: [`Session::stay`] is to be
     /// called, perhaps after the session was moved to another table. Nothing is received before. A
     /// session that reaches many LUNs has none to name and stays where it was accepted.
-    fn wants_place(&self) -> Option<&str> {
+    fn home_question(&self) -> Option<&str> {
         None
     }
 
     /// The session is where its export is to be opened.
-    fn placed(&mut self, target: &mut dyn Target) {
+    fn stay(&mut self, target: &mut dyn Target) {
         let _ = target;
         panic!("a session that never asks for its place is told it");
     }

@@ -12,7 +12,7 @@
 //!    2 a few times, then look at the sockets before more is sent;
 //! 4. [`Sessions::interest`] of the sessions touched: what to wait for. A closed session must be
 //!    [detached](Sessions::detach), and its socket dropped. A session that asks [on which
-//!    reactor](Interest::place) it should run waits for nothing else. [`Sessions::place_here`]
+//!    reactor](Interest::home) it should run waits for nothing else. [`Sessions::stay_here`]
 //!    keeps it here, and it has other interests then; [`Sessions::release`] here and
 //!    [`Sessions::adopt`] there move it to another table;
 //! 5. about once a second, [`Sessions::sweep`].
@@ -47,8 +47,8 @@ pub struct Interest {
     pub write: bool,
     /// TLS: then encrypt the stream and call [`Sessions::tls_begun`].
     pub tls: bool,
-    /// Nothing, but to be told which reactor is to open its export: [`Session::wants_place`].
-    pub place: bool,
+    /// Nothing, but to be told which reactor is to open its export: [`Session::home_question`].
+    pub home: bool,
     /// Nothing any more: drop the socket and [`Sessions::detach`].
     pub closed: bool,
 }
@@ -183,8 +183,8 @@ impl<S: Session> Sessions<S> {
     ///
     /// # Panics
     /// If it did not ask.
-    pub fn place_here(&mut self, id: SessionId, target: &mut dyn Target) {
-        self.seats.get_mut(id).session.placed(target);
+    pub fn stay_here(&mut self, id: SessionId, target: &mut dyn Target) {
+        self.seats.get_mut(id).session.stay(target);
         self.seats.mark_ready(id);
     }
 
@@ -194,7 +194,7 @@ impl<S: Session> Sessions<S> {
     /// If it did not ask.
     pub fn release(&mut self, id: SessionId) -> Moving<S> {
         assert!(
-            self.session(id).wants_place().is_some(),
+            self.session(id).home_question().is_some(),
             "a session leaves when it asks for its place"
         );
         self.common.metrics.sessions().left();
@@ -216,7 +216,7 @@ impl<S: Session> Sessions<S> {
         self.seat_session(id, session, now);
         // The time limit of the handshake is not restarted.
         self.seats.get_mut(id).since = since;
-        self.place_here(id, target);
+        self.stay_here(id, target);
         Some(id)
     }
 
@@ -276,7 +276,7 @@ impl<S: Session> Sessions<S> {
             read: session.wants_read(),
             write: session.wants_write() || session.waits_for_peer(),
             tls: session.wants_tls(),
-            place: session.wants_place().is_some(),
+            home: session.home_question().is_some(),
             closed: session.is_closed(),
         }
     }

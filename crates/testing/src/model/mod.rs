@@ -70,7 +70,7 @@ pub struct LunId(pub usize);
 
 /// How an operation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum OpEnd {
     /// It was acknowledged.
     Done {
         /// The consistency point it joined, if the system tells.
@@ -82,9 +82,9 @@ pub enum Outcome {
     Failed,
 }
 
-impl Outcome {
+impl OpEnd {
     /// Acknowledged, consistency point unknown.
-    pub const DONE: Outcome = Outcome::Done { cp: None };
+    pub const DONE: OpEnd = OpEnd::Done { cp: None };
 }
 
 /// What was promised and is not so.
@@ -365,13 +365,13 @@ impl Model {
     }
 
     /// An operation ended.
-    pub fn end(&mut self, op: OpId, outcome: Outcome) {
+    pub fn end(&mut self, op: OpId, outcome: OpEnd) {
         let now = self.moment();
         let record = &mut self.ops[op.0];
         assert!(record.in_flight, "{op:?} ended twice");
         record.in_flight = false;
         let is_loose = record.loose;
-        if let Outcome::Done { cp } = outcome {
+        if let OpEnd::Done { cp } = outcome {
             record.acked = Some(now);
             record.cp = cp;
             if let What::Flush | What::ConsistencyPoint = record.what {
@@ -389,14 +389,14 @@ impl Model {
             let quiet = lun.reads_in_flight == 0;
             for (_, versions) in lun.blocks.range_mut(blocks) {
                 match outcome {
-                    Outcome::Done { .. } if quiet => versions.settle(op),
-                    Outcome::Done { .. } => {}
-                    Outcome::Refused if !is_loose => versions.withdraw(op),
-                    Outcome::Refused | Outcome::Failed => versions.doubt(op),
+                    OpEnd::Done { .. } if quiet => versions.settle(op),
+                    OpEnd::Done { .. } => {}
+                    OpEnd::Refused if !is_loose => versions.withdraw(op),
+                    OpEnd::Refused | OpEnd::Failed => versions.doubt(op),
                 }
             }
         }
-        if outcome == Outcome::Refused {
+        if outcome == OpEnd::Refused {
             self.withdraw_lifecycle(op);
         }
     }

@@ -31,13 +31,13 @@ impl Bench {
 
     fn write(&mut self, block: u64, count: u64, byte: u8) -> OpId {
         let op = self.begin(block, count, byte);
-        self.model.end(op, Outcome::DONE);
+        self.model.end(op, OpEnd::DONE);
         op
     }
 
     fn flush(&mut self) {
         let op = self.model.begin_flush(0);
-        self.model.end(op, Outcome::DONE);
+        self.model.end(op, OpEnd::DONE);
     }
 
     /// Reads blocks from 0 on and is answered one byte value per block.
@@ -115,7 +115,7 @@ fn read_begun_before_an_acknowledgement_may_return_what_was_there() {
     bench.write(0, 2, 1);
     let write = bench.begin(0, 1, 2);
     let (a, b) = (bench.begin_read(2), bench.begin_read(2));
-    bench.model.end(write, Outcome::DONE);
+    bench.model.end(write, OpEnd::DONE);
     assert_eq!(bench.answer(a, &[1, 1]), Ok(()));
     assert_eq!(bench.answer(b, &[2, 1]), Ok(()));
     assert_eq!(bench.read(&[1, 1]), Err(Rule::ReadAfterWrite));
@@ -128,15 +128,15 @@ fn parts_of_blocks_merge_to_the_byte() {
     let op = bench
         .model
         .begin_write(bench.lun, BLOCK - 1, &[9, 9], false);
-    bench.model.end(op, Outcome::DONE);
+    bench.model.end(op, OpEnd::DONE);
     let read = bench.model.begin_read(bench.lun, BLOCK - 2, 4);
     assert_eq!(bench.model.end_read(read, &[1, 9, 9, 0]), Ok(()));
     let zeroes = bench.model.begin_zeroes(bench.lun, BLOCK - 1, 1, false);
-    bench.model.end(zeroes, Outcome::DONE);
+    bench.model.end(zeroes, OpEnd::DONE);
     let discard = bench
         .model
         .begin_discard(bench.lun, BLOCK - 1, BLOCK, false, false);
-    bench.model.end(discard, Outcome::DONE);
+    bench.model.end(discard, OpEnd::DONE);
     let read = bench.model.begin_read(bench.lun, BLOCK - 2, 4);
     assert_eq!(bench.model.end_read(read, &[1, 0, 9, 0]), Ok(()));
 }
@@ -148,7 +148,7 @@ fn discard_that_may_do_nothing_leaves_either_until_it_is_read() {
     let discard = bench
         .model
         .begin_discard(bench.lun, 0, 2 * BLOCK, false, true);
-    bench.model.end(discard, Outcome::DONE);
+    bench.model.end(discard, OpEnd::DONE);
     assert_eq!(bench.read(&[0]), Ok(()));
     assert_eq!(
         bench.read(&[1]),
@@ -163,10 +163,10 @@ fn refused_write_changes_nothing_and_failed_write_may() {
     let mut bench = Bench::new();
     bench.write(0, 1, 1);
     let refused = bench.begin(0, 1, 2);
-    bench.model.end(refused, Outcome::Refused);
+    bench.model.end(refused, OpEnd::Refused);
     assert_eq!(bench.read(&[2]), Err(Rule::ReadAfterWrite));
     let failed = bench.begin(0, 1, 3);
-    bench.model.end(failed, Outcome::Failed);
+    bench.model.end(failed, OpEnd::Failed);
     let bench = bench;
     for (byte, verdict) in [(1, Ok(())), (3, Ok(())), (2, Err(Rule::ReadAfterWrite))] {
         let mut again = Bench {
@@ -200,8 +200,8 @@ fn write_under_way_when_the_flush_began_is_not_durable_by_it() {
     let mut bench = Bench::new();
     let write = bench.begin(0, 1, 1);
     let flush = bench.model.begin_flush(0);
-    bench.model.end(write, Outcome::DONE);
-    bench.model.end(flush, Outcome::DONE);
+    bench.model.end(write, OpEnd::DONE);
+    bench.model.end(flush, OpEnd::DONE);
     assert_eq!(bench.crash(ALL, &[0]), Ok(()));
 }
 
@@ -210,7 +210,7 @@ fn flush_of_one_aggregate_says_nothing_of_another() {
     let mut bench = Bench::new();
     bench.write(0, 1, 1);
     let flush = bench.model.begin_flush(1);
-    bench.model.end(flush, Outcome::DONE);
+    bench.model.end(flush, OpEnd::DONE);
     assert_eq!(bench.crash(ALL, &[0]), Ok(()));
 }
 
@@ -221,7 +221,7 @@ fn durable_write_is_durable_at_its_acknowledgement() {
         .model
         .begin_write(bench.lun, 0, &[1; BLOCK_SIZE], true);
     assert_eq!(bench.crash(ALL, &[0]), Ok(()));
-    bench.model.end(op, Outcome::DONE);
+    bench.model.end(op, OpEnd::DONE);
     assert_eq!(bench.crash(ALL, &[0]), Err(Rule::Durable));
     assert_eq!(bench.crash(ALL, &[1]), Ok(()));
 }
@@ -257,8 +257,8 @@ fn survival_is_a_prefix_of_what_was_acknowledged_in_order() {
     // Of two under way together either may survive alone.
     let mut bench = Bench::new();
     let (a, b) = (bench.begin(0, 1, 1), bench.begin(1, 1, 2));
-    bench.model.end(a, Outcome::DONE);
-    bench.model.end(b, Outcome::DONE);
+    bench.model.end(a, OpEnd::DONE);
+    bench.model.end(b, OpEnd::DONE);
     assert_eq!(bench.crash(ALL, &[1, 0]), Ok(()));
     assert_eq!(bench.crash(ALL, &[0, 2]), Ok(()));
 }
@@ -268,7 +268,7 @@ fn tagged_operations_survive_exactly_up_to_the_recovered_cp() {
     let mut bench = Bench::new();
     for (block, cp) in [(0, 5), (1, 6)] {
         let op = bench.begin(block, 1, 1);
-        bench.model.end(op, Outcome::Done { cp: Some(cp) });
+        bench.model.end(op, OpEnd::Done { cp: Some(cp) });
     }
     assert_eq!(bench.crash_at(ALL, Some(5), &[1, 0]), Ok(()));
     assert_eq!(
@@ -340,7 +340,7 @@ fn luns_come_and_go_for_good_when_acknowledged() {
     let (create, lun) = model.begin_create_lun(volume, "v/a", BLOCK);
     assert_eq!(judge(&model, &[]), Ok(()));
     assert_eq!(judge(&model, &[("v/a", BLOCK)]), Ok(()));
-    model.end(create, Outcome::DONE);
+    model.end(create, OpEnd::DONE);
     assert_eq!(judge(&model, &[]), Err(Rule::Exports));
     assert_eq!(
         judge(&model, &[("v/a", BLOCK), ("v/b", BLOCK)]),
@@ -348,13 +348,13 @@ fn luns_come_and_go_for_good_when_acknowledged() {
     );
     let grow = model.begin_grow(lun, 2 * BLOCK);
     assert_eq!(judge(&model, &[("v/a", BLOCK)]), Ok(()));
-    model.end(grow, Outcome::DONE);
+    model.end(grow, OpEnd::DONE);
     assert_eq!(judge(&model, &[("v/a", BLOCK)]), Err(Rule::Exports));
     assert_eq!(judge(&model, &[("v/a", 2 * BLOCK)]), Ok(()));
     let delete = model.begin_delete_volume(volume);
     assert_eq!(judge(&model, &[("v/a", 2 * BLOCK)]), Ok(()));
     assert_eq!(judge(&model, &[]), Ok(()));
-    model.end(delete, Outcome::DONE);
+    model.end(delete, OpEnd::DONE);
     assert_eq!(judge(&model, &[("v/a", 2 * BLOCK)]), Err(Rule::Exports));
     assert_eq!(model.lun("v/a"), None);
 }

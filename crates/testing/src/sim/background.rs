@@ -76,7 +76,7 @@ impl Background {
 pub struct PerBackground([u64; 6]);
 
 impl PerBackground {
-    pub(super) fn note(&mut self, met: Vec<Background>) {
+    pub(super) fn count(&mut self, met: Vec<Background>) {
         for one in met {
             self.0[one as usize] += 1;
         }

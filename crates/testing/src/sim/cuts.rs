@@ -6,7 +6,7 @@
 
 use super::driver::{Driver, Manners};
 use super::judge::{View, judge, look_at, verify};
-use super::known::Known;
+use super::judged::Judged;
 use super::{Failure, Report};
 use crate::model::{Model, OpId};
 use crate::system::{Admin, Maker, System};
@@ -203,7 +203,7 @@ impl Start {
             model: &model,
             thoroughness,
             since,
-            known: Known::default(),
+            known: Judged::default(),
         };
         let mut ticket = Rng::for_part(seed.0, &format!("{actions:?}")).draw();
         for (at, point) in &points {
@@ -271,7 +271,7 @@ struct Asked<'a> {
     /// A recovery that was cut left out operations on what came too late, and may have committed
     /// the others: the next one knows nothing of those, and they are missing all the same.
     has_gaps: bool,
-    known: &'a Known,
+    known: &'a Judged,
 }
 
 struct Context<'a, M> {
@@ -282,7 +282,7 @@ struct Context<'a, M> {
     thoroughness: Thoroughness,
     /// The first operation of the run; what is older is only sampled.
     since: OpId,
-    known: Known,
+    known: Judged,
 }
 
 impl<M: Maker> Context<'_, M> {
@@ -332,7 +332,7 @@ impl<M: Maker> Context<'_, M> {
         })?;
         judge(&view)?;
         report.add_faults(&world);
-        asked.known.note(world.take_footprint(), view, moment);
+        asked.known.remember(world.take_footprint(), view, moment);
         Ok(())
     }
 
@@ -355,7 +355,7 @@ impl<M: Maker> Context<'_, M> {
             .run(&mut |_| actions.next())
             .map_err(|failure| failure.within("going on"))?;
         drop(driver);
-        let (known, gapped) = (Known::default(), Known::default());
+        let (known, gapped) = (Judged::default(), Judged::default());
         let points_max = (self.thoroughness.points_max / 4).clamp(1, NESTED_MAX);
         for (again, point) in points_of(&world, points_max) {
             // Nobody saw what a recovery was about to find when it was cut.

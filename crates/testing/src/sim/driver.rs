@@ -11,7 +11,7 @@ use everglade_target::{Error, LunHandle, Op, Reply, WriteSpan};
 
 use super::{Failure, Report};
 use crate::Rng;
-use crate::model::{LunId, Model, OpId, Outcome, ReadId};
+use crate::model::{LunId, Model, OpEnd, OpId, ReadId};
 use crate::system::{Admin, AdminDone, System};
 use crate::workload::{Action, contents};
 use crate::world::{End, SimWorld, Turn};
@@ -178,11 +178,7 @@ impl<'a, S: System> Driver<'a, S> {
         if end != End::Stopped {
             return Err(self.stuck("it does not stop"));
         }
-        let outcome = if can_stop {
-            Outcome::DONE
-        } else {
-            Outcome::Failed
-        };
+        let outcome = if can_stop { OpEnd::DONE } else { OpEnd::Failed };
         self.model.end(op, outcome);
         Ok(can_stop)
     }
@@ -426,7 +422,7 @@ impl<'a, S: System> Driver<'a, S> {
 
     fn begin(&mut self, reactor: usize, action: Action) {
         self.world
-            .note(|| format!("client on reactor {reactor}: {action:?}"));
+            .trace_line(|| format!("client on reactor {reactor}: {action:?}"));
         self.model.set_writes(self.world.writes());
         let token = self.next_token;
         self.next_token += 1;
@@ -600,11 +596,11 @@ impl<'a, S: System> Driver<'a, S> {
                 }
                 (Pending::Change(op), Ok(_)) => {
                     let cp = self.system.cp_of(reactor, completion.token);
-                    self.model.end(op, Outcome::Done { cp });
+                    self.model.end(op, OpEnd::Done { cp });
                 }
                 (Pending::Change(op), Err(error)) => {
                     let outcome = self.outcome_of(&error, self.model.may_fail(op));
-                    let refused_discard = outcome == Outcome::Refused && self.model.is_discard(op);
+                    let refused_discard = outcome == OpEnd::Refused && self.model.is_discard(op);
                     if refused_discard && !self.manners.discards_may_be_refused {
                         self.fail(format!("refused: {}", self.model.describe(op)));
                     }
@@ -626,10 +622,10 @@ impl<'a, S: System> Driver<'a, S> {
                 continue;
             };
             let outcome = match &result {
-                Ok(()) => Outcome::DONE,
+                Ok(()) => OpEnd::DONE,
                 Err(error) => self.outcome_of(error, false),
             };
-            if outcome == Outcome::Refused
+            if outcome == OpEnd::Refused
                 && matches!(
                     request,
                     Admin::DeleteLun { .. } | Admin::DeleteVolume { .. } | Admin::ShrinkLun { .. }
@@ -662,14 +658,14 @@ impl<'a, S: System> Driver<'a, S> {
             Ok(Reply::Done | Reply::Extents(_)) => self.world.record_reply(token, &[]),
             Err(error) => self.world.record_reply(token, error.to_string().as_bytes()),
         }
-        self.world.note(|| match result {
+        self.world.trace_line(|| match result {
             Ok(_) => format!("client: token {token:#x} done"),
             Err(error) => format!("client: token {token:#x} failed: {error}"),
         });
     }
 
     /// `marked` says that the model knows of damage that excuses an error.
-    fn outcome_of(&mut self, error: &Error, marked: bool) -> Outcome {
+    fn outcome_of(&mut self, error: &Error, marked: bool) -> OpEnd {
         let is_answer = match self.manners.errors {
             Errors::Never => false,
             Errors::Marked => marked,
@@ -678,20 +674,20 @@ impl<'a, S: System> Driver<'a, S> {
         match error {
             Error::NoSpace => {
                 self.report.refused += 1;
-                Outcome::Refused
+                OpEnd::Refused
             }
             Error::Io(_) if is_answer => {
                 self.poisoned |= self.manners.errors == Errors::End
                     || self.system.failure().is_some()
                     || self.system.read_only().is_some();
                 self.report.errors += 1;
-                Outcome::Failed
+                OpEnd::Failed
             }
             // It was being deleted.
-            Error::Gone | Error::NotFound(_) => Outcome::Failed,
+            Error::Gone | Error::NotFound(_) => OpEnd::Failed,
             Error::Io(_) | Error::Invalid(_) | Error::ReadOnly => {
                 self.fail(format!("a valid request failed: {error}"));
-                Outcome::Failed
+                OpEnd::Failed
             }
         }
     }

@@ -668,7 +668,7 @@ pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failur
             ..
         } = running;
         report.actions += asker.token;
-        report.interrupted.note(Background::of(&asker.system));
+        report.interrupted.count(Background::of(&asker.system));
         report.writes = world.writes();
         drop(asker);
         verdict.map_err(|failure| Failure {

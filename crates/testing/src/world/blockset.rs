@@ -17,7 +17,7 @@ impl BlockSet {
     }
 
     pub(super) fn contains(&self, block: u64) -> bool {
-        let (word, bit) = place(block);
+        let (word, bit) = word_and_mask(block);
         self.words.get(word).is_some_and(|w| w & bit != 0)
     }
 
@@ -29,7 +29,7 @@ impl BlockSet {
     pub(super) fn insert(&mut self, range: Range<u64>) {
         let words = Arc::make_mut(&mut self.words);
         for block in range {
-            let (word, bit) = place(block);
+            let (word, bit) = word_and_mask(block);
             if words.len() <= word {
                 words.resize(word + 1, 0);
             }
@@ -41,7 +41,7 @@ impl BlockSet {
     pub(super) fn remove(&mut self, range: Range<u64>) {
         let words = Arc::make_mut(&mut self.words);
         for block in range {
-            let (word, bit) = place(block);
+            let (word, bit) = word_and_mask(block);
             if let Some(w) = words.get_mut(word) {
                 self.count -= u64::from(*w & bit != 0);
                 *w &= !bit;
@@ -50,7 +50,7 @@ impl BlockSet {
     }
 }
 
-fn place(block: u64) -> (usize, u64) {
+fn word_and_mask(block: u64) -> (usize, u64) {
     (
         usize::try_from(block / 64).expect("a device has fewer blocks than memory"),
         1 << (block % 64),

@@ -271,8 +271,8 @@ impl SimWorld {
     }
 
     /// Adds a line to the trace, so that it shows what the devices' events are about.
-    pub fn note(&self, line: impl FnOnce() -> String) {
-        self.state().note(line);
+    pub fn trace_line(&self, line: impl FnOnce() -> String) {
+        self.state().trace_line(line);
     }
 
     // Faults.

@@ -123,7 +123,7 @@ impl State {
         self.events.insert((self.now + after, tick), event);
     }
 
-    pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
+    pub(super) fn trace_line(&mut self, line: impl FnOnce() -> String) {
         if self.trace_max > 0 {
             if self.trace.len() == self.trace_max {
                 self.trace.pop_front();
@@ -152,7 +152,7 @@ impl State {
         self.writes += 1;
         if self.cut_at == Some(self.writes) {
             self.is_cut = true;
-            self.note(|| "power cut".to_owned());
+            self.trace_line(|| "power cut".to_owned());
         }
         let writes = self.writes;
         let wanted = self.watch.as_ref().is_some_and(|watch| {

@@ -29,7 +29,7 @@ mod record {
 }
 
 /// A device and a range of its blocks, both checked.
-struct Place {
+struct DeviceRange {
     device: usize,
     range: Range<u64>,
 }
@@ -89,15 +89,15 @@ impl State {
     }
 
     fn submit_read(&mut self, device: DeviceId, offset: u64, mut pages: Vec<Page>) -> Submitted {
-        let place = match self.place(device, offset, pages.len() * BLOCK_SIZE) {
-            Ok(place) => place,
+        let at = match self.checked_range(device, offset, pages.len() * BLOCK_SIZE) {
+            Ok(at) => at,
             Err(error) => return refused(device, error),
         };
-        self.record(record::READ, &place, 0);
-        self.track_read(place.device, place.range.clone());
-        let device = &mut self.devices[place.device];
+        self.record(record::READ, &at, 0);
+        self.track_read(at.device, at.range.clone());
+        let device = &mut self.devices[at.device];
         let latency = device.latency(device.spec.latency.read);
-        let first = place.range.start;
+        let first = at.range.start;
         // The contents are those of one moment inside the operation.
         let filled = device.rng.one_in(2);
         let result = if filled {
@@ -106,7 +106,7 @@ impl State {
             Ok(())
         };
         (
-            place.device,
+            at.device,
             FlightKind::Read {
                 first,
                 pages,
@@ -124,29 +124,25 @@ impl State {
         pages: Vec<PageRef>,
         durable: bool,
     ) -> Submitted {
-        let place = match self.place(device, offset, pages.len() * BLOCK_SIZE) {
-            Ok(place) => place,
+        let at = match self.checked_range(device, offset, pages.len() * BLOCK_SIZE) {
+            Ok(at) => at,
             Err(error) => return refused(device, error),
         };
-        self.record(
-            record::WRITE,
-            &place,
-            pages_print(&pages) ^ u64::from(durable),
-        );
-        if let Err(error) = self.take_space(&place) {
+        self.record(record::WRITE, &at, pages_print(&pages) ^ u64::from(durable));
+        if let Err(error) = self.take_space(&at) {
             return refused(device, error);
         }
-        self.overlapping += u64::from(self.is_being_written(&place));
-        self.track_written(place.device, place.range.clone());
-        let change = Change::write(place.range.start, pages);
-        let device = &mut self.devices[place.device];
+        self.overlapping += u64::from(self.is_being_written(&at));
+        self.track_written(at.device, at.range.clone());
+        let change = Change::write(at.range.start, pages);
+        let device = &mut self.devices[at.device];
         let mut latency = device.latency(device.spec.latency.write);
         if durable {
             latency += device.latency(device.spec.latency.flush);
         }
         let mut result = Ok(());
-        let mut pending = device.deflected(change, &place.range);
-        if device.faults.concern(&place.range) && device.rng.one_in(device.faults.write_error) {
+        let mut pending = device.deflected(change, &at.range);
+        if device.faults.concern(&at.range) && device.rng.one_in(device.faults.write_error) {
             device.counts.loud(Fault::WriteError);
             result = Err(DiskError::Io(EIO));
             pending = match (device.rng.below(3), pending) {
@@ -157,53 +153,53 @@ impl State {
         }
         let durable = durable && result.is_ok();
         (
-            place.device,
-            self.maybe_now(place.device, pending, durable),
+            at.device,
+            self.maybe_now(at.device, pending, durable),
             result,
             latency,
         )
     }
 
     fn submit_punch(&mut self, device: DeviceId, offset: u64, length: u64) -> Submitted {
-        let place = match self.place_long(device, offset, length) {
-            Ok(place) => place,
+        let at = match self.checked_long_range(device, offset, length) {
+            Ok(at) => at,
             Err(error) => return refused(device, error),
         };
-        self.record(record::PUNCH, &place, 0);
-        self.punch(place, Ok(()))
+        self.record(record::PUNCH, &at, 0);
+        self.punch(at, Ok(()))
     }
 
     fn submit_allocate(&mut self, device: DeviceId, offset: u64, length: u64) -> Submitted {
-        let place = match self.place_long(device, offset, length) {
-            Ok(place) => place,
+        let at = match self.checked_long_range(device, offset, length) {
+            Ok(at) => at,
             Err(error) => return refused(device, error),
         };
-        self.record(record::ALLOCATE, &place, 0);
-        if let Err(error) = self.take_space(&place) {
-            return self.punch(place, Err(error));
+        self.record(record::ALLOCATE, &at, 0);
+        if let Err(error) = self.take_space(&at) {
+            return self.punch(at, Err(error));
         }
-        let device = &mut self.devices[place.device];
+        let device = &mut self.devices[at.device];
         let latency = device.latency(device.spec.latency.write);
-        let pending = Some(Change::Allocate(place.range));
+        let pending = Some(Change::Allocate(at.range));
         let kind = FlightKind::Change {
             pending,
             version: None,
             durable: false,
         };
-        (place.device, kind, Ok(()), latency)
+        (at.device, kind, Ok(()), latency)
     }
 
     /// The host takes the space of a range back, and the contents with it: as it was asked to, or
     /// because it became full while it gave some.
-    fn punch(&mut self, place: Place, result: Result<(), DiskError>) -> Submitted {
-        self.overlapping += u64::from(self.is_being_written(&place));
-        self.track_written(place.device, place.range.clone());
-        let device = &mut self.devices[place.device];
+    fn punch(&mut self, at: DeviceRange, result: Result<(), DiskError>) -> Submitted {
+        self.overlapping += u64::from(self.is_being_written(&at));
+        self.track_written(at.device, at.range.clone());
+        let device = &mut self.devices[at.device];
         let latency = device.latency(device.spec.latency.write);
-        device.damage.clear(place.range.clone());
-        let pending = Some(Change::Punch(place.range));
-        let kind = self.maybe_now(place.device, pending, false);
-        (place.device, kind, result, latency)
+        device.damage.clear(at.range.clone());
+        let pending = Some(Change::Punch(at.range));
+        let kind = self.maybe_now(at.device, pending, false);
+        (at.device, kind, result, latency)
     }
 
     fn submit_flush(&mut self, device: DeviceId) -> Submitted {
@@ -212,7 +208,7 @@ impl State {
         };
         self.record(
             record::FLUSH,
-            &Place {
+            &DeviceRange {
                 device: index,
                 range: 0..0,
             },
@@ -320,7 +316,7 @@ impl State {
         self.digest
             .numbers(&[record::COMPLETE, number, self.now, code]);
         let (reactor, token, result) = (flight.reactor, flight.token, flight.result);
-        self.note(|| {
+        self.trace_line(|| {
             format!("complete #{number} token {token:#x} on reactor {reactor}: {result:?}")
         });
         self.reactors[reactor].done.push_back(Completion {
@@ -339,11 +335,11 @@ impl State {
         offset: u64,
         buffer: &mut [u8],
     ) -> Result<(), DiskError> {
-        let place = self.place_alive(device, offset, buffer.len() as u64)?;
-        self.track_read(place.device, place.range.clone());
+        let at = self.range_alive(device, offset, buffer.len() as u64)?;
+        self.track_read(at.device, at.range.clone());
         let count = buffer.len() / BLOCK_SIZE;
         let mut pages: Vec<Page> = (0..count).map(|_| Page::zeroed()).collect();
-        self.devices[place.device].read(place.range.start, &mut pages)?;
+        self.devices[at.device].read(at.range.start, &mut pages)?;
         for (piece, page) in buffer.chunks_mut(BLOCK_SIZE).zip(&pages) {
             piece.copy_from_slice(&page[..]);
         }
@@ -356,22 +352,22 @@ impl State {
         offset: u64,
         bytes: &[u8],
     ) -> Result<(), DiskError> {
-        let place = self.place_alive(device, offset, bytes.len() as u64)?;
+        let at = self.range_alive(device, offset, bytes.len() as u64)?;
         let pages: Vec<PageRef> = bytes.chunks(BLOCK_SIZE).map(page_of).collect();
-        self.record(record::WRITE, &place, pages_print(&pages));
-        self.take_space(&place)?;
-        self.track_written(place.device, place.range.clone());
+        self.record(record::WRITE, &at, pages_print(&pages));
+        self.take_space(&at)?;
+        self.track_written(at.device, at.range.clone());
         let version = self.next_tick();
-        let change = Change::write(place.range.start, pages);
-        let device = &mut self.devices[place.device];
-        if device.faults.concern(&place.range) && device.rng.one_in(device.faults.write_error) {
+        let change = Change::write(at.range.start, pages);
+        let device = &mut self.devices[at.device];
+        if device.faults.concern(&at.range) && device.rng.one_in(device.faults.write_error) {
             device.counts.loud(Fault::WriteError);
             let part = change.torn(Grain::Sector, &device.live, &mut device.rng);
             device.take_effect(part, version);
             self.count_write();
             return Err(DiskError::Io(EIO));
         }
-        if let Some(change) = device.deflected(change, &place.range) {
+        if let Some(change) = device.deflected(change, &at.range) {
             device.take_effect(change, version);
         }
         self.count_write();
@@ -379,15 +375,15 @@ impl State {
             return Err(DiskError::Gone);
         }
         let tick = self.next_tick();
-        self.devices[place.device].complete(version, tick);
+        self.devices[at.device].complete(version, tick);
         Ok(())
     }
 
     pub(super) fn flush_now(&mut self, device: DeviceId) -> Result<(), DiskError> {
-        let place = self.place_alive(device, 0, 0)?;
-        self.record(record::FLUSH, &place, 0);
+        let at = self.range_alive(device, 0, 0)?;
+        self.record(record::FLUSH, &at, 0);
         let tick = self.next_tick();
-        let device = &mut self.devices[place.device];
+        let device = &mut self.devices[at.device];
         if device.rng.one_in(device.faults.flush_error) {
             device.counts.loud(Fault::FlushError);
             return Err(DiskError::Io(EIO));
@@ -402,53 +398,58 @@ impl State {
         offset: u64,
         length: u64,
     ) -> Result<(), DiskError> {
-        let place = self.place_alive(device, offset, length)?;
-        self.record(record::ALLOCATE, &place, 0);
-        self.take_space(&place)?;
+        let at = self.range_alive(device, offset, length)?;
+        self.record(record::ALLOCATE, &at, 0);
+        self.take_space(&at)?;
         let (version, completed) = (self.next_tick(), self.next_tick());
-        let device = &mut self.devices[place.device];
-        device.take_effect(Change::Allocate(place.range), version);
+        let device = &mut self.devices[at.device];
+        device.take_effect(Change::Allocate(at.range), version);
         device.complete(version, completed);
         Ok(())
     }
 
     // Checks.
 
-    /// The place of a blocking call, if there is anybody to answer it.
-    fn place_alive(
+    /// The range of a blocking call, if there is anybody to answer it.
+    fn range_alive(
         &mut self,
         device: DeviceId,
         offset: u64,
         length: u64,
-    ) -> Result<Place, DiskError> {
+    ) -> Result<DeviceRange, DiskError> {
         if self.is_dead() {
             return Err(DiskError::Gone);
         }
-        let place = self.place_long(device, offset, length)?;
-        let device = &mut self.devices[place.device];
+        let at = self.checked_long_range(device, offset, length)?;
+        let device = &mut self.devices[at.device];
         if device.gone {
             device.counts.loud(Fault::Vanished);
             return Err(DiskError::Gone);
         }
-        Ok(place)
+        Ok(at)
     }
 
-    /// The place of an operation of the data path. Misaligned or too long is a bug of the caller.
-    fn place(&mut self, device: DeviceId, offset: u64, length: usize) -> Result<Place, DiskError> {
+    /// The range of an operation of the data path. Misaligned or too long is a bug of the caller.
+    fn checked_range(
+        &mut self,
+        device: DeviceId,
+        offset: u64,
+        length: usize,
+    ) -> Result<DeviceRange, DiskError> {
         assert!(length > 0, "an operation without pages");
         assert!(
             length <= OP_BYTES_MAX,
             "an operation of {length} bytes, more than 1 MiB"
         );
-        self.place_long(device, offset, length as u64)
+        self.checked_long_range(device, offset, length as u64)
     }
 
-    fn place_long(
+    fn checked_long_range(
         &mut self,
         device: DeviceId,
         offset: u64,
         length: u64,
-    ) -> Result<Place, DiskError> {
+    ) -> Result<DeviceRange, DiskError> {
         let block = BLOCK_SIZE as u64;
         assert!(
             offset.is_multiple_of(block),
@@ -461,7 +462,7 @@ impl State {
         let index = self.device_index(device).ok_or(DiskError::Gone)?;
         let device = &mut self.devices[index];
         match offset.checked_add(length) {
-            Some(end) if end <= device.spec.size_bytes => Ok(Place {
+            Some(end) if end <= device.spec.size_bytes => Ok(DeviceRange {
                 device: index,
                 range: offset / block..end / block,
             }),
@@ -478,51 +479,50 @@ impl State {
             .filter(|&index| index < self.devices.len())
     }
 
-    /// Takes what `place` needs from the host at once, so that two writers never share a byte.
-    fn take_space(&mut self, place: &Place) -> Result<(), DiskError> {
+    /// Takes what `at` needs from the host at once, so that two writers never share a byte.
+    fn take_space(&mut self, at: &DeviceRange) -> Result<(), DiskError> {
         let free = self.host_free();
-        let device = &mut self.devices[place.device];
-        let missing = device.blocks_unallocated(&place.range);
+        let device = &mut self.devices[at.device];
+        let missing = device.blocks_unallocated(&at.range);
         if missing == 0 {
             return Ok(());
         }
         let short = free.is_some_and(|free| missing * BLOCK_SIZE as u64 > free);
-        let unlucky =
-            device.faults.concern(&place.range) && device.rng.one_in(device.faults.no_space);
+        let unlucky = device.faults.concern(&at.range) && device.rng.one_in(device.faults.no_space);
         if short || unlucky {
             device.counts.loud(Fault::NoSpace);
             return Err(DiskError::NoSpace);
         }
-        device.live_allocated.insert(place.range.clone());
+        device.live_allocated.insert(at.range.clone());
         Ok(())
     }
 
-    fn is_being_written(&self, place: &Place) -> bool {
+    fn is_being_written(&self, at: &DeviceRange) -> bool {
         let others = self
             .flights
             .values()
-            .filter(|flight| flight.device == place.device);
+            .filter(|flight| flight.device == at.device);
         others.into_iter().any(|flight| match &flight.kind {
             FlightKind::Change {
                 pending: Some(change),
                 ..
-            } => touches(change, &place.range),
+            } => touches(change, &at.range),
             FlightKind::Change {
                 version: Some(version),
                 ..
             } => {
-                let entry = self.devices[place.device].unflushed(*version);
-                entry.is_some_and(|entry| touches(&entry.change, &place.range))
+                let entry = self.devices[at.device].unflushed(*version);
+                entry.is_some_and(|entry| touches(&entry.change, &at.range))
             }
             _ => false,
         })
     }
 
-    fn record(&mut self, what: u64, place: &Place, print: u64) {
-        let (device, range, now) = (place.device, place.range.clone(), self.now);
+    fn record(&mut self, what: u64, at: &DeviceRange, print: u64) {
+        let (device, range, now) = (at.device, at.range.clone(), self.now);
         self.digest
             .numbers(&[what, device as u64, range.start, range.end, print, now]);
-        self.note(|| {
+        self.trace_line(|| {
             let names = ["", "read", "write", "punch", "allocate", "flush"];
             let name = usize::try_from(what)
                 .ok()

@@ -10,7 +10,7 @@ use super::peer::{EXPORT, PROGRAM, Peer};
 use super::{Pattern, Summary};
 use crate::Failure;
 use crate::client::{Address, Ask, Command, Connection};
-use crate::rig::{Place, programs};
+use crate::rig::{Installation, programs};
 
 /// The part of the exports that is overwritten.
 const BYTES: u64 = 256 << 20;
@@ -58,9 +58,9 @@ pub fn impossible() -> Option<String> {
 ///
 /// # Errors
 /// If either server fails.
-pub fn run(place: &Place, folder: &Path, options: Options) -> Result<Table, Failure> {
+pub fn run(installation: &Installation, folder: &Path, options: Options) -> Result<Table, Failure> {
     let size = BYTES.to_string();
-    let daemon = place.serve(&["--lun-size", &size])?;
+    let daemon = installation.serve(&["--lun-size", &size])?;
     let peer = Peer::start(folder, BYTES)?;
     fill(&daemon.unix, LUN)?;
     fill(&peer.address, EXPORT)?;

@@ -8,7 +8,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crate::client::{Address, Ask, Command, Connection};
-use crate::rig::Place;
+use crate::rig::Installation;
 use crate::{Failure, Random};
 
 const DEPTH: usize = 16;
@@ -35,9 +35,9 @@ pub struct Line {
 ///
 /// # Errors
 /// If the server fails.
-pub fn run(place: &Place, time: Duration) -> Result<Vec<Line>, Failure> {
+pub fn run(installation: &Installation, time: Duration) -> Result<Vec<Line>, Failure> {
     let size = LUN_BYTES.to_string();
-    let daemon = place.serve(&["--lun-size", &size, "--cp-interval", "1s"])?;
+    let daemon = installation.serve(&["--lun-size", &size, "--cp-interval", "1s"])?;
     super::flush::fill(&daemon.unix, LUN)?;
     let times = drive(&daemon.unix, time).map_err(|error| Failure::rig("mixed load", &error))?;
     let lines = times

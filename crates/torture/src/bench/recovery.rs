@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::Pattern;
 use crate::Failure;
-use crate::rig::Place;
+use crate::rig::Installation;
 
 const LUN_BYTES: u64 = 4 << 30;
 const LUN: &str = "vol0/lun0";
@@ -18,7 +18,7 @@ const USED: u64 = 256 << 20;
 
 /// What happened.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct RecoveryResult {
     /// Of the journal, when the server was killed.
     pub used_bytes: u64,
     /// From its start to its ready line.
@@ -35,7 +35,7 @@ pub struct Outcome {
 ///
 /// # Errors
 /// If the server fails.
-pub fn run(place: &Place) -> Result<Outcome, Failure> {
+pub fn run(installation: &Installation) -> Result<RecoveryResult, Failure> {
     let size = LUN_BYTES.to_string();
     let words = [
         "--lun-size",
@@ -49,7 +49,7 @@ pub fn run(place: &Place) -> Result<Outcome, Failure> {
         "--aggregate-size",
         "512GiB",
     ];
-    let daemon = place.serve(&words)?;
+    let daemon = installation.serve(&words)?;
     let since = Instant::now();
     let mut used_bytes = 0;
     let mut seed = 0;
@@ -68,13 +68,13 @@ pub fn run(place: &Place) -> Result<Outcome, Failure> {
                 seed,
             )
             .map_err(|error| Failure::rig("fill the journal", &error))?;
-        used_bytes = used(place)?;
+        used_bytes = used(installation)?;
     }
     daemon.kill();
-    let daemon = place.serve(&words[2..6])?;
-    let recovery = &shown(place)?["recovery"];
+    let daemon = installation.serve(&words[2..6])?;
+    let recovery = &shown(installation)?["recovery"];
     let number = |name: &str| recovery[name].as_u64().unwrap_or(0);
-    Ok(Outcome {
+    Ok(RecoveryResult {
         used_bytes,
         ready_after: daemon.ready_after,
         operations: number("operation_count"),
@@ -84,15 +84,15 @@ pub fn run(place: &Place) -> Result<Outcome, Failure> {
 }
 
 /// Bytes of the journal in use, as the server counts them.
-fn used(place: &Place) -> Result<u64, Failure> {
-    let shown = shown(place)?;
+fn used(installation: &Installation) -> Result<u64, Failure> {
+    let shown = shown(installation)?;
     let used = shown["journal"]["used_bytes"].as_u64();
     used.ok_or_else(|| Failure::Rig(format!("no journal in: {shown}")))
 }
 
 /// The aggregate, as the server describes it.
-fn shown(place: &Place) -> Result<serde_json::Value, Failure> {
-    let output = place.run(&["aggregate", "show", "aggr0", "--json"])?;
+fn shown(installation: &Installation) -> Result<serde_json::Value, Failure> {
+    let output = installation.run(&["aggregate", "show", "aggr0", "--json"])?;
     serde_json::from_slice(&output.stdout)
         .map_err(|error| Failure::rig("understand 'aggregate show --json'", &error))
 }

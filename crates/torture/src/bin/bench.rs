@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use everglade_torture::Failure;
 use everglade_torture::bench::{flush, longest, recovery};
-use everglade_torture::rig::Place;
+use everglade_torture::rig::Installation;
 
 const USAGE: &str = "everglade-bench flush [--rounds N] [--folder DIR] [--write FILE] \
     [--only flushes|longest|recovery]";
@@ -98,15 +98,19 @@ fn page(arguments: &Arguments) -> Result<String, Failure> {
     machine(&mut text, arguments);
     let wanted = |name| arguments.only.as_deref().is_none_or(|only| only == name);
     if wanted("flushes") {
-        apart(arguments, |place, folder| {
-            flushes(&mut text, arguments, place, folder)
+        apart(arguments, |installation, folder| {
+            flushes(&mut text, arguments, installation, folder)
         })?;
     }
     if wanted("longest") {
-        apart(arguments, |place, _| longest_request(&mut text, place))?;
+        apart(arguments, |installation, _| {
+            longest_request(&mut text, installation)
+        })?;
     }
     if wanted("recovery") {
-        apart(arguments, |place, _| recovered(&mut text, place))?;
+        apart(arguments, |installation, _| {
+            recovered(&mut text, installation)
+        })?;
     }
     Ok(text)
 }
@@ -114,13 +118,13 @@ fn page(arguments: &Arguments) -> Result<String, Failure> {
 /// In a folder of its own, which goes with it.
 fn apart(
     arguments: &Arguments,
-    run: impl FnOnce(&Place, &Path) -> Result<(), Failure>,
+    run: impl FnOnce(&Installation, &Path) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let folder = tempfile::tempdir_in(&arguments.folder)
         .map_err(|error| Failure::rig("make a temporary folder", &error))?;
     let this = std::env::current_exe().unwrap_or_default();
-    let place = Place::new(&this.with_file_name("everglade"), folder.path());
-    run(&place, folder.path())
+    let installation = Installation::new(&this.with_file_name("everglade"), folder.path());
+    run(&installation, folder.path())
 }
 
 /// Adds a line. Writing to memory does not fail.
@@ -168,7 +172,7 @@ fn machine(text: &mut String, arguments: &Arguments) {
 fn flushes(
     text: &mut String,
     arguments: &Arguments,
-    place: &Place,
+    installation: &Installation,
     folder: &Path,
 ) -> Result<(), Failure> {
     line!(text, "\n## Small writes with flushes\n");
@@ -180,7 +184,7 @@ fn flushes(
         rounds: arguments.rounds,
         time: ROUND,
     };
-    let table = flush::run(place, folder, options)?;
+    let table = flush::run(installation, folder, options)?;
     line!(
         text,
         "One client writes 4 KiB at random places of 256 MiB, over a Unix socket. The peer is\n\
@@ -208,8 +212,8 @@ fn flushes(
     Ok(())
 }
 
-fn longest_request(text: &mut String, place: &Place) -> Result<(), Failure> {
-    let lines = longest::run(place, LONGEST)?;
+fn longest_request(text: &mut String, installation: &Installation) -> Result<(), Failure> {
+    let lines = longest::run(installation, LONGEST)?;
     line!(
         text,
         "\n## The longest request while consistency points run\n\n\
@@ -233,8 +237,8 @@ fn longest_request(text: &mut String, place: &Place) -> Result<(), Failure> {
     Ok(())
 }
 
-fn recovered(text: &mut String, place: &Place) -> Result<(), Failure> {
-    let outcome = recovery::run(place)?;
+fn recovered(text: &mut String, installation: &Installation) -> Result<(), Failure> {
+    let outcome = recovery::run(installation)?;
     line!(
         text,
         "\n## Recovery\n\n\

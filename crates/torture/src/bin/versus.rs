@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use everglade_torture::Failure;
 use everglade_torture::versus::page::{self, Results};
 use everglade_torture::versus::{
-    Outcome, Stage, account, anatomy, bounded, facts, fill, load, measure, plot, row, server,
+    RowResult, Stage, account, anatomy, bounded, facts, fill, load, measure, plot, row, server,
     snapshots, steady, store, tail,
 };
 
@@ -229,7 +229,7 @@ fn run_nbd(arguments: &Arguments) -> Result<(), Failure> {
         let outcome = measure(&mut stage, &run, arguments.rounds, seconds)?;
         // The page says of the others that they were not measured.
         let commit = commit.clone();
-        results.put(Outcome {
+        results.put(RowResult {
             row,
             commit,
             ..outcome
@@ -450,8 +450,9 @@ fn alone(
 fn run_steady(arguments: &Arguments) -> Result<(), Failure> {
     let folder = tempfile::tempdir_in(&arguments.folder)
         .map_err(|error| Failure::rig("make a temporary folder", &error))?;
-    let place = everglade_torture::rig::Place::new(&programs().join("everglade"), folder.path());
-    let server = steady::start(&place, arguments.lun_bytes, &arguments.memory)?;
+    let installation =
+        everglade_torture::rig::Installation::new(&programs().join("everglade"), folder.path());
+    let server = steady::start(&installation, arguments.lun_bytes, &arguments.memory)?;
     load::fill(&server.socket, &server.export, arguments.lun_bytes)
         .map_err(|error| Failure::rig("fill", &error))?;
     let time = Duration::from_secs(arguments.seconds);
@@ -524,8 +525,9 @@ fn run_snapshots(arguments: &Arguments) -> Result<(), Failure> {
 fn run_anatomy(arguments: &Arguments) -> Result<(), Failure> {
     let folder = tempfile::tempdir_in(&arguments.folder)
         .map_err(|error| Failure::rig("make a temporary folder", &error))?;
-    let place = everglade_torture::rig::Place::new(&programs().join("everglade"), folder.path());
-    let server = steady::start(&place, arguments.lun_bytes, &arguments.memory)?;
+    let installation =
+        everglade_torture::rig::Installation::new(&programs().join("everglade"), folder.path());
+    let server = steady::start(&installation, arguments.lun_bytes, &arguments.memory)?;
     let mut text = format!("{MEASURED}\n\n");
     page::about_table(&mut text, &about(arguments));
     text.push_str(&anatomy::run(&server, arguments.lun_bytes)?);

@@ -16,7 +16,7 @@ use crate::{Failure, Tally};
 const READY_WITHIN: Duration = Duration::from_secs(120);
 
 /// A data directory and the binary that serves it.
-pub struct Place {
+pub struct Installation {
     everglade: PathBuf,
     folder: PathBuf,
     environment: Vec<(String, String)>,
@@ -26,11 +26,11 @@ pub struct Place {
 #[derive(Debug)]
 pub struct Refusal(pub String);
 
-impl Place {
+impl Installation {
     /// Everything will be below `folder`.
     #[must_use]
-    pub fn new(everglade: &Path, folder: &Path) -> Place {
-        Place {
+    pub fn new(everglade: &Path, folder: &Path) -> Installation {
+        Installation {
             everglade: everglade.to_owned(),
             folder: folder.to_owned(),
             environment: Vec::new(),
@@ -192,7 +192,7 @@ impl Daemon {
         self.process.kill();
     }
 
-    /// What it has logged so far, earlier servers of the same place included.
+    /// What it has logged so far, earlier servers of the same directory included.
     #[must_use]
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()

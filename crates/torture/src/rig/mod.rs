@@ -5,6 +5,6 @@ mod leftover;
 mod power;
 pub mod programs;
 
-pub use daemon::{Daemon, Place, Refusal};
+pub use daemon::{Daemon, Installation, Refusal};
 pub use leftover::Loss;
 pub use power::Power;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::lun::broken;
 use super::{Lun, Row, Tally};
-use crate::rig::{Daemon, Loss, Place, Power};
+use crate::rig::{Daemon, Installation, Loss, Power};
 use crate::{Failure, Random};
 
 /// Size of the device; it is sparse.
@@ -40,7 +40,7 @@ pub struct Cuts {
 /// At the first thing that is not as it must be.
 pub fn cuts(
     options: &Cuts,
-    place: &mut Place,
+    installation: &mut Installation,
     power: &mut Power,
     report: &mut dyn FnMut(&Row),
 ) -> Result<Tally, Failure> {
@@ -48,11 +48,11 @@ pub fn cuts(
     let mut tally = Tally::default();
     let lun = Lun::new(EXPORT, LUN_BYTES, false);
     power.on()?;
-    prepare(place, power)?;
+    prepare(installation, power)?;
     if let Some(planted) = &options.planted {
-        place.set("EVERGLADE_PLANTED", planted);
+        installation.set("EVERGLADE_PLANTED", planted);
     }
-    let mut daemon = start(place, &mut random)?;
+    let mut daemon = start(installation, &mut random)?;
     for round in 1..=options.rounds {
         let bound = u64::try_from(options.load_max.as_millis()).expect("short");
         let time = Duration::from_millis(20 + random.below(bound.max(21) - 20));
@@ -81,8 +81,8 @@ pub fn cuts(
         power.unplug()?;
         tally.crashes += 1;
         power.on()?;
-        place.check(&mut tally)?;
-        daemon = start(place, &mut random)?;
+        installation.check(&mut tally)?;
+        daemon = start(installation, &mut random)?;
         let sectors = lun.verify(&daemon.unix)?;
         tally.sectors += sectors;
         tally.ready_max = tally.ready_max.max(daemon.ready_after);
@@ -99,7 +99,7 @@ pub fn cuts(
         tally.counts.add(row.counts);
     }
     daemon.kill();
-    place.check(&mut tally)?;
+    installation.check(&mut tally)?;
     power.unplug()?;
     tally.device_flushes = power.flushes();
     Ok(tally)
@@ -107,13 +107,13 @@ pub fn cuts(
 
 /// Makes the aggregate, its volume and the LUN, and stops the server in an orderly way's stead by
 /// a kill: what was made is durable when the answer came.
-fn prepare(place: &Place, power: &Power) -> Result<(), Failure> {
-    let daemon = place.serve(&["--aggregate-size", "2GiB", "--lun-size", "16MiB"])?;
+fn prepare(installation: &Installation, power: &Power) -> Result<(), Failure> {
+    let daemon = installation.serve(&["--aggregate-size", "2GiB", "--lun-size", "16MiB"])?;
     let device = power.device();
     let device = device.to_string_lossy();
-    place.must(&["aggregate", "create", "pool", "--devices", &device, "--yes"])?;
-    place.must(&["volume", "create", "v", "--aggregate", "pool"])?;
-    place.must(&["lun", "create", EXPORT, "--size", &LUN_BYTES.to_string()])?;
+    installation.must(&["aggregate", "create", "pool", "--devices", &device, "--yes"])?;
+    installation.must(&["volume", "create", "v", "--aggregate", "pool"])?;
+    installation.must(&["lun", "create", EXPORT, "--size", &LUN_BYTES.to_string()])?;
     daemon.kill();
     if power.flushes() == 0 {
         let text = "no flush of the server reached the device".to_owned();
@@ -122,8 +122,8 @@ fn prepare(place: &Place, power: &Power) -> Result<(), Failure> {
     Ok(())
 }
 
-fn start(place: &Place, random: &mut Random) -> Result<Daemon, Failure> {
+fn start(installation: &Installation, random: &mut Random) -> Result<Daemon, Failure> {
     let interval = ["150ms", "500ms", "10s"][usize::try_from(random.below(3)).expect("small")];
     let io = ["uring", "threads"][usize::from(random.one_in(2))];
-    place.serve(&["--cp-interval", interval, "--io", io])
+    installation.serve(&["--cp-interval", interval, "--io", io])
 }

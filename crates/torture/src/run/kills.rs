@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::lun::broken;
 use super::{Lun, Row, Tally};
 use crate::load::Counts;
-use crate::rig::{Daemon, Place};
+use crate::rig::{Daemon, Installation};
 use crate::{Failure, Random};
 
 const LUN_BYTES: u64 = 64 << 20;
@@ -35,7 +35,7 @@ pub struct Kills {
 /// At the first thing that is not as it must be.
 pub fn kills(
     options: Kills,
-    place: &Place,
+    installation: &Installation,
     report: &mut dyn FnMut(&Row),
 ) -> Result<Tally, Failure> {
     let mut random = Random::new(options.seed);
@@ -44,9 +44,9 @@ pub fn kills(
         Lun::new("vol0/lun0", LUN_BYTES, false),
         Lun::new("always/lun0", ALWAYS_BYTES, true),
     ];
-    let mut daemon = start(place, &mut random)?;
-    place.must(&["volume", "create", "always", "--sync", "always"])?;
-    place.must(&[
+    let mut daemon = start(installation, &mut random)?;
+    installation.must(&["volume", "create", "always", "--sync", "always"])?;
+    installation.must(&[
         "lun",
         "create",
         "always/lun0",
@@ -79,14 +79,14 @@ pub fn kills(
         }
         let undecided = luns.iter().map(Lun::undecided).sum();
         tally.crashes += 1;
-        place.check(&mut tally)?;
+        installation.check(&mut tally)?;
         let mut crash = "kill".to_owned();
-        daemon = start(place, &mut random)?;
+        daemon = start(installation, &mut random)?;
         if round % 5 == 0 {
             daemon.kill();
             tally.crashes += 1;
-            place.check(&mut tally)?;
-            daemon = start(place, &mut random)?;
+            installation.check(&mut tally)?;
+            daemon = start(installation, &mut random)?;
             crash.push_str(", kill after restart");
         }
         let mut sectors = 0;
@@ -108,14 +108,14 @@ pub fn kills(
         tally.counts.add(row.counts);
     }
     daemon.kill();
-    place.check(&mut tally)?;
+    installation.check(&mut tally)?;
     Ok(tally)
 }
 
-fn start(place: &Place, random: &mut Random) -> Result<Daemon, Failure> {
+fn start(installation: &Installation, random: &mut Random) -> Result<Daemon, Failure> {
     let interval = ["100ms", "400ms", "10s"][usize::try_from(random.below(3)).expect("small")];
     let size = LUN_BYTES.to_string();
-    place.serve(&[
+    installation.serve(&[
         "--aggregate-size",
         "4GiB",
         "--lun-size",

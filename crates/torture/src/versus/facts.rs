@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::load::{self, Kind, Load, Order};
 use super::server::{Mounted, Server, memory, must};
 use crate::Failure;
-use crate::rig::Place;
+use crate::rig::Installation;
 
 /// Sizes of pools that are started, the smaller first.
 pub const SIZES: [&str; 2] = ["1TiB", "100TiB"];
@@ -52,7 +52,7 @@ pub fn start(
     size: &'static str,
     written: u64,
 ) -> Result<Start, Failure> {
-    let (place, home) = place(programs, folder, "start")?;
+    let (installation, home) = install(programs, folder, "start")?;
     let host = Mounted::make(&home.0, "xfs", written * 2 + (4 << 30))?;
     let sparse = host.folder.join("device");
     must(
@@ -61,18 +61,18 @@ pub fn start(
     )?;
     let device = Loop::of(&sparse)?;
     let words = ["--aggregate-size", "4GiB", "--lun-size", "1GiB"];
-    let daemon = place.serve(&words)?;
-    place.must(&["aggregate", "create", "huge", "--devices", &device.0])?;
-    place.must(&["volume", "create", "huge", "--aggregate", "huge"])?;
-    place.must(&["lun", "create", "huge/lun", "--size", size])?;
+    let daemon = installation.serve(&words)?;
+    installation.must(&["aggregate", "create", "huge", "--devices", &device.0])?;
+    installation.must(&["volume", "create", "huge", "--aggregate", "huge"])?;
+    installation.must(&["lun", "create", "huge/lun", "--size", size])?;
     let server = Server::of_daemon(daemon, "huge/lun")?;
     load::fill(&server.socket, &server.export, written)
         .map_err(|error| Failure::rig("fill", &error))?;
-    place.must(&["volume", "create", "committed", "--aggregate", "huge"])?;
+    installation.must(&["volume", "create", "committed", "--aggregate", "huge"])?;
     // Nothing is told to it: what it finds is what a crash leaves.
     drop(server);
     let begun = Instant::now();
-    let daemon = place.serve(&words)?;
+    let daemon = installation.serve(&words)?;
     let ready = daemon.ready_after;
     let server = Server::of_daemon(daemon, "huge/lun")?;
     load::read_all(&server.socket, &server.export, 1 << 20)
@@ -128,9 +128,9 @@ pub fn cap(
     bytes: u64,
     time: Duration,
 ) -> Result<Cap, Failure> {
-    let (place, _home) = place(programs, folder, "cap")?;
+    let (installation, _home) = install(programs, folder, "cap")?;
     let (size, cap) = (bytes.to_string(), memory_bytes.to_string());
-    let daemon = place.serve(&["--lun-size", &size, "--memory", &cap])?;
+    let daemon = installation.serve(&["--lun-size", &size, "--memory", &cap])?;
     let server = Server::of_daemon(daemon, "vol0/lun0")?;
     let problem = |error: std::io::Error| Failure::rig("load under a cap", &error);
     load::fill(&server.socket, &server.export, bytes).map_err(problem)?;
@@ -177,12 +177,12 @@ pub fn cap(
 /// # Errors
 /// If the server fails.
 pub fn idle(programs: &Path, folder: &Path, time: Duration) -> Result<f64, Failure> {
-    let (place, _home) = place(programs, folder, "idle")?;
-    let daemon = place.serve(&["--lun-size", "1GiB"])?;
+    let (installation, _home) = install(programs, folder, "idle")?;
+    let daemon = installation.serve(&["--lun-size", "1GiB"])?;
     let server = Server::of_daemon(daemon, "vol0/lun0")?;
     load::fill(&server.socket, &server.export, 64 << 20)
         .map_err(|error| Failure::rig("fill", &error))?;
-    place.must(&["volume", "create", "committed"])?;
+    installation.must(&["volume", "create", "committed"])?;
     let _client = super::socket::Socket::open(&server.socket, &server.export)
         .map_err(|error| Failure::rig("connect", &error))?;
     // What the start left behind is over by then.
@@ -192,12 +192,12 @@ pub fn idle(programs: &Path, folder: &Path, time: Duration) -> Result<f64, Failu
     Ok((server.cpu()? - before).as_secs_f64() / time.as_secs_f64())
 }
 
-/// A place that goes with the returned folder.
-fn place(programs: &Path, folder: &Path, name: &str) -> Result<(Place, Gone), Failure> {
+/// An installation that goes with the returned folder.
+fn install(programs: &Path, folder: &Path, name: &str) -> Result<(Installation, Gone), Failure> {
     let folder = folder.join(name);
     std::fs::create_dir(&folder).map_err(|error| Failure::rig("make a folder", &error))?;
     Ok((
-        Place::new(&programs.join("everglade"), &folder),
+        Installation::new(&programs.join("everglade"), &folder),
         Gone(folder),
     ))
 }

@@ -19,7 +19,7 @@ use super::row;
 use super::server::Arm;
 use super::stage::Stage;
 use super::tail::{self, Tail};
-use super::turns::{self, Outcome};
+use super::turns::{self, RowResult};
 use crate::Failure;
 
 /// Percent of the pool, and the key for `--only`.
@@ -51,7 +51,7 @@ pub struct Level {
     /// Size of the pool.
     pub pool_bytes: u64,
     /// Rows of rates.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<RowResult>,
     /// The tail of reads.
     pub tail: Tail,
 }
@@ -140,13 +140,15 @@ impl Filling {
             return Ok(());
         }
         if self.fillers == 0 {
-            self.stage.place().must(&["volume", "create", "filler"])?;
+            self.stage
+                .installation()
+                .must(&["volume", "create", "filler"])?;
         }
         self.fillers += 1;
         let name = format!("filler/lun{}", self.fillers);
         let size = missing.to_string();
         self.stage
-            .place()
+            .installation()
             .must(&["lun", "create", &name, "--size", &size])?;
         let server = self.stage.server(Arm::Everglade)?.beside(&name);
         let problem = |error| Failure::rig(&format!("fill the pool to {percent} %"), &error);
@@ -159,7 +161,10 @@ impl Filling {
     /// Bytes of the pool in use at the last consistency point, and all that it has for data.
     fn used(&mut self) -> Result<(u64, u64), Failure> {
         self.stage.commit()?;
-        let output = self.stage.place().run(&["aggregate", "list", "--json"])?;
+        let output = self
+            .stage
+            .installation()
+            .run(&["aggregate", "list", "--json"])?;
         let told: serde_json::Value = serde_json::from_slice(&output.stdout)
             .map_err(|error| Failure::rig("understand aggregate list", &error))?;
         let number = |name| told["aggregates"][0][name].as_u64();

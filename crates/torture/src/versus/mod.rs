@@ -37,7 +37,7 @@ pub mod turns;
 
 pub use bootstrap::Ratio;
 pub use stage::Stage;
-pub use turns::Outcome;
+pub use turns::RowResult;
 
 use crate::Failure;
 use row::Row;
@@ -51,6 +51,6 @@ pub fn measure(
     row: &Row,
     rounds: u64,
     seconds: f64,
-) -> Result<Outcome, Failure> {
+) -> Result<RowResult, Failure> {
     turns::run(stage, row, rounds, seconds)
 }

@@ -12,7 +12,7 @@ use super::plot::{self, Bar};
 use super::row::{self, Row};
 use super::server::Arm;
 use super::tail::{self, Tail, TailTurn};
-use super::turns::Outcome;
+use super::turns::RowResult;
 use crate::bench::Summary;
 
 /// Adds a line. Writing to memory does not fail.
@@ -30,7 +30,7 @@ pub struct Results {
     /// True if the turns were too short and too few for anybody to believe them.
     pub is_quick: bool,
     /// Rows of rates.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<RowResult>,
     /// The tail of reads.
     pub tail: Option<Tail>,
     /// Starts, the smaller pool first.
@@ -61,7 +61,7 @@ impl Results {
     }
 
     /// Adds a row; it replaces an older one, and the order stays that of [`row::all`].
-    pub fn put(&mut self, outcome: Outcome) {
+    pub fn put(&mut self, outcome: RowResult) {
         self.outcomes
             .retain(|known| known.row.key != outcome.row.key);
         self.outcomes.push(outcome);
@@ -143,7 +143,7 @@ pub(super) fn about_json(about: &[(&'static str, String)]) -> serde_json::Map<St
         .collect()
 }
 
-fn verdicts(outcome: &Outcome) -> Vec<Verdict> {
+fn verdicts(outcome: &RowResult) -> Vec<Verdict> {
     let Row {
         goals,
         cpu_goal,
@@ -352,8 +352,8 @@ fn definitions(text: &mut String) {
 /// Whether the machine was quiet.
 fn others(text: &mut String, results: &Results) {
     let filled = results.levels.iter().flat_map(|level| &level.outcomes);
-    let outcomes: Vec<&Outcome> = results.outcomes.iter().chain(filled).collect();
-    let share = |outcome: &&Outcome| {
+    let outcomes: Vec<&RowResult> = results.outcomes.iter().chain(filled).collect();
+    let share = |outcome: &&RowResult| {
         let (others, wall) = outcome.records.values().fold(
             (Duration::ZERO, Duration::ZERO),
             |(others, wall), record| (others + record.cost.others, wall + record.cost.wall),
@@ -374,7 +374,7 @@ fn others(text: &mut String, results: &Results) {
     );
 }
 
-fn heading(text: &mut String, outcome: &Outcome, at: &str, columns: usize) {
+fn heading(text: &mut String, outcome: &RowResult, at: &str, columns: usize) {
     let latency = match outcome.row.load.is_durable() {
         true => "durable",
         false => "answered",
@@ -389,7 +389,7 @@ fn heading(text: &mut String, outcome: &Outcome, at: &str, columns: usize) {
     );
 }
 
-fn row(text: &mut String, outcome: &Outcome, at: &str) {
+fn row(text: &mut String, outcome: &RowResult, at: &str) {
     heading(text, outcome, at, 8);
     let ours = &outcome.records[&outcome.row.arms[0]];
     for arm in &outcome.row.arms {
@@ -416,7 +416,7 @@ fn row(text: &mut String, outcome: &Outcome, at: &str) {
     }
 }
 
-fn costs(text: &mut String, outcome: &Outcome, at: &str) {
+fn costs(text: &mut String, outcome: &RowResult, at: &str) {
     heading(text, outcome, at, 7);
     for arm in &outcome.row.arms {
         let Some(record) = outcome.records.get(arm) else {

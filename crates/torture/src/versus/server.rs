@@ -12,7 +12,7 @@ use super::bounded::Bounded;
 use crate::Failure;
 use crate::client::Address;
 use crate::rig::programs::{Owned, wait_for};
-use crate::rig::{Daemon, Place};
+use crate::rig::{Daemon, Installation};
 
 /// Who serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -445,7 +445,7 @@ impl Drop for Mounted {
 
 /// What ours needs to start. `pool` is the size of its aggregate if it is not the default.
 pub(super) fn start_ours(
-    place: &Place,
+    installation: &Installation,
     bytes: u64,
     memory: &str,
     pool: Option<u64>,
@@ -455,6 +455,6 @@ pub(super) fn start_ours(
     if let Some(pool) = &pool {
         words.extend(["--aggregate-size", pool]);
     }
-    let daemon = place.serve(&words)?;
+    let daemon = installation.serve(&words)?;
     Server::of_daemon(daemon, "vol0/lun0")
 }

@@ -14,7 +14,7 @@ use super::server::{
     Arm, FileSystem, Mounted, Server, image_of, must, sparse_file, start_ours, write_all,
 };
 use crate::Failure;
-use crate::rig::Place;
+use crate::rig::Installation;
 use crate::rig::programs::missing;
 
 /// A snapshot of a few gigabytes is gone long before.
@@ -22,7 +22,7 @@ const FORGET_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// See the module's documentation. All servers end with it.
 pub struct Stage {
-    place: Place,
+    installation: Installation,
     folder: PathBuf,
     bytes: u64,
     memory: u64,
@@ -43,7 +43,7 @@ impl Stage {
     #[must_use]
     pub fn new(folder: &Path, programs: &Path, bytes: u64, memory: u64) -> Stage {
         Stage {
-            place: Place::new(&programs.join("everglade"), folder),
+            installation: Installation::new(&programs.join("everglade"), folder),
             folder: folder.to_owned(),
             bytes,
             memory,
@@ -100,8 +100,8 @@ impl Stage {
 
     /// Ours, to be asked things.
     #[must_use]
-    pub fn place(&self) -> &Place {
-        &self.place
+    pub fn installation(&self) -> &Installation {
+        &self.installation
     }
 
     pub(super) fn server(&self, arm: Arm) -> Result<&Server, Failure> {
@@ -122,7 +122,7 @@ impl Stage {
         let server = match arm {
             Arm::Everglade => {
                 let memory = self.memory.to_string();
-                start_ours(&self.place, self.bytes, &memory, self.pool)?
+                start_ours(&self.installation, self.bytes, &memory, self.pool)?
             }
             Arm::EvergladeAlways => self.another_lun()?,
             Arm::QemuRaw => {
@@ -234,9 +234,9 @@ impl Stage {
     /// A LUN of a volume with `sync=always`, in the server that runs already.
     fn another_lun(&mut self) -> Result<Server, Failure> {
         let size = self.bytes.to_string();
-        self.place
+        self.installation
             .must(&["volume", "create", "always", "--sync", "always"])?;
-        self.place
+        self.installation
             .must(&["lun", "create", "always/lun", "--size", &size])?;
         Ok(self.server(Arm::Everglade)?.beside("always/lun"))
     }
@@ -255,7 +255,7 @@ impl Stage {
     /// Makes a snapshot of an export, in the way of its server or of the file system below it.
     pub(super) fn snapshot(&self, arm: Arm) -> Result<(), Failure> {
         match arm {
-            Arm::Everglade => self.place.must(&["snapshot", "create", "vol0@turn"]),
+            Arm::Everglade => self.installation.must(&["snapshot", "create", "vol0@turn"]),
             Arm::QemuBtrfs | Arm::QemuBtrfsFull | Arm::QemuBtrfsPlain => {
                 let (all, copy) = self.snapshot_paths(arm)?;
                 must("btrfs", &["subvolume", "snapshot", "-r", &all, &copy]).map(drop)
@@ -292,11 +292,13 @@ impl Stage {
     }
 
     fn forget_ours(&self) -> Result<(), Failure> {
-        self.place
+        self.installation
             .must(&["snapshot", "delete", "vol0@turn", "--yes"])?;
         let begun = Instant::now();
         loop {
-            let output = self.place.run(&["volume", "show", "vol0", "--json"])?;
+            let output = self
+                .installation
+                .run(&["volume", "show", "vol0", "--json"])?;
             let text = String::from_utf8_lossy(&output.stdout).replace(' ', "");
             if text.contains("\"pending_free_bytes\":0,") {
                 return Ok(());
@@ -337,13 +339,13 @@ impl Stage {
     /// and that has everything before it.
     pub(super) fn commit(&mut self) -> Result<(), Failure> {
         if self.settled == 0 {
-            self.place.must(&["volume", "create", "settling"])?;
-            self.place
+            self.installation.must(&["volume", "create", "settling"])?;
+            self.installation
                 .must(&["lun", "create", "settling/lun", "--size", "1MiB"])?;
         }
         self.settled += 1;
         let size = ((1 << 20) + self.settled * 4096).to_string();
-        self.place
+        self.installation
             .must(&["lun", "resize", "settling/lun", "--size", &size])
     }
 
@@ -358,7 +360,7 @@ impl Stage {
     /// What the host gave for the data of a server.
     pub(super) fn host_bytes(&self, arm: Arm) -> Option<u64> {
         let path = match arm {
-            Arm::Everglade | Arm::EvergladeAlways => self.place.data_dir(),
+            Arm::Everglade | Arm::EvergladeAlways => self.installation.data_dir(),
             Arm::QemuRaw | Arm::Nbdkit | Arm::Disk => self.raw.clone(),
             Arm::QemuQcow2 => self.folder.join("it.qcow2"),
             Arm::QemuCached => self.folder.join("cached.img"),

@@ -15,7 +15,7 @@ use super::page::about_table;
 use super::server::{Server, start_ours};
 use crate::Failure;
 use crate::bench::Summary;
-use crate::rig::Place;
+use crate::rig::Installation;
 
 /// Of both connections, by second.
 pub struct Steady {
@@ -76,7 +76,7 @@ fn probe(folder: &Path, time: Duration) -> std::io::Result<Vec<Second>> {
 ///
 /// # Errors
 /// If it does not start.
-pub fn start(place: &Place, bytes: u64, memory: &str) -> Result<Server, Failure> {
+pub fn start(place: &Installation, bytes: u64, memory: &str) -> Result<Server, Failure> {
     start_ours(place, bytes, memory, None)
 }
 

@@ -17,12 +17,12 @@ use super::page::{Results, about_json, all_verdicts, goals_json};
 use super::row::{self, Row};
 use super::server::Arm;
 use super::tail::{Tail, TailTurn};
-use super::turns::{Outcome, Record};
+use super::turns::{Record, RowResult};
 
 /// All of it.
 #[must_use]
 pub fn json(results: &Results) -> Value {
-    let outcomes = |outcomes: &[Outcome]| outcomes.iter().map(outcome_json).collect::<Vec<_>>();
+    let outcomes = |outcomes: &[RowResult]| outcomes.iter().map(outcome_json).collect::<Vec<_>>();
     let starts = results.starts.iter().map(|start| {
         json!({ "size": start.size, "written_bytes": start.written,
             "ready_seconds": start.ready.as_secs_f64(),
@@ -45,7 +45,7 @@ pub fn json(results: &Results) -> Value {
         "caps": caps.collect::<Vec<_>>(), "idle_cores": results.idle })
 }
 
-fn outcome_json(outcome: &Outcome) -> Value {
+fn outcome_json(outcome: &RowResult) -> Value {
     let records = outcome.records.iter();
     let servers: Map<String, Value> = records
         .map(|(arm, record)| (arm.name().to_owned(), record_json(record)))
@@ -208,7 +208,7 @@ fn by_arm<T>(
         .collect()
 }
 
-fn outcomes(rows: &Value, known: &[Row]) -> Result<Vec<Outcome>, String> {
+fn outcomes(rows: &Value, known: &[Row]) -> Result<Vec<RowResult>, String> {
     let mut found = Vec::new();
     for told in list(rows) {
         let key = told["key"].as_str().unwrap_or_default();
@@ -225,7 +225,7 @@ fn outcomes(rows: &Value, known: &[Row]) -> Result<Vec<Outcome>, String> {
         if !records.contains_key(&row.arms[0]) {
             return Err(format!("row '{key}' lacks {}", row.arms[0].name()));
         }
-        found.push(Outcome {
+        found.push(RowResult {
             row,
             seconds: number(&told["turn_seconds"])?,
             records,

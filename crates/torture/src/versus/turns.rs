@@ -101,7 +101,7 @@ impl Record {
 
 /// A row and what it came to.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct RowResult {
     /// Which.
     pub row: Row,
     /// Seconds of each turn.
@@ -118,7 +118,7 @@ pub(super) fn run(
     row: &Row,
     rounds: u64,
     seconds: f64,
-) -> Result<Outcome, Failure> {
+) -> Result<RowResult, Failure> {
     let arms = &row.arms;
     let mut records: BTreeMap<Arm, Record> = BTreeMap::new();
     for arm in arms {
@@ -143,7 +143,7 @@ pub(super) fn run(
             _ => Some(record.latencies.points()),
         };
     }
-    Ok(Outcome {
+    Ok(RowResult {
         row: row.clone(),
         seconds,
         records,

@@ -288,7 +288,7 @@ impl FileSystem {
 
     /// The leaf of the inode file with the inode of `file`, and the slot there.
     pub(crate) fn inode_spot(&self, file: u32) -> (Spot, usize) {
-        let (index, slot) = Inode::place(FileId(file));
+        let (index, slot) = Inode::block_and_slot(FileId(file));
         (self.spot(INODE_FILE.0, 0, index), slot)
     }
 

@@ -28,7 +28,7 @@ pub(super) const WAYS: &[Way] = &[
 const SHARED: &[Kind] = &[Kind::ContainerTag, Kind::TagMismatch, Kind::RefCount];
 
 /// A block of a refcount file.
-struct Place<'a> {
+struct CountBlock<'a> {
     volume: &'a Volume,
     spot: Spot,
     /// The vvbn of its first count.
@@ -37,14 +37,14 @@ struct Place<'a> {
     counts: Vec<(usize, u16)>,
 }
 
-fn places(atlas: &Atlas) -> Vec<Place<'_>> {
+fn count_blocks(atlas: &Atlas) -> Vec<CountBlock<'_>> {
     let mut found = Vec::new();
     for volume in atlas.volumes.values() {
         let Some(file) = volume.fs.files.get(&REFCOUNTS.0) else {
             continue;
         };
         for (index, node) in file.leaves() {
-            found.push(Place {
+            found.push(CountBlock {
                 volume,
                 spot: volume.fs.spot(REFCOUNTS.0, 0, index),
                 first: index * COUNTS_PER_BLOCK,
@@ -56,12 +56,17 @@ fn places(atlas: &Atlas) -> Vec<Place<'_>> {
 }
 
 /// Changes the count of a vvbn.
-fn change(place: &Place<'_>, kind: Kind, slot: usize, to: impl Fn(u16) -> u16 + 'static) -> Damage {
+fn change(
+    block: &CountBlock<'_>,
+    kind: Kind,
+    slot: usize,
+    to: impl Fn(u16) -> u16 + 'static,
+) -> Damage {
     let words = [
-        format!("volume {}", place.volume.fs.name),
-        format!("vvbn {}", place.first + slot as u64),
+        format!("volume {}", block.volume.fs.name),
+        format!("vvbn {}", block.first + slot as u64),
     ];
-    let damage = Damage::new(kind, words).spoil(place.spot, move |block| {
+    let damage = Damage::new(kind, words).spoil(block.spot, move |block| {
         let count = to(refcount::get(block, slot));
         block[slot * 2..slot * 2 + 2].copy_from_slice(&count.to_le_bytes());
     });
@@ -72,65 +77,69 @@ fn change(place: &Place<'_>, kind: Kind, slot: usize, to: impl Fn(u16) -> u16 + 
 fn counted<'a>(
     atlas: &'a Atlas,
     rng: &mut Rng,
-    wanted: impl Fn(&Place<'_>, u16) -> bool,
-) -> Option<(Place<'a>, usize)> {
-    let place = pick(rng, places(atlas))?;
-    let counts = place
+    wanted: impl Fn(&CountBlock<'_>, u16) -> bool,
+) -> Option<(CountBlock<'a>, usize)> {
+    let block = pick(rng, count_blocks(atlas))?;
+    let counts = block
         .counts
         .iter()
-        .filter(|(_, count)| wanted(&place, *count));
+        .filter(|(_, count)| wanted(&block, *count));
     let slots = counts.map(|(slot, _)| *slot).collect();
     let slot = pick(rng, slots)?;
-    Some((place, slot))
+    Some((block, slot))
 }
 
 fn too_high(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let more = u16::try_from(rng.between(1, 300)).expect("small");
-    let (place, slot) = counted(atlas, rng, |_, _| true)?;
-    Some(change(&place, Kind::RefCount, slot, move |count| {
+    let (block, slot) = counted(atlas, rng, |_, _| true)?;
+    Some(change(&block, Kind::RefCount, slot, move |count| {
         count + more
     }))
 }
 
 fn too_low(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
-    let (place, slot) = counted(atlas, rng, |_, count| count > 1)?;
-    Some(change(&place, Kind::RefCount, slot, |count| count - 1))
+    let (block, slot) = counted(atlas, rng, |_, count| count > 1)?;
+    Some(change(&block, Kind::RefCount, slot, |count| count - 1))
 }
 
 fn forgotten(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
-    let (place, slot) = counted(atlas, rng, |place, _| place.counts.len() > 1)?;
-    Some(change(&place, Kind::DoubleReference, slot, |_| 0))
+    let (block, slot) = counted(atlas, rng, |block, _| block.counts.len() > 1)?;
+    Some(change(&block, Kind::DoubleReference, slot, |_| 0))
 }
 
 fn reserved(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
-    let (place, slot) = counted(atlas, rng, |_, _| true)?;
-    Some(change(&place, Kind::RefCount, slot, |_| refcount::RESERVED))
+    let (block, slot) = counted(atlas, rng, |_, _| true)?;
+    Some(change(&block, Kind::RefCount, slot, |_| refcount::RESERVED))
 }
 
 /// A vvbn without a count in a block of counts, in use or not.
-fn uncounted<'a>(atlas: &'a Atlas, rng: &mut Rng, is_used: bool) -> Option<(Place<'a>, usize)> {
-    let place = pick(rng, places(atlas))?;
-    let map = place.volume.fs.files.get(&ACTIVE_MAP.0)?;
-    let node = map.nodes.get(&(0, place.first / BITS_PER_BLOCK))?;
+fn uncounted<'a>(
+    atlas: &'a Atlas,
+    rng: &mut Rng,
+    is_used: bool,
+) -> Option<(CountBlock<'a>, usize)> {
+    let block = pick(rng, count_blocks(atlas))?;
+    let map = block.volume.fs.files.get(&ACTIVE_MAP.0)?;
+    let node = map.nodes.get(&(0, block.first / BITS_PER_BLOCK))?;
     let bits = atlas.content(node.pvbn);
     let is_wanted = |slot: &usize| {
-        let vvbn = place.first + *slot as u64;
-        let is_counted = place.counts.iter().any(|(known, _)| known == slot);
+        let vvbn = block.first + *slot as u64;
+        let is_counted = block.counts.iter().any(|(known, _)| known == slot);
         vvbn > 1 && !is_counted && bitmap::is_set(bits, vvbn % BITS_PER_BLOCK) == is_used
     };
     let all = 0..usize::try_from(COUNTS_PER_BLOCK).expect("2,048");
     let slot = pick(rng, all.filter(is_wanted).collect())?;
-    Some((place, slot))
+    Some((block, slot))
 }
 
 fn of_free(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
-    let (place, slot) = uncounted(atlas, rng, false)?;
-    Some(change(&place, Kind::RefCount, slot, |_| 1))
+    let (block, slot) = uncounted(atlas, rng, false)?;
+    Some(change(&block, Kind::RefCount, slot, |_| 1))
 }
 
 fn of_one(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
-    let (place, slot) = uncounted(atlas, rng, true)?;
-    Some(change(&place, Kind::RefCount, slot, |_| 1))
+    let (block, slot) = uncounted(atlas, rng, true)?;
+    Some(change(&block, Kind::RefCount, slot, |_| 1))
 }
 
 /// Changes what the superblock of a volume with snapshots says of a LUN that is being cloned.

@@ -1,7 +1,7 @@
 //! Maps at odds with the trees: bits and contexts.
 
 use everglade_check::Kind;
-use everglade_format::context::{CONTEXT_BYTES, place};
+use everglade_format::context::{CONTEXT_BYTES, block_and_slot};
 use everglade_format::metafile::{ACTIVE_MAP, CONTEXT_MAP, OVERFLOW};
 use everglade_format::{BITS_PER_BLOCK, Block, Context, Owner, Pvbn, Tag, bitmap};
 use everglade_testing::Rng;
@@ -129,7 +129,7 @@ fn context(
     pvbn: u64,
     change: impl Fn(&mut Block, usize) + 'static,
 ) -> Damage {
-    let (leaf, slot) = place(Pvbn(pvbn));
+    let (leaf, slot) = block_and_slot(Pvbn(pvbn));
     let spot = atlas.aggregate.spot(CONTEXT_MAP.0, 0, leaf);
     damage.spoil(spot, move |block| change(block, slot))
 }

@@ -33,17 +33,17 @@ pub(crate) type Way = (&'static str, Effect, fn(&Atlas, &mut Rng) -> Damage);
 /// All of them, for images whose notes have two blocks.
 pub(crate) const WAYS: &[Way] = &[
     ("flipped", Effect::Unreadable, |atlas, rng| {
-        let victim = place(atlas, 0, rng.below(2));
+        let victim = pvbn_of(atlas, 0, rng.below(2));
         nothing().after(flip(atlas, victim, rng))
     }),
     ("unreadable", Effect::Unreadable, |atlas, rng| {
-        nothing().after(fail(atlas, place(atlas, 0, rng.below(2))))
+        nothing().after(fail(atlas, pvbn_of(atlas, 0, rng.below(2))))
     }),
     (
         "an-older-one-in-its-place",
         Effect::Unreadable,
         |atlas, _| {
-            let victim = place(atlas, 0, 0);
+            let victim = pvbn_of(atlas, 0, 0);
             let (device, offset) = atlas.locate(victim);
             let mut older = *atlas.content(victim);
             encode_into(&mut older, b"an older text");
@@ -54,10 +54,10 @@ pub(crate) const WAYS: &[Way] = &[
         },
     ),
     ("indirect-flipped", Effect::Stuck, |atlas, rng| {
-        nothing().after(flip(atlas, place(atlas, 1, 0), rng))
+        nothing().after(flip(atlas, pvbn_of(atlas, 1, 0), rng))
     }),
     ("indirect-unreadable", Effect::Stuck, |atlas, _| {
-        nothing().after(fail(atlas, place(atlas, 1, 0)))
+        nothing().after(fail(atlas, pvbn_of(atlas, 1, 0)))
     }),
     ("another-text-sealed", Effect::Text, |_, _| {
         leaf(|block| encode_into(block, b"not what it was"))
@@ -114,7 +114,7 @@ fn nothing() -> Damage {
     Damage::new(Kind::NotesDamaged, [])
 }
 
-fn place(atlas: &Atlas, level: u8, index: u64) -> u64 {
+fn pvbn_of(atlas: &Atlas, level: u8, index: u64) -> u64 {
     atlas.aggregate.files[&NOTES.0].nodes[&(level, index)].pvbn
 }
 

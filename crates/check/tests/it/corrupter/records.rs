@@ -51,7 +51,7 @@ fn header(atlas: &Atlas) -> Header {
 }
 
 /// Puts a record's header where the chain of its generation begins.
-fn place(atlas: &Atlas, kind: Kind, header: &Header) -> Option<Damage> {
+fn put_header(atlas: &Atlas, kind: Kind, header: &Header) -> Option<Damage> {
     let (device, offset) = half(atlas, header.generation)?;
     let mut block: Block = [0; BLOCK_SIZE];
     header.encode_into(&mut block, &atlas.key);
@@ -67,13 +67,13 @@ fn place(atlas: &Atlas, kind: Kind, header: &Header) -> Option<Damage> {
 fn later_generation(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let mut header = header(atlas);
     header.generation += rng.between(2, 9);
-    place(atlas, Kind::JournalAhead, &header)
+    put_header(atlas, Kind::JournalAhead, &header)
 }
 
 fn another_sequence(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let mut header = header(atlas);
     header.first_sequence += rng.between(1, 9);
-    place(atlas, Kind::JournalAhead, &header)
+    put_header(atlas, Kind::JournalAhead, &header)
 }
 
 fn impossible(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
@@ -85,7 +85,7 @@ fn impossible(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
         2 => operation.length = 0,
         _ => operation.offset = u64::MAX,
     }
-    place(atlas, Kind::JournalDamaged, &header)
+    put_header(atlas, Kind::JournalDamaged, &header)
 }
 
 /// A write of 257 blocks.
@@ -100,14 +100,14 @@ fn long(atlas: &Atlas) -> Header {
 
 fn too_long(atlas: &Atlas, _: &mut Rng) -> Option<Damage> {
     // No half of these images has 258 blocks.
-    place(atlas, Kind::JournalDamaged, &long(atlas))
+    put_header(atlas, Kind::JournalDamaged, &long(atlas))
 }
 
 fn torn(atlas: &Atlas, _: &mut Rng) -> Option<Damage> {
     let mut header = long(atlas);
     header.operations[0].length = 4096;
     header.codes = vec![1; 2];
-    let mut damage = place(atlas, Kind::JournalTorn, &header)?;
+    let mut damage = put_header(atlas, Kind::JournalTorn, &header)?;
     let (_, offset) = half(atlas, header.generation)?;
     // The first payload block is named.
     damage.words[1] = format!("byte {}", offset + BLOCK_SIZE as u64);

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use everglade_format::context::place;
+use everglade_format::context::block_and_slot;
 use everglade_format::label::{SUPERBLOCK_OFFSETS, label_offsets, superblock_slot};
 use everglade_format::metafile::{CONTEXT_MAP, FIRST_FILE, INODE_FILE};
 use everglade_format::{
@@ -172,7 +172,7 @@ impl Sealing<'_> {
     }
 
     fn context(&mut self, pvbn: u64, tag: Tag) {
-        let (leaf, slot) = place(Pvbn(pvbn));
+        let (leaf, slot) = block_and_slot(Pvbn(pvbn));
         let node = self.atlas.aggregate.files[&CONTEXT_MAP.0].nodes[&(0, leaf)];
         self.edit(node.pvbn, |block| {
             let mut context = Context::decode_from(block, slot).expect("clean");

@@ -62,7 +62,7 @@ impl Media {
     }
 
     fn slot(&mut self, id: FileId) -> (&mut Page, usize) {
-        let (block, slot) = Inode::place(id);
+        let (block, slot) = Inode::block_and_slot(id);
         let page = self.fs.inode_file.changed_page(0, block);
         (page.expect("all are changed"), slot)
     }

@@ -38,7 +38,7 @@ fn a_count_that_cannot_go_higher_is_damage_before_anything_changes() {
     let mut pair = Pair::new();
     let vvbn = pair.store();
     add(&mut pair, vvbn);
-    let (block, slot) = refcount::place(vvbn);
+    let (block, slot) = refcount::block_and_slot(vvbn);
     let file: FileId = everglade_format::metafile::REFCOUNTS;
     let page = pair
         .volume

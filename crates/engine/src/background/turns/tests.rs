@@ -256,7 +256,7 @@ fn a_pass_that_waits_costs_nothing_and_tries_again_in_the_next_consistency_point
 fn a_pass_that_waits_for_one_volume_goes_on_with_others() {
     let mut world = World::default();
     world.ledger.begin(10, 10);
-    world.ledger.note("scan", volume(7), true, Turn::Waits);
+    world.ledger.record("scan", volume(7), true, Turn::Waits);
     let steps = rest_of_cp(&mut world, &[working("scan", 1, &[7, 8])], CALM);
     assert_eq!(steps, [("scan", 8); 10]);
 }

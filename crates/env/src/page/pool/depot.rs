@@ -109,7 +109,7 @@ impl Depot {
     /// Takes pages back.
     pub(super) fn give(&mut self, pages: impl IntoIterator<Item = Free>) {
         for Free(page) in pages {
-            let index = header(page).cards[0].note.load(Ordering::Relaxed);
+            let index = header(page).cards[0].memo.load(Ordering::Relaxed);
             let index = usize::try_from(index).expect("an index was left there");
             let chunk = &mut self.chunks[index];
             let before = chunk.count;
@@ -174,10 +174,10 @@ impl Depot {
     fn carve(&mut self) -> usize {
         let start = map_aligned();
         let index = self.chunks.len();
-        let note = index as u64;
+        let memo = index as u64;
         header(start.cast()).cards[0]
-            .note
-            .store(note, Ordering::Relaxed);
+            .memo
+            .store(memo, Ordering::Relaxed);
         let mut chunk = Chunk {
             start,
             free: [0; CHUNK_BLOCKS / WORD_BITS],
@@ -200,9 +200,9 @@ impl Chunk {
     fn dress(&mut self, index: usize) {
         if self.is_bare {
             self.is_bare = false;
-            let note = index as u64;
+            let memo = index as u64;
             let card = &header(self.start.cast()).cards[0];
-            card.note.store(note, Ordering::Relaxed);
+            card.memo.store(memo, Ordering::Relaxed);
         }
     }
 

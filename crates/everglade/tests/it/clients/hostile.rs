@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
 use super::{LUN, LUN_BYTES, ready_for, serve};
-use crate::running::{Place, Server};
+use crate::running::{Server, TestDir};
 use crate::tools::must_fail;
 use crate::wire::{
     CMD_READ, CMD_WRITE, Client, EINVAL, ENOSPC, client_flags, option, option_claiming,
@@ -22,8 +22,8 @@ fn assert_unaffected(server: &mut Server) {
 
 #[test]
 fn garbage_on_the_socket_closes_only_that_connection() {
-    let place = Place::new();
-    let mut server = serve(&place);
+    let dir = TestDir::new();
+    let mut server = serve(&dir);
     for garbage in [
         &b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"[..],
         &[0xFF; 4096],
@@ -46,8 +46,8 @@ fn garbage_on_the_socket_closes_only_that_connection() {
 
 #[test]
 fn unknown_options_are_refused_and_the_handshake_goes_on() {
-    let place = Place::new();
-    let mut server = serve(&place);
+    let dir = TestDir::new();
+    let mut server = serve(&dir);
     let mut client = Client::greet(&server.tcp).expect("a greeting");
     let bytes = [
         client_flags().as_slice(),
@@ -63,8 +63,8 @@ fn unknown_options_are_refused_and_the_handshake_goes_on() {
 
 #[test]
 fn clients_that_vanish_at_any_step_leave_the_server_alone() {
-    let place = Place::new();
-    let mut server = serve(&place);
+    let dir = TestDir::new();
+    let mut server = serve(&dir);
     for _ in 0..50 {
         drop(TcpStream::connect(&server.tcp).expect("connect"));
         drop(Client::greet(&server.tcp).expect("a greeting"));
@@ -88,8 +88,8 @@ fn an_unknown_export_is_refused() {
     if !ready_for(&["nbdinfo"]) {
         return;
     }
-    let place = Place::new();
-    let mut server = serve(&place);
+    let dir = TestDir::new();
+    let mut server = serve(&dir);
     for export in ["nope", "vol0", "vol0/lun1", "vol0/lun0/", "../vol0/lun0"] {
         must_fail("nbdinfo", &[&server.uri(export)]);
     }
@@ -102,8 +102,8 @@ fn an_unknown_export_is_refused() {
 
 #[test]
 fn ranges_beyond_the_end_are_errors_and_the_session_goes_on() {
-    let place = Place::new();
-    let mut server = serve(&place);
+    let dir = TestDir::new();
+    let mut server = serve(&dir);
     let (mut client, _) = Client::open(&server.tcp, LUN).expect("opened");
     for (offset, length) in [
         (LUN_BYTES, 1),
@@ -145,8 +145,8 @@ fn ranges_beyond_the_end_are_errors_and_the_session_goes_on() {
 
 #[test]
 fn a_request_without_its_magic_closes_the_connection() {
-    let place = Place::new();
-    let mut server = serve(&place);
+    let dir = TestDir::new();
+    let mut server = serve(&dir);
     let (mut client, _) = Client::open(&server.tcp, LUN).expect("opened");
     let _ = client.send(&[0xEE; 28]);
     assert!(client.is_closed_by_server());
@@ -158,8 +158,8 @@ fn a_request_without_its_magic_closes_the_connection() {
 
 #[test]
 fn two_hundred_bad_connections_at_once_leave_room_for_a_good_client() {
-    let place = Place::new();
-    let mut server = serve(&place);
+    let dir = TestDir::new();
+    let mut server = serve(&dir);
     let mut bad = Vec::new();
     for number in 0..200 {
         let mut client = Client::greet(&server.tcp).expect("a greeting");

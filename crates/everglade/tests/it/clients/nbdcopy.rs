@@ -1,7 +1,7 @@
 //! libnbd's programs: nbdinfo and nbdcopy, over TCP and over the Unix socket.
 
 use super::{LUN, LUN_BYTES, assert_same, disk_image, ready_for, serve, text};
-use crate::running::Place;
+use crate::running::TestDir;
 use crate::tools::must;
 
 #[test]
@@ -9,8 +9,8 @@ fn nbdinfo_shows_the_export_and_its_size() {
     if !ready_for(&["nbdinfo"]) {
         return;
     }
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     for uri in [server.uri(LUN), server.unix_uri(LUN)] {
         assert_eq!(
             must("nbdinfo", &["--size", &uri]).trim(),
@@ -35,8 +35,8 @@ fn the_empty_export_name_is_the_only_lun() {
     if !ready_for(&["nbdinfo"]) {
         return;
     }
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     let size = must("nbdinfo", &["--size", &server.uri("")]);
     assert_eq!(size.trim(), LUN_BYTES.to_string());
     server.stop();
@@ -47,11 +47,11 @@ fn nbdcopy_in_and_out_is_identical() {
     if !ready_for(&["nbdcopy"]) {
         return;
     }
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     for (seed, uri) in [(1, server.uri(LUN)), (2, server.unix_uri(LUN))] {
-        let image = disk_image(&place, seed);
-        let copy = place.file("copy.img");
+        let image = disk_image(&dir, seed);
+        let copy = dir.file("copy.img");
         must("nbdcopy", &["--flush", text(&image), &uri]);
         must("nbdcopy", &[&uri, text(&copy)]);
         assert_same(&image, &copy);
@@ -64,10 +64,10 @@ fn many_connections_and_requests_at_once_are_identical_too() {
     if !ready_for(&["nbdcopy"]) {
         return;
     }
-    let place = Place::new();
-    let server = serve(&place);
-    let image = disk_image(&place, 3);
-    let copy = place.file("copy.img");
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    let image = disk_image(&dir, 3);
+    let copy = dir.file("copy.img");
     let uri = server.uri(LUN);
     let wide = ["--connections=4", "--requests=64", "--threads=2"];
     must("nbdcopy", &[wide[0], wide[1], wide[2], text(&image), &uri]);

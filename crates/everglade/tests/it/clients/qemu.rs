@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{LUN, assert_same, disk_image, ready_for, serve, text};
-use crate::running::Place;
+use crate::running::TestDir;
 use crate::tools::must;
 
 /// Runs commands in one qemu-io; each must succeed, patterns included.
@@ -28,10 +28,10 @@ fn qemu_img_converts_in_compares_and_converts_out() {
     if !ready_for(&["qemu-img"]) {
         return;
     }
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     let uri = server.uri(LUN);
-    let image = disk_image(&place, 4);
+    let image = disk_image(&dir, 4);
     must(
         "qemu-img",
         &[
@@ -50,7 +50,7 @@ fn qemu_img_converts_in_compares_and_converts_out() {
         &["compare", "-f", "raw", "-F", "raw", text(&image), &uri],
     );
 
-    let (qcow2, back) = (place.file("disk.qcow2"), place.file("back.img"));
+    let (qcow2, back) = (dir.file("disk.qcow2"), dir.file("back.img"));
     must(
         "qemu-img",
         &["convert", "-f", "raw", "-O", "qcow2", &uri, text(&qcow2)],
@@ -76,10 +76,10 @@ fn qemu_img_compare_sees_a_difference_of_one_byte() {
     if !ready_for(&["qemu-img", "qemu-io"]) {
         return;
     }
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     let uri = server.uri(LUN);
-    let image = disk_image(&place, 5);
+    let image = disk_image(&dir, 5);
     must(
         "qemu-img",
         &[
@@ -107,8 +107,8 @@ fn patterns_of_any_alignment_read_back() {
     if !ready_for(&["qemu-io"]) {
         return;
     }
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     qemu_io(
         &server.uri(LUN),
         &[
@@ -137,8 +137,8 @@ fn overlapping_writes_in_flight_leave_the_last_one() {
     if !ready_for(&["qemu-io"]) {
         return;
     }
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     qemu_io(
         &server.uri(LUN),
         &[
@@ -162,8 +162,8 @@ fn discarded_and_zeroed_ranges_read_as_zeroes() {
     if !ready_for(&["qemu-io"]) {
         return;
     }
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     qemu_io(
         &server.uri(LUN),
         &[

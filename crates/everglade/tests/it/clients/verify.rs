@@ -1,7 +1,7 @@
 //! fio with verification: many random requests in flight, every block read back and checked.
 
 use super::{LUN, serve};
-use crate::running::Place;
+use crate::running::TestDir;
 use crate::tools::{have, must, run, skip};
 
 /// Whether this fio was built with its NBD engine.
@@ -42,8 +42,8 @@ fn fio_verifies_random_writes() {
     if !fio_speaks_nbd() {
         return;
     }
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     fio(
         &server.uri(LUN),
         &["--rw=randwrite", "--bs=4k", "--iodepth=32"],
@@ -56,8 +56,8 @@ fn fio_verifies_mixed_sizes_over_the_unix_socket() {
     if !fio_speaks_nbd() {
         return;
     }
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     let mixed = [
         "--rw=randrw",
         "--bsrange=512-128k",
@@ -73,17 +73,17 @@ fn fio_verifies_rewrites_across_a_restart() {
     if !fio_speaks_nbd() {
         return;
     }
-    let place = Place::new();
+    let dir = TestDir::new();
     let load = [
         "--rw=randwrite",
         "--bs=8k",
         "--iodepth=16",
         "--verify_state_save=0",
     ];
-    let server = serve(&place);
+    let server = serve(&dir);
     fio(&server.uri(LUN), &[&load[..], &["--do_verify=0"]].concat());
     server.stop();
-    let server = serve(&place);
+    let server = serve(&dir);
     fio(&server.uri(LUN), &[&load[..], &["--verify_only"]].concat());
     server.stop();
 }

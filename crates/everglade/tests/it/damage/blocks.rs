@@ -8,7 +8,7 @@ use super::{
     BLOCK, BLOCK_U32, Medium, assert_refused_untouched, assert_serves, noise, open, serve,
     with_blocks,
 };
-use crate::running::{Place, code, stdout};
+use crate::running::{TestDir, code, stdout};
 use crate::wire::EIO;
 
 fn at(number: u64) -> u64 {
@@ -28,14 +28,14 @@ pub(super) fn headed(medium: &Medium, like: impl Fn(&Header) -> bool) -> Vec<u64
 
 #[test]
 fn a_damaged_block_is_an_error_and_its_neighbours_are_served() {
-    let place = with_blocks(&[1, 2, 3]);
-    let medium = Medium::of(&place);
+    let dir = with_blocks(&[1, 2, 3]);
+    let medium = Medium::of(&dir);
     let victim = noise(2);
     let found = medium.find(|block| block == victim);
     assert_eq!(found.len(), 1, "written once");
     medium.flip(found[0]);
 
-    let report = place.run(&["check"]);
+    let report = dir.run(&["check"]);
     assert_eq!(code(&report), 1);
     let report = stdout(&report);
     assert!(
@@ -43,7 +43,7 @@ fn a_damaged_block_is_an_error_and_its_neighbours_are_served() {
         "{report}"
     );
 
-    let server = serve(&place);
+    let server = serve(&dir);
     let mut client = open(&server);
     for _ in 0..2 {
         assert_eq!(client.read(at(2), BLOCK_U32), Err(EIO));
@@ -59,17 +59,17 @@ fn a_damaged_block_is_an_error_and_its_neighbours_are_served() {
     assert_eq!(client.read(at(2), BLOCK_U32), Ok(noise(22)));
     drop(client);
     server.stop();
-    crate::clients::assert_clean(&place);
-    assert_serves(&place, &[1, 3]);
+    crate::clients::assert_clean(&dir);
+    assert_serves(&dir, &[1, 3]);
 }
 
 #[test]
 fn part_of_a_damaged_block_cannot_be_written_and_a_discard_frees_it() {
-    let place = with_blocks(&[1, 2, 3]);
-    let medium = Medium::of(&place);
+    let dir = with_blocks(&[1, 2, 3]);
+    let medium = Medium::of(&dir);
     let victim = noise(2);
     medium.flip(medium.find(|block| block == victim)[0]);
-    let server = serve(&place);
+    let server = serve(&dir);
     let mut client = open(&server);
     // Its other bytes are unknown, so nothing right could be stored: now, or when it is read.
     let accepted = client.write(at(2) + 100, b"part").is_ok();
@@ -81,15 +81,15 @@ fn part_of_a_damaged_block_cannot_be_written_and_a_discard_frees_it() {
     client.flush().expect("flushed");
     drop(client);
     server.stop();
-    crate::clients::assert_clean(&place);
-    assert_serves(&place, &[1, 3]);
+    crate::clients::assert_clean(&dir);
+    assert_serves(&dir, &[1, 3]);
 }
 
 /// Blocks 1, 300 and 600, which are in different spans, so that each has pointers of its own; those
 /// of block 300 are damaged.
-fn with_damaged_pointers() -> (Place, Medium, Vec<u64>) {
-    let place = with_blocks(&[1, 300, 600]);
-    let medium = Medium::of(&place);
+fn with_damaged_pointers() -> (TestDir, Medium, Vec<u64>) {
+    let dir = with_blocks(&[1, 300, 600]);
+    let medium = Medium::of(&dir);
     let second_span = |header: &Header| {
         header.kind == BlockKind::VolumeIndirect
             && header.level == 1
@@ -98,13 +98,13 @@ fn with_damaged_pointers() -> (Place, Medium, Vec<u64>) {
     };
     let damaged = headed(&medium, second_span);
     damaged.iter().for_each(|at| medium.flip(*at));
-    (place, medium, damaged)
+    (dir, medium, damaged)
 }
 
 #[test]
 fn a_change_below_damaged_pointers_is_stored_and_what_they_named_is_lost() {
-    let (place, medium, _damaged) = with_damaged_pointers();
-    let server = serve(&place);
+    let (dir, medium, _damaged) = with_damaged_pointers();
+    let server = serve(&dir);
     let mut client = open(&server);
     client.write(at(301), &noise(7)).expect("accepted");
     client.write(at(2), &noise(2)).expect("written");
@@ -114,11 +114,11 @@ fn a_change_below_damaged_pointers_is_stored_and_what_they_named_is_lost() {
     server.stop();
 
     // Not a problem of the aggregate any more, and not forgotten either.
-    let report = place.run(&["check"]);
+    let report = dir.run(&["check"]);
     assert_eq!(code(&report), 0, "{}", stdout(&report));
     assert!(stdout(&report).contains("lost"), "{}", stdout(&report));
-    assert_serves(&place, &[1, 2, 600]);
-    let server = serve(&place);
+    assert_serves(&dir, &[1, 2, 600]);
+    let server = serve(&dir);
     let mut client = open(&server);
     assert_eq!(client.read(at(301), BLOCK_U32), Ok(noise(7)));
     assert_eq!(client.read(at(300), BLOCK_U32), Err(EIO));
@@ -129,22 +129,22 @@ fn a_change_below_damaged_pointers_is_stored_and_what_they_named_is_lost() {
     client.flush().expect("flushed");
     drop(client);
     server.stop();
-    assert_serves(&place, &[1, 2, 300, 600]);
-    let server = serve(&place);
+    assert_serves(&dir, &[1, 2, 300, 600]);
+    let server = serve(&dir);
     let mut client = open(&server);
     assert_eq!(client.read(at(302), BLOCK_U32), Ok(vec![0; BLOCK]));
     drop(client);
     server.stop();
-    assert_eq!(code(&place.run(&["check"])), 0);
+    assert_eq!(code(&dir.run(&["check"])), 0);
     drop(medium);
 }
 
 #[test]
 fn what_the_journal_has_for_damaged_blocks_does_not_keep_the_rest_from_being_served() {
-    let (place, medium, _damaged) = with_damaged_pointers();
+    let (dir, medium, _damaged) = with_damaged_pointers();
     let victim = noise(600);
     medium.flip(medium.find(|block| block == victim)[0]);
-    let server = serve(&place);
+    let server = serve(&dir);
     let mut client = open(&server);
     for (offset, what) in [
         (at(300) + 100, "below lost pointers"),
@@ -161,7 +161,7 @@ fn what_the_journal_has_for_damaged_blocks_does_not_keep_the_rest_from_being_ser
     drop(client);
     server.kill();
     for round in 0..2 {
-        let server = serve(&place);
+        let server = serve(&dir);
         let mut client = open(&server);
         assert_eq!(client.read(at(300), BLOCK_U32), Err(EIO), "round {round}");
         assert_eq!(client.read(at(600), BLOCK_U32), Err(EIO), "round {round}");
@@ -175,23 +175,23 @@ fn what_the_journal_has_for_damaged_blocks_does_not_keep_the_rest_from_being_ser
 
 #[test]
 fn damaged_allocation_maps_are_derived_and_nothing_flushed_is_lost() {
-    let place = with_blocks(&[1, 300, 600]);
-    let medium = Medium::of(&place);
+    let dir = with_blocks(&[1, 300, 600]);
+    let medium = Medium::of(&dir);
     // Which blocks are in use: nothing can be stored without it.
     let damaged = headed(&medium, |header| {
         header.kind == BlockKind::AggregateIndirect && header.file == ACTIVE_MAP
     });
     assert!(!damaged.is_empty());
     damaged.iter().for_each(|at| medium.flip(*at));
-    let server = serve(&place);
+    let server = serve(&dir);
     let mut client = open(&server);
     client.write(at(300), &noise(7)).expect("accepted");
     client.flush().expect("the journal has it");
     drop(client);
     // The stop's own consistency point is the first that needs the map.
     server.stop();
-    crate::clients::assert_clean(&place);
-    let server = serve(&place);
+    crate::clients::assert_clean(&dir);
+    let server = serve(&dir);
     let mut client = open(&server);
     assert_eq!(client.read(at(300), BLOCK_U32), Ok(noise(7)));
     assert_eq!(client.read(at(1), BLOCK_U32), Ok(noise(1)));
@@ -199,14 +199,14 @@ fn damaged_allocation_maps_are_derived_and_nothing_flushed_is_lost() {
     client.flush().expect("and made durable");
     drop(client);
     server.stop();
-    crate::clients::assert_clean(&place);
-    assert_serves(&place, &[1, 2, 600]);
+    crate::clients::assert_clean(&dir);
+    assert_serves(&dir, &[1, 2, 600]);
 }
 
 #[test]
 fn damaged_pointers_of_a_lun_are_errors_and_the_server_goes_on() {
-    let (place, medium, damaged) = with_damaged_pointers();
-    let mut server = serve(&place);
+    let (dir, medium, damaged) = with_damaged_pointers();
+    let mut server = serve(&dir);
     let mut client = open(&server);
     assert_eq!(client.read(at(300), BLOCK_U32), Err(EIO));
     assert_eq!(client.read(at(301), BLOCK_U32), Err(EIO), "a hole, perhaps");
@@ -219,23 +219,23 @@ fn damaged_pointers_of_a_lun_are_errors_and_the_server_goes_on() {
     server.stop();
 
     damaged.iter().for_each(|at| medium.flip(*at));
-    assert_serves(&place, &[1, 2, 300, 600]);
-    crate::clients::assert_clean(&place);
+    assert_serves(&dir, &[1, 2, 300, 600]);
+    crate::clients::assert_clean(&dir);
 }
 
 #[test]
 fn damaged_inodes_or_roots_are_refused() {
-    let place = with_blocks(&[1]);
-    let medium = Medium::of(&place);
+    let dir = with_blocks(&[1]);
+    let medium = Medium::of(&dir);
     let of_kind = |kind| move |header: &Header| header.kind == kind;
     for damaged in [
         headed(&medium, of_kind(BlockKind::Inodes)),
         headed(&medium, of_kind(BlockKind::AggregateIndirect)),
     ] {
         damaged.iter().for_each(|at| medium.flip(*at));
-        assert_refused_untouched(&place, &["aggregate aggr0", "expected", "everglade check"]);
-        assert_eq!(code(&place.run(&["check"])), 1, "and it names the block");
+        assert_refused_untouched(&dir, &["aggregate aggr0", "expected", "everglade check"]);
+        assert_eq!(code(&dir.run(&["check"])), 1, "and it names the block");
         damaged.iter().for_each(|at| medium.flip(*at));
     }
-    assert_serves(&place, &[1]);
+    assert_serves(&dir, &[1]);
 }

@@ -4,32 +4,32 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::{Medium, assert_refused_untouched, assert_serves, with_blocks};
-use crate::running::Place;
+use crate::running::TestDir;
 
-fn device(place: &Place) -> PathBuf {
-    place.data_dir().join("aggregates/aggr0/dev0")
+fn device(dir: &TestDir) -> PathBuf {
+    dir.data_dir().join("aggregates/aggr0/dev0")
 }
 
 #[test]
 fn a_missing_device_is_refused_until_it_is_back() {
-    let place = with_blocks(&[1, 2]);
-    let away = place.file("away");
-    fs::rename(device(&place), &away).expect("rename");
+    let dir = with_blocks(&[1, 2]);
+    let away = dir.file("away");
+    fs::rename(device(&dir), &away).expect("rename");
     let parts = [
         "aggregates/aggr0/dev0 does not exist",
         "expected device 0 of aggregate aggr0",
         "attach it again",
     ];
-    assert_refused_untouched(&place, &parts);
-    assert!(!device(&place).exists(), "none is made in its place");
+    assert_refused_untouched(&dir, &parts);
+    assert!(!device(&dir).exists(), "none is made in its place");
 
     // An empty folder, as a mount point whose file system is not mounted.
-    fs::create_dir(device(&place)).expect("create");
-    assert_refused_untouched(&place, &["DEVICE", "found", "expected", "attach it again"]);
-    fs::remove_dir(device(&place)).expect("remove");
+    fs::create_dir(device(&dir)).expect("create");
+    assert_refused_untouched(&dir, &["DEVICE", "found", "expected", "attach it again"]);
+    fs::remove_dir(device(&dir)).expect("remove");
 
-    fs::rename(&away, device(&place)).expect("rename");
-    assert_serves(&place, &[1, 2]);
+    fs::rename(&away, device(&dir)).expect("rename");
+    assert_serves(&dir, &[1, 2]);
 }
 
 #[test]
@@ -42,13 +42,13 @@ fn a_foreign_device_is_refused_and_neither_aggregate_suffers() {
         fs::rename(&aside, device(&theirs)).expect("rename");
     };
     swap();
-    for place in [&ours, &theirs] {
+    for dir in [&ours, &theirs] {
         let parts = [
             "the devices hold aggregate aggr0 (",
             "expected the aggregate with UUID",
             "Put the right devices in place",
         ];
-        assert_refused_untouched(place, &parts);
+        assert_refused_untouched(dir, &parts);
     }
     swap();
     assert_serves(&ours, &[1]);
@@ -57,23 +57,23 @@ fn a_foreign_device_is_refused_and_neither_aggregate_suffers() {
 
 #[test]
 fn a_device_without_its_first_segment_is_refused() {
-    let place = with_blocks(&[1]);
-    let segment = device(&place).join("00000000.seg");
-    let away = place.file("away");
+    let dir = with_blocks(&[1]);
+    let segment = device(&dir).join("00000000.seg");
+    let away = dir.file("away");
     // The copy of the label at the end is whole, so the aggregate is known, and its blocks are
     // gone.
     fs::rename(&segment, &away).expect("rename");
-    assert_refused_untouched(&place, &["aggregate aggr0"]);
+    assert_refused_untouched(&dir, &["aggregate aggr0"]);
     fs::rename(&away, &segment).expect("rename");
-    assert_serves(&place, &[1]);
+    assert_serves(&dir, &[1]);
 }
 
 #[test]
 fn a_device_that_became_smaller_is_refused() {
-    let place = with_blocks(&[1]);
-    let card = device(&place).join("DEVICE");
+    let dir = with_blocks(&[1]);
+    let card = device(&dir).join("DEVICE");
     let whole = fs::read_to_string(&card).expect("read");
-    let size = Medium::of(&place).size_bytes;
+    let size = Medium::of(&dir).size_bytes;
     let smaller = whole.replace(&size.to_string(), &(size - (1 << 20)).to_string());
     fs::write(&card, smaller).expect("write");
     let parts = [
@@ -81,9 +81,9 @@ fn a_device_that_became_smaller_is_refused() {
         "found one of 2146435072 bytes",
         "expected device 0 of aggregate aggr0",
     ];
-    assert_refused_untouched(&place, &parts);
+    assert_refused_untouched(&dir, &parts);
     fs::write(&card, "not a card").expect("write");
-    assert_refused_untouched(&place, &["DEVICE", "expected a file that begins with"]);
+    assert_refused_untouched(&dir, &["DEVICE", "expected a file that begins with"]);
     fs::write(&card, whole).expect("write");
-    assert_serves(&place, &[1]);
+    assert_serves(&dir, &[1]);
 }

@@ -41,51 +41,51 @@ pub(super) fn sealed(mut record: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn one_copy_of_the_label_is_enough() {
-    let place = with_blocks(&[1]);
-    let medium = Medium::of(&place);
+    let dir = with_blocks(&[1]);
+    let medium = Medium::of(&dir);
     for label in label_offsets(medium.size_bytes) {
         let before = medium.wipe(label, LABEL_BYTES);
-        let checked = place.run(&["check"]);
+        let checked = dir.run(&["check"]);
         assert_eq!(code(&checked), 1, "the next loss would be the last");
         assert!(
             stdout(&checked).contains("label-damaged"),
             "{}",
             stdout(&checked)
         );
-        let server = serve(&place);
-        let events = ask_json(&place, &["event", "show"]);
+        let server = serve(&dir);
+        let events = ask_json(&dir, &["event", "show"]);
         assert!(events.to_string().contains("EVG-4012"), "{events}");
         let log = server.log();
         assert!(
             log.contains("was written anew from the other copy"),
             "{log}"
         );
-        assert_eq!(code(&place.run(&["status"])), 0);
+        assert_eq!(code(&dir.run(&["status"])), 0);
         server.stop();
         assert_eq!(medium.read(label, RECORDS_BYTES), before[..RECORDS_BYTES]);
-        assert_eq!(code(&place.run(&["check"])), 0, "{label}");
+        assert_eq!(code(&dir.run(&["check"])), 0, "{label}");
     }
-    assert_serves(&place, &[1]);
+    assert_serves(&dir, &[1]);
 }
 
 #[test]
 fn a_torn_copy_of_the_label_is_written_anew() {
-    let place = with_blocks(&[1]);
-    let medium = Medium::of(&place);
+    let dir = with_blocks(&[1]);
+    let medium = Medium::of(&dir);
     for record in records(&medium) {
         let before = medium.read(record, CONFIG_BYTES);
         medium.flip(record + 100);
-        assert_eq!(code(&place.run(&["check"])), 1);
-        assert_serves(&place, &[1]);
+        assert_eq!(code(&dir.run(&["check"])), 1);
+        assert_serves(&dir, &[1]);
         assert_eq!(medium.read(record, CONFIG_BYTES), before);
-        assert_eq!(code(&place.run(&["check"])), 0);
+        assert_eq!(code(&dir.run(&["check"])), 0);
     }
 }
 
 #[test]
 fn a_device_without_a_label_is_refused() {
-    let place = with_blocks(&[1]);
-    let medium = Medium::of(&place);
+    let dir = with_blocks(&[1]);
+    let medium = Medium::of(&dir);
     let labels = label_offsets(medium.size_bytes);
     let before = labels.map(|label| medium.wipe(label, LABEL_BYTES));
     let parts = [
@@ -94,30 +94,30 @@ fn a_device_without_a_label_is_refused() {
         "expected the label of an Everglade device",
         "Check that the devices are the right ones",
     ];
-    assert_refused_untouched(&place, &parts);
-    assert_eq!(code(&place.run(&["check"])), 2);
+    assert_refused_untouched(&dir, &parts);
+    assert_eq!(code(&dir.run(&["check"])), 2);
     for (label, bytes) in labels.into_iter().zip(before) {
         medium.write(label, &bytes);
     }
-    assert_serves(&place, &[1]);
+    assert_serves(&dir, &[1]);
 }
 
 #[test]
 fn a_label_with_a_wrong_checksum_everywhere_is_refused() {
-    let place = with_blocks(&[1]);
-    let medium = Medium::of(&place);
+    let dir = with_blocks(&[1]);
+    let medium = Medium::of(&dir);
     let records = records(&medium);
     records.iter().for_each(|at| medium.flip(*at));
     let parts = ["config record checksum", "expected the label"];
-    assert_refused_untouched(&place, &parts);
+    assert_refused_untouched(&dir, &parts);
     records.iter().for_each(|at| medium.flip(*at));
-    assert_serves(&place, &[1]);
+    assert_serves(&dir, &[1]);
 }
 
 #[test]
 fn a_newer_format_is_refused_even_if_only_one_record_has_it() {
-    let place = with_blocks(&[1]);
-    let medium = Medium::of(&place);
+    let dir = with_blocks(&[1]);
+    let medium = Medium::of(&dir);
     let newer = u8::try_from(FORMAT_VERSION + 1).expect("small");
     let records = records(&medium);
     let before: Vec<_> = records
@@ -133,30 +133,27 @@ fn a_newer_format_is_refused_even_if_only_one_record_has_it() {
     // The last record to be rewritten by an upgrade that was cut short decides as much as all.
     for (at, record) in records.iter().zip(&before).rev() {
         medium.write(*at, &resealed(record.clone(), VERSION_AT, newer));
-        assert_refused_untouched(&place, &parts);
+        assert_refused_untouched(&dir, &parts);
     }
     for (at, record) in records.iter().zip(&before) {
         medium.write(*at, record);
     }
-    assert_serves(&place, &[1]);
+    assert_serves(&dir, &[1]);
 
     // The same number in a record that is torn says nothing.
     let mut torn = before[0].clone();
     torn[VERSION_AT] = newer;
     medium.write(records[0], &torn);
-    assert_serves(&place, &[1]);
+    assert_serves(&dir, &[1]);
 }
 
 #[test]
 fn a_feature_nobody_here_knows_is_refused() {
-    let place = with_blocks(&[1]);
-    let medium = Medium::of(&place);
+    let dir = with_blocks(&[1]);
+    let medium = Medium::of(&dir);
     for at in records(&medium) {
         let record = medium.read(at, CONFIG_BYTES);
         medium.write(at, &resealed(record, INCOMPATIBLE_AT, 4));
     }
-    assert_refused_untouched(
-        &place,
-        &["incompatible feature flags 0x4", "newer everglade"],
-    );
+    assert_refused_untouched(&dir, &["incompatible feature flags 0x4", "newer everglade"]);
 }

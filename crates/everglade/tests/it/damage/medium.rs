@@ -12,7 +12,7 @@ use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
 use super::BLOCK;
-use crate::running::Place;
+use crate::running::TestDir;
 
 const SEGMENT_BYTES: u64 = 1 << 30;
 
@@ -25,8 +25,8 @@ pub(super) struct Medium {
 }
 
 impl Medium {
-    pub(super) fn of(place: &Place) -> Medium {
-        let directory = place.data_dir().join("aggregates/aggr0/dev0");
+    pub(super) fn of(dir: &TestDir) -> Medium {
+        let directory = dir.data_dir().join("aggregates/aggr0/dev0");
         let card = fs::read_to_string(directory.join("DEVICE")).expect("a card");
         let size = card
             .lines()
@@ -53,8 +53,8 @@ impl Medium {
     /// Where a block of the aggregate is.
     pub(super) fn locate(&self, pvbn: Pvbn) -> u64 {
         let geometry = self.geometry.as_ref().expect("a label");
-        let place = geometry.locate(pvbn).expect("a block of the aggregate");
-        place.dbn.0 * BLOCK as u64
+        let run = geometry.locate(pvbn).expect("a block of the aggregate");
+        run.dbn.0 * BLOCK as u64
     }
 
     fn segment(&self, offset: u64) -> (File, u64) {

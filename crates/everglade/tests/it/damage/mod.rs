@@ -21,7 +21,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::clients::LUN;
-use crate::running::{Place, Server};
+use crate::running::{Server, TestDir};
 use crate::wire::Client;
 use medium::Medium;
 use untouched::assert_refused_untouched;
@@ -30,8 +30,8 @@ const SERVE: [&str; 4] = ["--lun-size", "64MiB", "--aggregate-size", "2GiB"];
 const BLOCK_U32: u32 = 4096;
 const BLOCK: usize = BLOCK_U32 as usize;
 
-fn serve(place: &Place) -> Server {
-    place.serve(&SERVE)
+fn serve(dir: &TestDir) -> Server {
+    dir.serve(&SERVE)
 }
 
 fn open(server: &Server) -> Client {
@@ -55,10 +55,10 @@ fn noise(seed: u64) -> Vec<u8> {
 }
 
 /// A new data directory with noise in some blocks, and no server.
-fn with_blocks(numbers: &[u64]) -> Place {
-    let place = Place::new();
-    write_blocks(&place, numbers);
-    place
+fn with_blocks(numbers: &[u64]) -> TestDir {
+    let dir = TestDir::new();
+    write_blocks(&dir, numbers);
+    dir
 }
 
 /// Copies as `cp` does it, holes included, because segments are long and nearly empty.
@@ -72,8 +72,8 @@ fn copy(from: &Path, to: &Path) {
 
 /// Serves, writes and flushes noise into some blocks, and stops. The orderly end is a consistency
 /// point.
-fn write_blocks(place: &Place, numbers: &[u64]) {
-    let server = serve(place);
+fn write_blocks(dir: &TestDir, numbers: &[u64]) {
+    let server = serve(dir);
     let mut client = open(&server);
     for number in numbers {
         let at = number * BLOCK as u64;
@@ -84,10 +84,10 @@ fn write_blocks(place: &Place, numbers: &[u64]) {
     server.stop();
 }
 
-/// A server on this place serves what [`with_blocks`] wrote.
+/// A server on this directory serves what [`with_blocks`] wrote.
 #[track_caller]
-fn assert_serves(place: &Place, numbers: &[u64]) {
-    let server = serve(place);
+fn assert_serves(dir: &TestDir, numbers: &[u64]) {
+    let server = serve(dir);
     let mut client = open(&server);
     for number in numbers {
         let at = number * BLOCK as u64;

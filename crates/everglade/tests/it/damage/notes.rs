@@ -9,25 +9,25 @@ use everglade_format::indirect::{BlockKind, Header};
 use everglade_format::metafile::NOTES;
 
 use super::{BLOCK, BLOCK_U32, Medium, noise, open, serve};
-use crate::running::{Place, code, stderr, stdout};
+use crate::running::{TestDir, code, stderr, stdout};
 
 /// A data directory whose volume has a policy, and a LUN with some noise in it.
-fn with_policy() -> Place {
-    let place = Place::new();
-    let server = serve(&place);
+fn with_policy() -> TestDir {
+    let dir = TestDir::new();
+    let server = serve(&dir);
     let mut client = open(&server);
     client.write(BLOCK as u64, &noise(1)).expect("written");
     client.flush().expect("flushed");
     drop(client);
-    must(&place, &["policy", "create", "office", "--hourly", "3"]);
-    must(&place, &["policy", "set", "vol0", "office"]);
+    must(&dir, &["policy", "create", "office", "--hourly", "3"]);
+    must(&dir, &["policy", "set", "vol0", "office"]);
     server.stop();
-    place
+    dir
 }
 
 #[track_caller]
-fn must(place: &Place, args: &[&str]) -> String {
-    let output = place.run(args);
+fn must(dir: &TestDir, args: &[&str]) -> String {
+    let output = dir.run(args);
     assert_eq!(code(&output), 0, "{args:?}: {}", stderr(&output));
     stdout(&output)
 }
@@ -44,11 +44,11 @@ fn blocks(medium: &Medium) -> Vec<u64> {
 
 /// The LUN is served, and `status` says of the policies what it says.
 #[track_caller]
-fn expect(place: &Place, policy: &[&str], parts: &[&str]) -> Output {
-    let mut server = serve(place);
+fn expect(dir: &TestDir, policy: &[&str], parts: &[&str]) -> Output {
+    let mut server = serve(dir);
     let mut client = open(&server);
     assert_eq!(client.read(BLOCK as u64, BLOCK_U32), Ok(noise(1)));
-    let status = place.run(&["status"]);
+    let status = dir.run(&["status"]);
     assert_eq!(
         code(&status),
         8,
@@ -59,7 +59,7 @@ fn expect(place: &Place, policy: &[&str], parts: &[&str]) -> Output {
     for part in parts {
         assert!(status.contains(part), "'{part}' is not in: {status}");
     }
-    let said = place.run(policy);
+    let said = dir.run(policy);
     client.write(0, &noise(2)).expect("written");
     client.flush().expect("flushed");
     assert!(server.is_running());
@@ -78,27 +78,27 @@ const LOST: [&str; 4] = [
 
 #[test]
 fn damaged_policies_cost_no_data_and_are_given_again() {
-    let place = with_policy();
-    let medium = Medium::of(&place);
+    let dir = with_policy();
+    let medium = Medium::of(&dir);
     blocks(&medium).iter().for_each(|at| medium.flip(*at));
-    assert_eq!(code(&place.run(&["check"])), 1, "and it names the block");
-    let said = expect(&place, &AGAIN, &LOST);
+    assert_eq!(code(&dir.run(&["check"])), 1, "and it names the block");
+    let said = expect(&dir, &AGAIN, &LOST);
     assert_eq!(code(&said), 0, "{}", stderr(&said));
-    crate::clients::assert_clean(&place);
-    let server = serve(&place);
-    let shown = must(&place, &["volume", "show", "vol0", "--json"]);
+    crate::clients::assert_clean(&dir);
+    let server = serve(&dir);
+    let shown = must(&dir, &["volume", "show", "vol0", "--json"]);
     assert!(
         shown.contains("\"snapshot_policy\": \"default\""),
         "{shown}"
     );
-    assert!(!must(&place, &["status"]).contains("EVG-4006"));
+    assert!(!must(&dir, &["status"]).contains("EVG-4006"));
     server.stop();
 }
 
 #[test]
 fn policies_of_an_earlier_consistency_point_are_not_taken_for_the_last() {
-    let place = with_policy();
-    let medium = Medium::of(&place);
+    let dir = with_policy();
+    let medium = Medium::of(&dir);
     let newest = |medium: &Medium| {
         let stamp = |at: &u64| {
             let bytes = medium.read(*at, BLOCK);
@@ -109,11 +109,11 @@ fn policies_of_an_earlier_consistency_point_are_not_taken_for_the_last() {
         found.expect("there is one")
     };
     let old = medium.read(newest(&medium), BLOCK);
-    let server = serve(&place);
-    must(&place, &["policy", "set", "vol0", "none"]);
+    let server = serve(&dir);
+    must(&dir, &["policy", "set", "vol0", "none"]);
     server.stop();
     medium.write(newest(&medium), &old);
-    let said = expect(&place, &AGAIN, &LOST);
+    let said = expect(&dir, &AGAIN, &LOST);
     assert_eq!(code(&said), 0, "{}", stderr(&said));
-    crate::clients::assert_clean(&place);
+    crate::clients::assert_clean(&dir);
 }

@@ -6,7 +6,7 @@ use everglade_format::label::{CONFIG_OFFSETS, label_offsets};
 
 use super::{BLOCK, BLOCK_U32, Medium, SERVE, noise, with_blocks};
 use crate::clients::LUN;
-use crate::running::{Place, Server, code, stderr};
+use crate::running::{Server, TestDir, code, stderr};
 use crate::wire::{Client, EIO};
 
 const NUMBERS: [u64; 6] = [1, 2, 300, 301, 9000, 16_000];
@@ -26,8 +26,8 @@ impl Dice {
 
 /// The server, unless it refuses, which it must do in an orderly way.
 #[track_caller]
-fn serves_or_refuses(place: &Place, what: &str) -> Option<Server> {
-    let started = place.try_serve(&SERVE);
+fn serves_or_refuses(dir: &TestDir, what: &str) -> Option<Server> {
+    let started = dir.try_serve(&SERVE);
     match started {
         Ok(server) => Some(server),
         Err(output) => {
@@ -41,8 +41,8 @@ fn serves_or_refuses(place: &Place, what: &str) -> Option<Server> {
 
 #[test]
 fn blocks_damaged_at_random_are_refused_or_errors_or_right() {
-    let place = with_blocks(&NUMBERS);
-    let medium = Medium::of(&place);
+    let dir = with_blocks(&NUMBERS);
+    let medium = Medium::of(&dir);
     let used = medium.find(|block| block.iter().any(|byte| *byte != 0));
     let mut refused = 0;
     let mut errors = 0;
@@ -54,7 +54,7 @@ fn blocks_damaged_at_random_are_refused_or_errors_or_right() {
             .collect();
         let before: Vec<_> = used.iter().map(|at| medium.read(*at, BLOCK)).collect();
         victims.iter().for_each(|at| medium.flip(*at));
-        if let Some(server) = serves_or_refuses(&place, &format!("round {round}")) {
+        if let Some(server) = serves_or_refuses(&dir, &format!("round {round}")) {
             if let Ok((mut client, _)) = Client::open(&server.tcp, LUN) {
                 for number in NUMBERS {
                     match client.read(number * BLOCK as u64, BLOCK_U32) {
@@ -71,19 +71,19 @@ fn blocks_damaged_at_random_are_refused_or_errors_or_right() {
         } else {
             refused += 1;
         }
-        let said = place.run(&["check"]);
+        let said = dir.run(&["check"]);
         assert!(code(&said) <= 2, "round {round}: {}", stderr(&said));
         for (at, bytes) in used.iter().zip(before) {
             medium.write(*at, &bytes);
         }
         // The devices are as they were, which is a rollback if damage was mended meanwhile.
-        let _ = std::fs::remove_file(place.data_dir().join("seen.toml"));
+        let _ = std::fs::remove_file(dir.data_dir().join("seen.toml"));
     }
     assert!(
         refused > 0 && refused < ROUNDS && errors > 0,
         "{refused} refused, {errors} errors: the dice are loaded"
     );
-    super::assert_serves(&place, &NUMBERS);
+    super::assert_serves(&dir, &NUMBERS);
 }
 
 #[test]
@@ -91,14 +91,14 @@ fn what_is_flushed_over_random_damage_is_there_and_a_failure_is_an_orderly_one()
     let mut failures = 0;
     const ROUNDS: u64 = 10;
     for round in 0..ROUNDS {
-        let place = with_blocks(&NUMBERS);
-        let medium = Medium::of(&place);
+        let dir = with_blocks(&NUMBERS);
+        let medium = Medium::of(&dir);
         let used = medium.find(|block| block.iter().any(|byte| *byte != 0));
         let mut dice = Dice(0xF00D + round);
         for _ in 0..used.len() / 16 {
             medium.flip(used[dice.below(used.len())]);
         }
-        let Some(server) = serves_or_refuses(&place, &format!("round {round}")) else {
+        let Some(server) = serves_or_refuses(&dir, &format!("round {round}")) else {
             continue;
         };
         let Ok((mut client, _)) = Client::open(&server.tcp, LUN) else {
@@ -118,7 +118,7 @@ fn what_is_flushed_over_random_damage_is_there_and_a_failure_is_an_orderly_one()
         if !is_flushed {
             continue;
         }
-        let again = serves_or_refuses(&place, &format!("round {round}, again"));
+        let again = serves_or_refuses(&dir, &format!("round {round}, again"));
         let opened = again.and_then(|server| {
             let opened = Client::open(&server.tcp, LUN).ok();
             opened.map(|(client, _)| (server, client))
@@ -145,8 +145,8 @@ fn what_is_flushed_over_random_damage_is_there_and_a_failure_is_an_orderly_one()
 
 #[test]
 fn config_records_with_a_good_checksum_and_random_fields_are_refused_or_right() {
-    let place = with_blocks(&[1]);
-    let medium = Medium::of(&place);
+    let dir = with_blocks(&[1]);
+    let medium = Medium::of(&dir);
     let places: Vec<_> = label_offsets(medium.size_bytes)
         .into_iter()
         .flat_map(|label| CONFIG_OFFSETS.map(|slot| label + slot))
@@ -170,7 +170,7 @@ fn config_records_with_a_good_checksum_and_random_fields_are_refused_or_right() 
         let record = super::labels::sealed(record);
         places.iter().for_each(|at| medium.write(*at, &record));
         let what = format!("{bytes} bytes at {at}");
-        if let Some(server) = serves_or_refuses(&place, &what) {
+        if let Some(server) = serves_or_refuses(&dir, &what) {
             if let Ok((mut client, _)) = Client::open(&server.tcp, LUN) {
                 let found = client.read(BLOCK as u64, BLOCK_U32);
                 assert!(
@@ -180,9 +180,9 @@ fn config_records_with_a_good_checksum_and_random_fields_are_refused_or_right() 
             }
             server.kill();
         }
-        let said = place.run(&["check"]);
+        let said = dir.run(&["check"]);
         assert!(code(&said) <= 2, "{what}: {}", stderr(&said));
     }
     places.iter().for_each(|at| medium.write(*at, &sound));
-    super::assert_serves(&place, &[1]);
+    super::assert_serves(&dir, &[1]);
 }

@@ -13,7 +13,7 @@ use everglade_format::{Block, FileId, Layer, SPAN};
 use super::blocks::headed;
 use super::{BLOCK, BLOCK_U32, Medium, noise, with_blocks};
 use crate::manage::ask_json;
-use crate::running::{Place, Server, code, stderr, stdout};
+use crate::running::{Server, TestDir, code, stderr, stdout};
 use crate::wire::{Client, EIO, EPERM};
 
 /// Blocks of the LUN that are written before anything is damaged: in three regions.
@@ -24,8 +24,8 @@ fn at(number: u64) -> u64 {
     number * BLOCK as u64
 }
 
-fn serve(place: &Place) -> Server {
-    place.serve(&[&super::SERVE[..], &["--cp-interval", "1s"]].concat())
+fn serve(dir: &TestDir) -> Server {
+    dir.serve(&[&super::SERVE[..], &["--cp-interval", "1s"]].concat())
 }
 
 /// The newest level-1 block of a file.
@@ -61,10 +61,10 @@ fn leaf(medium: &Medium, layer: Layer, file: FileId) -> u64 {
 
 /// Waits until a consistency point with the changes is committed, or the aggregate is read-only.
 /// True if it is.
-fn wait_for_cp(place: &Place, before: u64) -> bool {
+fn wait_for_cp(dir: &TestDir, before: u64) -> bool {
     let since = Instant::now();
     loop {
-        let aggregate = ask_json(place, &["aggregate", "show", "aggr0"]);
+        let aggregate = ask_json(dir, &["aggregate", "show", "aggr0"]);
         if aggregate["state"] == "read-only" {
             return true;
         }
@@ -77,8 +77,8 @@ fn wait_for_cp(place: &Place, before: u64) -> bool {
     }
 }
 
-fn committed(place: &Place) -> u64 {
-    let aggregate = ask_json(place, &["aggregate", "show", "aggr0"]);
+fn committed(dir: &TestDir) -> u64 {
+    let aggregate = ask_json(dir, &["aggregate", "show", "aggr0"]);
     aggregate["committed_cp"].as_u64().expect("a number")
 }
 
@@ -122,9 +122,9 @@ fn assert_readable(server: &Server, what: &str, changed: &[u64]) {
 /// One bit of one block is wrong: 50 writes and a flush are acknowledged, and whatever comes of
 /// them, everything that was flushed can be read, before and after restarts.
 fn live_with(what: &str, victim: impl Fn(&Medium) -> u64) {
-    let place = with_blocks(&BEFORE);
-    let server = serve(&place);
-    let snapshot = place.run(&["snapshot", "create", "vol0@s"]);
+    let dir = with_blocks(&BEFORE);
+    let server = serve(&dir);
+    let snapshot = dir.run(&["snapshot", "create", "vol0@s"]);
     assert_eq!(code(&snapshot), 0, "{}", stderr(&snapshot));
     // The same bytes at another place: what the snapshot holds goes into the summary map.
     let mut client = connect(&server, "vol0/lun0");
@@ -132,26 +132,26 @@ fn live_with(what: &str, victim: impl Fn(&Medium) -> u64) {
     client.flush().expect("flushed");
     drop(client);
     server.stop();
-    let medium = Medium::of(&place);
+    let medium = Medium::of(&dir);
     medium.flip(victim(&medium));
 
-    let server = serve(&place);
+    let server = serve(&dir);
     assert_readable(&server, what, &[]);
     let mut client = connect(&server, "vol0/lun0");
     let changed: Vec<u64> = [1, 300].into_iter().chain(700..748).collect();
-    let before = committed(&place);
+    let before = committed(&dir);
     for number in &changed {
         let written = client.write(at(*number), &noise(number + 1000));
         assert_eq!(written, Ok(()), "{what}: block {number}");
     }
     assert_eq!(client.flush(), Ok(()), "{what}: the journal has it");
-    let is_read_only = wait_for_cp(&place, before);
+    let is_read_only = wait_for_cp(&dir, before);
     assert_readable(&server, what, &changed);
     if is_read_only {
         let mut client = connect(&server, "vol0/lun0");
         assert_eq!(client.write(0, &noise(9)), Err(EPERM), "{what}");
         assert_eq!(client.flush(), Ok(()), "{what}: all of it is durable");
-        let status = place.run(&["status"]);
+        let status = dir.run(&["status"]);
         assert_eq!(code(&status), 8, "{what}");
         assert!(
             stdout(&status).contains("EVG-4008"),
@@ -161,7 +161,7 @@ fn live_with(what: &str, victim: impl Fn(&Medium) -> u64) {
     }
     server.kill();
     for round in 0..2 {
-        let server = serve(&place);
+        let server = serve(&dir);
         assert_readable(&server, &format!("{what}, restart {round}"), &changed);
         server.stop();
     }
@@ -210,19 +210,19 @@ fn a_bit_of_a_later_level_1_block_of_a_container_closes_nothing() {
 /// The block that shows the volume's own superblock: it is derived from the context map.
 #[test]
 fn a_container_block_that_hides_a_superblock_is_derived() {
-    let place = with_blocks(&BEFORE);
-    let server = serve(&place);
-    let snapshot = place.run(&["snapshot", "create", "vol0@s"]);
+    let dir = with_blocks(&BEFORE);
+    let server = serve(&dir);
+    let snapshot = dir.run(&["snapshot", "create", "vol0@s"]);
     assert_eq!(code(&snapshot), 0, "{}", stderr(&snapshot));
     server.stop();
-    let medium = Medium::of(&place);
+    let medium = Medium::of(&dir);
     medium.flip(newest(&medium, |it| {
         let of_container = it.kind == BlockKind::AggregateIndirect && it.file == FIRST_FILE;
         of_container && it.level == 1 && it.index == 0
     }));
-    let server = serve(&place);
+    let server = serve(&dir);
     assert_readable(&server, "derived while the aggregate was opened", &[]);
-    let status = place.run(&["status"]);
+    let status = dir.run(&["status"]);
     assert_eq!(code(&status), 0, "{}", stdout(&status));
     assert!(stdout(&status).contains("EVG-4010"), "{}", stdout(&status));
     let mut client = connect(&server, "vol0/lun0");
@@ -231,23 +231,23 @@ fn a_container_block_that_hides_a_superblock_is_derived() {
     drop(client);
     server.stop();
     // The first consistency point has put it where it was.
-    crate::clients::assert_clean(&place);
-    super::assert_serves(&place, &BEFORE);
+    crate::clients::assert_clean(&dir);
+    super::assert_serves(&dir, &BEFORE);
 }
 
 #[test]
 fn what_is_only_in_memory_is_read_and_not_called_durable() {
-    let place = with_blocks(&BEFORE);
-    let medium = Medium::of(&place);
+    let dir = with_blocks(&BEFORE);
+    let medium = Medium::of(&dir);
     // Of all consistency points, and of all levels: nobody can mend what nothing is known of.
     let of_map = |it: &Header| it.kind == BlockKind::AggregateIndirect && it.file == ACTIVE_MAP;
     let victims = headed(&medium, of_map);
     victims.iter().for_each(|at| medium.flip(*at));
-    let server = serve(&place);
+    let server = serve(&dir);
     let mut client = connect(&server, "vol0/lun0");
-    let before = committed(&place);
+    let before = committed(&dir);
     client.write(at(700), &noise(7)).expect("accepted");
-    if !wait_for_cp(&place, before) {
+    if !wait_for_cp(&dir, before) {
         // It was mended: nothing is to be seen here.
         server.stop();
         return;
@@ -255,7 +255,7 @@ fn what_is_only_in_memory_is_read_and_not_called_durable() {
     let mut client = connect(&server, "vol0/lun0");
     assert_eq!(client.read(at(700), BLOCK_U32), Ok(noise(7)));
     assert_eq!(client.flush(), Err(EIO), "it is in memory only");
-    let status = stdout(&place.run(&["status"]));
+    let status = stdout(&dir.run(&["status"]));
     assert!(status.contains("in memory only"), "{status}");
     drop(client);
     server.stop();
@@ -263,17 +263,17 @@ fn what_is_only_in_memory_is_read_and_not_called_durable() {
 
 #[test]
 fn luns_whose_names_are_damaged_are_read_by_number() {
-    let place = with_blocks(&BEFORE);
-    let medium = Medium::of(&place);
+    let dir = with_blocks(&BEFORE);
+    let medium = Medium::of(&dir);
     let names = headed(&medium, |it: &Header| it.kind == BlockKind::Directory);
     names.iter().for_each(|at| medium.flip(*at));
-    let server = serve(&place);
+    let server = serve(&dir);
     let mut client = connect(&server, &format!("volume-{FIRST_FILE}/lun-{FIRST_FILE}"));
     for number in BEFORE {
         assert_eq!(client.read(at(number), BLOCK_U32), Ok(noise(number)));
     }
     assert_eq!(client.write(0, &noise(9)), Err(EPERM));
-    let status = place.run(&["status"]);
+    let status = dir.run(&["status"]);
     assert_eq!(code(&status), 8);
     for part in ["EVG-4008", "names", "EVG-4005"] {
         assert!(
@@ -286,6 +286,6 @@ fn luns_whose_names_are_damaged_are_read_by_number() {
     server.stop();
     // Nothing was written: whoever has the old blocks has the old pool.
     names.iter().for_each(|at| medium.flip(*at));
-    crate::clients::assert_clean(&place);
-    super::assert_serves(&place, &BEFORE);
+    crate::clients::assert_clean(&dir);
+    super::assert_serves(&dir, &BEFORE);
 }

@@ -15,7 +15,7 @@ use super::{
 use crate::clients::assert_clean;
 use crate::manage::{ask, ask_json, refused};
 use crate::operate::http;
-use crate::running::{Place, code, stderr, stdout};
+use crate::running::{TestDir, code, stderr, stdout};
 use crate::waiting::{event, within};
 
 const BLOCKS: [u64; 3] = [1, 300, 600];
@@ -33,11 +33,11 @@ fn damage_maps(medium: &Medium) {
 
 #[test]
 fn without_a_daemon_what_is_damaged_is_derived() {
-    let place = with_blocks(&BLOCKS);
-    let medium = Medium::of(&place);
+    let dir = with_blocks(&BLOCKS);
+    let medium = Medium::of(&dir);
     damage_maps(&medium);
-    assert_eq!(code(&place.run(&["check"])), 1, "it is damaged");
-    let output = place.run(&["repair", "--json"]);
+    assert_eq!(code(&dir.run(&["check"])), 1, "it is damaged");
+    let output = dir.run(&["repair", "--json"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let told: serde_json::Value = serde_json::from_str(&stdout(&output)).expect("JSON");
     let repair = &told["repairs"][0];
@@ -45,30 +45,30 @@ fn without_a_daemon_what_is_damaged_is_derived() {
     assert_eq!(repair["damaged_blocks"], 0, "{told}");
     assert!(repair["read_blocks"].as_u64() > Some(10), "{told}");
     assert_eq!(told["errors"], serde_json::json!([]));
-    assert_clean(&place);
+    assert_clean(&dir);
     // Nothing is left to mend.
-    let output = place.run(&["repair", "aggr0"]);
+    let output = dir.run(&["repair", "aggr0"]);
     let said = stdout(&output);
     assert!(said.starts_with("aggr0: "), "{said}");
     assert!(said.contains(" 0 mended, 0 cannot be mended"), "{said}");
-    assert_serves(&place, &BLOCKS);
+    assert_serves(&dir, &BLOCKS);
     // The history has both.
-    let server = serve(&place);
-    let history = ask(&place, &["history", "--where", "what=repair"]);
+    let server = serve(&dir);
+    let history = ask(&dir, &["history", "--where", "what=repair"]);
     assert_eq!(history.matches("everglade repair").count(), 2, "{history}");
     server.stop();
 }
 
 #[test]
 fn a_daemon_repairs_what_it_has_in_memory_while_clients_write() {
-    let place = with_blocks(&BLOCKS);
-    let server = serve(&place);
+    let dir = with_blocks(&BLOCKS);
+    let server = serve(&dir);
     let mut client = open(&server);
     // The maps are in memory from now on.
     client.write(at(2), &noise(2)).expect("written");
     client.flush().expect("flushed");
-    ask(&place, &["snapshot", "create", "vol0@s"]);
-    let medium = Medium::of(&place);
+    ask(&dir, &["snapshot", "create", "vol0@s"]);
+    let medium = Medium::of(&dir);
     damage_maps(&medium);
     let writer = thread::spawn(move || {
         for number in 1000..1500 {
@@ -77,78 +77,72 @@ fn a_daemon_repairs_what_it_has_in_memory_while_clients_write() {
         }
         client
     });
-    let output = place.run(&["repair"]);
+    let output = dir.run(&["repair"]);
     assert_eq!(code(&output), 0, "{}{}", stdout(&output), stderr(&output));
     let mut client = writer.join().expect("it writes");
     let said = stdout(&output);
     assert!(said.contains(" 0 cannot be mended"), "{said}");
-    let shown = ask_json(&place, &["aggregate", "show", "aggr0"]);
+    let shown = ask_json(&dir, &["aggregate", "show", "aggr0"]);
     let mended = shown["damage"]["mended"].as_object().expect("an object");
     assert!(!mended.is_empty(), "{shown}");
-    let jobs = ask_json(&place, &["job", "show"]);
+    let jobs = ask_json(&dir, &["job", "show"]);
     assert_eq!(jobs["jobs"][0]["kind"], "repair", "{jobs}");
     within(Duration::from_secs(10), "the job is done", || {
-        ask_json(&place, &["job", "show"])["jobs"][0]["state"] == "done"
+        ask_json(&dir, &["job", "show"])["jobs"][0]["state"] == "done"
     });
     for number in [1, 2, 300, 600, 1000, 1499] {
         assert_eq!(client.read(at(number), BLOCK_U32), Ok(noise(number)));
     }
     drop(client);
     server.stop();
-    assert_clean(&place);
+    assert_clean(&dir);
 }
 
 #[test]
 fn what_is_known_in_memory_is_put_back_whatever_it_is() {
-    let place = with_blocks(&BLOCKS);
-    let server = serve(&place);
+    let dir = with_blocks(&BLOCKS);
+    let server = serve(&dir);
     // Inodes cannot be derived. Those of the aggregate are in memory since the start.
-    ask(&place, &["repair"]);
-    let medium = Medium::of(&place);
+    ask(&dir, &["repair"]);
+    let medium = Medium::of(&dir);
     let inodes = headed(&medium, |header| header.kind == BlockKind::Inodes);
     inodes.iter().for_each(|at| medium.flip(*at));
-    let output = place.run(&["repair"]);
+    let output = dir.run(&["repair"]);
     assert_eq!(code(&output), 0, "{}{}", stdout(&output), stderr(&output));
     server.stop();
-    assert_clean(&place);
-    assert_serves(&place, &BLOCKS);
+    assert_clean(&dir);
+    assert_serves(&dir, &BLOCKS);
 }
 
 #[test]
 fn a_repair_is_cancelled_and_what_cannot_be_repaired_is_refused() {
-    let place = with_blocks(&[]);
-    refused(&place, &["repair", "nobody"], 4, &["nobody", "aggr0"]);
+    let dir = with_blocks(&[]);
+    refused(&dir, &["repair", "nobody"], 4, &["nobody", "aggr0"]);
     refused(
-        &place,
+        &dir,
         &["repair", "aggr0", "--no-wait"],
         3,
         &["everglade serve"],
     );
-    let empty = Place::new();
+    let empty = TestDir::new();
     refused(&empty, &["repair"], 1, &["check the path"]);
     assert!(!empty.data_dir().exists(), "nothing was made");
 
-    write_blocks(&place, &BLOCKS);
-    let server = serve(&place);
-    refused(&place, &["repair", "nobody"], 4, &["nobody", "EVG-2001"]);
+    write_blocks(&dir, &BLOCKS);
+    let server = serve(&dir);
+    refused(&dir, &["repair", "nobody"], 4, &["nobody", "EVG-2001"]);
     let path = "/v1/aggregates/aggr0/actions/stop-repair";
-    let answer = http::unix(&place, "POST", path, "", "");
+    let answer = http::unix(&dir, "POST", path, "", "");
     assert_eq!(
         answer.status, 200,
         "nothing to stop is no error: {answer:?}"
     );
     assert_eq!(answer.json()["state"], "none");
-    let begun = http::unix(
-        &place,
-        "POST",
-        "/v1/aggregates/aggr0/actions/repair",
-        "",
-        "",
-    );
+    let begun = http::unix(&dir, "POST", "/v1/aggregates/aggr0/actions/repair", "", "");
     assert_eq!(begun.status, 202, "{begun:?}");
-    event(&place, "repair by");
-    let shown = http::unix(&place, "GET", "/v1/aggregates/aggr0/repair", "", "");
+    event(&dir, "repair by");
+    let shown = http::unix(&dir, "GET", "/v1/aggregates/aggr0/repair", "", "");
     assert_eq!(shown.json()["aggregate"], "aggr0");
     server.stop();
-    assert_clean(&place);
+    assert_clean(&dir);
 }

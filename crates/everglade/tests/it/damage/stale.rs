@@ -15,16 +15,16 @@ use everglade_server::DataDir;
 use everglade_server::datadir::{AggregateState, Phase, State, Uuid};
 
 use super::{assert_refused_untouched, assert_serves, copy, write_blocks};
-use crate::running::Place;
+use crate::running::TestDir;
 
 const NAME: &str = "aggr0";
 const DEVICE_BYTES: u64 = 1 << 30;
 const IDENTITY: [u8; 16] = [0x5E; 16];
 
 /// A data directory with an aggregate of two devices, and the volume and LUN of a first start.
-fn with_two_devices() -> Place {
-    let place = Place::new();
-    let mut directory = DataDir::open(&place.data_dir()).expect("a new directory");
+fn with_two_devices() -> TestDir {
+    let dir = TestDir::new();
+    let mut directory = DataDir::open(&dir.data_dir()).expect("a new directory");
     let devices = [0, 1].map(|number| DataDir::directory_device(NAME, number, DEVICE_BYTES));
     let mut aggregate = AggregateState {
         name: NAME.to_owned(),
@@ -45,7 +45,7 @@ fn with_two_devices() -> Place {
     aggregate.uuid = Some(Uuid(IDENTITY));
     record(&mut directory, &aggregate);
     directory.close();
-    place
+    dir
 }
 
 /// Makes the aggregate, its volume and its LUN.
@@ -112,19 +112,19 @@ fn fill(paths: &[impl AsRef<Path>]) {
 
 #[test]
 fn an_old_copy_of_a_device_is_refused_whichever_it_is() {
-    let place = with_two_devices();
-    let folder = place.data_dir().join("aggregates").join(NAME);
+    let dir = with_two_devices();
+    let folder = dir.data_dir().join("aggregates").join(NAME);
     let devices = [0, 1].map(|number| folder.join(format!("dev{number}")));
-    let old = [0, 1].map(|number| place.file(&format!("old{number}")));
+    let old = [0, 1].map(|number| dir.file(&format!("old{number}")));
     for (device, old) in devices.iter().zip(&old) {
         copy(device, old);
     }
     // Each orderly end is a consistency point.
     for number in 1..5 {
-        write_blocks(&place, &[number]);
+        write_blocks(&dir, &[number]);
     }
 
-    let aside = place.file("aside");
+    let aside = dir.file("aside");
     for (device, old) in devices.iter().zip(&old) {
         fs::rename(device, &aside).expect("rename");
         copy(old, device);
@@ -134,17 +134,17 @@ fn an_old_copy_of_a_device_is_refused_whichever_it_is() {
             "as on the other devices",
             "put the current device in its place",
         ];
-        assert_refused_untouched(&place, &parts);
+        assert_refused_untouched(&dir, &parts);
         fs::remove_dir_all(device).expect("remove");
         fs::rename(&aside, device).expect("rename");
     }
-    crate::clients::assert_clean(&place);
-    assert_serves(&place, &[1, 2, 3, 4]);
+    crate::clients::assert_clean(&dir);
+    assert_serves(&dir, &[1, 2, 3, 4]);
 
     // Two copies of one device instead of two devices.
     fs::rename(&devices[1], &aside).expect("rename");
     copy(&devices[0], &devices[1]);
-    assert_refused_untouched(&place, &["two devices say that they are member 0"]);
+    assert_refused_untouched(&dir, &["two devices say that they are member 0"]);
     fs::remove_dir_all(&devices[1]).expect("remove");
     fs::rename(&aside, &devices[1]).expect("rename");
 
@@ -152,5 +152,5 @@ fn an_old_copy_of_a_device_is_refused_whichever_it_is() {
     fs::rename(&devices[0], &aside).expect("rename");
     fs::rename(&devices[1], &devices[0]).expect("rename");
     fs::rename(&aside, &devices[1]).expect("rename");
-    assert_serves(&place, &[1, 2, 3, 4]);
+    assert_serves(&dir, &[1, 2, 3, 4]);
 }

@@ -5,7 +5,7 @@ use everglade_format::label::{SUPERBLOCK_OFFSETS, label_offsets, superblock_slot
 
 use super::{BLOCK, Medium, assert_refused_untouched, assert_serves, noise, open, serve};
 use crate::clients::assert_clean;
-use crate::running::{Place, code};
+use crate::running::{TestDir, code};
 
 const CP_AT: usize = 16;
 
@@ -27,9 +27,9 @@ fn newest(medium: &Medium) -> CpNumber {
 }
 
 /// One consistency point for each block, by a flush; the last may share one with the stop.
-fn with_a_consistency_point_each(numbers: &[u64]) -> Place {
-    let place = Place::new();
-    let server = serve(&place);
+fn with_a_consistency_point_each(numbers: &[u64]) -> TestDir {
+    let dir = TestDir::new();
+    let server = serve(&dir);
     let mut client = open(&server);
     for number in numbers {
         let at = number * BLOCK as u64;
@@ -38,48 +38,45 @@ fn with_a_consistency_point_each(numbers: &[u64]) -> Place {
     }
     drop(client);
     server.stop();
-    place
+    dir
 }
 
 #[test]
 fn a_torn_newest_superblock_falls_back_to_the_one_before() {
-    let place = with_a_consistency_point_each(&[1, 2, 3]);
-    let medium = Medium::of(&place);
+    let dir = with_a_consistency_point_each(&[1, 2, 3]);
+    let medium = Medium::of(&dir);
     let last = newest(&medium);
     for at in copies(&medium, superblock_slot(last)) {
         // Half of the block is of the write before the last, as after a power cut.
         medium.wipe(at + BLOCK as u64 / 2, BLOCK / 2);
     }
-    assert_clean(&place);
+    assert_clean(&dir);
     // What was stopped in good order is missing, so somebody has to accept that.
-    assert_refused_untouched(
-        &place,
-        &["which was seen before", "--accept-rollback aggr0@"],
-    );
+    assert_refused_untouched(&dir, &["which was seen before", "--accept-rollback aggr0@"]);
     let accepted = format!("aggr0@{}", last.0 - 1);
-    place.serve(&["--accept-rollback", &accepted]).stop();
-    assert_serves(&place, &[1, 2]);
+    dir.serve(&["--accept-rollback", &accepted]).stop();
+    assert_serves(&dir, &[1, 2]);
     assert!(newest(&medium) >= last, "what was lost is written again");
-    assert_clean(&place);
-    assert_serves(&place, &[1, 2]);
+    assert_clean(&dir);
+    assert_serves(&dir, &[1, 2]);
 }
 
 #[test]
 fn one_copy_of_the_newest_superblock_is_enough() {
     for copy in [0, 1] {
-        let place = with_a_consistency_point_each(&[1, 2, 3]);
-        let medium = Medium::of(&place);
+        let dir = with_a_consistency_point_each(&[1, 2, 3]);
+        let medium = Medium::of(&dir);
         let slot = superblock_slot(newest(&medium));
         medium.flip(copies(&medium, slot)[copy]);
-        assert_serves(&place, &[1, 2, 3]);
-        assert_clean(&place);
+        assert_serves(&dir, &[1, 2, 3]);
+        assert_clean(&dir);
     }
 }
 
 #[test]
 fn without_any_superblock_the_start_is_refused() {
-    let place = with_a_consistency_point_each(&[1, 2]);
-    let medium = Medium::of(&place);
+    let dir = with_a_consistency_point_each(&[1, 2]);
+    let medium = Medium::of(&dir);
     let all = [copies(&medium, 0), copies(&medium, 1)].concat();
     all.iter().for_each(|at| medium.flip(*at));
     let parts = [
@@ -88,15 +85,15 @@ fn without_any_superblock_the_start_is_refused() {
         "expected a valid superblock in one of four places",
         "Nothing was changed",
     ];
-    assert_refused_untouched(&place, &parts);
-    assert_eq!(code(&place.run(&["check"])), 2);
+    assert_refused_untouched(&dir, &parts);
+    assert_eq!(code(&dir.run(&["check"])), 2);
     all.iter().for_each(|at| medium.flip(*at));
-    assert_serves(&place, &[1, 2]);
+    assert_serves(&dir, &[1, 2]);
 
     let before: Vec<_> = all.iter().map(|at| medium.wipe(*at, BLOCK)).collect();
-    assert_refused_untouched(&place, &["no superblock was ever written"]);
+    assert_refused_untouched(&dir, &["no superblock was ever written"]);
     for (at, bytes) in all.iter().zip(before) {
         medium.write(*at, &bytes);
     }
-    assert_serves(&place, &[1, 2]);
+    assert_serves(&dir, &[1, 2]);
 }

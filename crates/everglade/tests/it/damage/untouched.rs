@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::refusals::assert_refused;
-use crate::running::Place;
+use crate::running::TestDir;
 
 /// Length, and when content and metadata changed last: no write leaves all of them alone. Blocks
 /// are not counted, because the host allocates in its own time what others wrote.
@@ -45,13 +45,13 @@ fn stamps(data_dir: &Path) -> BTreeMap<PathBuf, Stamp> {
 
 /// A start is refused, in a line that has all these parts, and changes no file.
 #[track_caller]
-pub(super) fn assert_refused_untouched(place: &Place, parts: &[&str]) {
-    let before = stamps(&place.data_dir());
-    let output = place.serve_in_vain(&super::SERVE);
+pub(super) fn assert_refused_untouched(dir: &TestDir, parts: &[&str]) {
+    let before = stamps(&dir.data_dir());
+    let output = dir.serve_in_vain(&super::SERVE);
     assert_refused(&output, parts);
-    assert_eq!(stamps(&place.data_dir()), before, "a refused start writes");
+    assert_eq!(stamps(&dir.data_dir()), before, "a refused start writes");
     // Spares hold nothing: they are space that is set aside.
-    let left: Vec<_> = fs::read_dir(place.data_dir().join("run"))
+    let left: Vec<_> = fs::read_dir(dir.data_dir().join("run"))
         .expect("list")
         .map(|entry| entry.expect("an entry").file_name())
         .filter(|name| !name.to_string_lossy().ends_with(".spare"))

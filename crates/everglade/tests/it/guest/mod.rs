@@ -11,7 +11,7 @@ mod machine;
 
 use std::path::PathBuf;
 
-use crate::running::{Place, Server, code, stderr};
+use crate::running::{Server, TestDir, code, stderr};
 use crate::tools::{find, have, must, skip};
 use initramfs::{Initramfs, Kernel};
 use machine::Machine;
@@ -28,7 +28,7 @@ const PROGRAMS: [&str; 5] = [
     "xfs_repair",
 ];
 
-fn write_initramfs(place: &Place, kernel: &Kernel) -> PathBuf {
+fn write_initramfs(dir: &TestDir, kernel: &Kernel) -> PathBuf {
     let mut root = Initramfs::default();
     let installed = |name: &str| find(name).expect("it is installed");
     // Where the script looks for it, whether it is below /usr here or not.
@@ -46,7 +46,7 @@ fn write_initramfs(place: &Place, kernel: &Kernel) -> PathBuf {
     }
     root.file("init", include_bytes!("init.sh"));
     root.directory("mnt");
-    let path = place.file("initramfs");
+    let path = dir.file("initramfs");
     std::fs::write(&path, root.finish()).expect("write");
     path
 }
@@ -73,12 +73,12 @@ fn a_linux_guest_makes_uses_and_checks_ext4_and_xfs() {
     let Some(kernel) = Kernel::find() else {
         return skip("no kernel for a guest");
     };
-    let place = Place::new();
-    let server = place.serve(&["--lun-size", "512MiB", "--aggregate-size", "4GiB"]);
+    let dir = TestDir::new();
+    let server = dir.serve(&["--lun-size", "512MiB", "--aggregate-size", "4GiB"]);
     let create = ["lun", "create", "vol0/xfs", "--size", "512MiB"];
-    let output = place.run(&create);
+    let output = dir.run(&create);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let initramfs = write_initramfs(&place, &kernel);
+    let initramfs = write_initramfs(&dir, &kernel);
     let mut guest = Machine::start(&kernel.image, &initramfs);
     let mut server = Some(server);
     let mut heard = Vec::new();
@@ -94,7 +94,7 @@ fn a_linux_guest_makes_uses_and_checks_ext4_and_xfs() {
             }
             "restart" => {
                 server.take().expect("it is running").kill();
-                server = Some(place.serve(&[]));
+                server = Some(dir.serve(&[]));
             }
             _ => {}
         }
@@ -120,6 +120,6 @@ fn a_linux_guest_makes_uses_and_checks_ext4_and_xfs() {
     let server = server.expect("it is running");
     assert!(allocated(&server, "vol0/xfs") < 100 * MIB);
     server.stop();
-    let output = place.run(&["check"]);
+    let output = dir.run(&["check"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
 }

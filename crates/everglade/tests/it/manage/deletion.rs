@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::devices::sparse;
-use super::{GIB, MIB, Place, ask, ask_json, assert_clean, everything, refused, serve, text};
+use super::{GIB, MIB, TestDir, ask, ask_json, assert_clean, everything, refused, serve, text};
 use crate::operate::http;
 use crate::wire::Client;
 
@@ -18,41 +18,41 @@ fn is_blank(path: &Path) -> bool {
 
 #[test]
 fn an_aggregate_is_deleted_only_when_that_is_meant() {
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     refused(
-        &place,
+        &dir,
         &["aggregate", "delete", "aggr0", "--yes", "--discard-volumes"],
         5,
         &["only aggregate", "EVG-2009"],
     );
-    ask(&place, &["aggregate", "create", "b", "--size", "1GiB"]);
-    ask(&place, &["volume", "create", "v", "--aggregate", "b"]);
-    ask(&place, &["lun", "create", "v/l", "--size", "16MiB"]);
-    let before = everything(&place);
+    ask(&dir, &["aggregate", "create", "b", "--size", "1GiB"]);
+    ask(&dir, &["volume", "create", "v", "--aggregate", "b"]);
+    ask(&dir, &["lun", "create", "v/l", "--size", "16MiB"]);
+    let before = everything(&dir);
     let delete = ["aggregate", "delete", "b"];
-    refused(&place, &delete, 6, &["its volume v", "--yes"]);
+    refused(&dir, &delete, 6, &["its volume v", "--yes"]);
     let with = |more: &[&'static str]| [&delete[..], more].concat();
     refused(
-        &place,
+        &dir,
         &with(&["--yes"]),
         6,
         &["has a volume", "--discard-volumes", "EVG-2004"],
     );
     refused(
-        &place,
+        &dir,
         &with(&["--discard-volumes"]),
         6,
         &["its volume v", "--yes"],
     );
     refused(
-        &place,
+        &dir,
         &["aggregate", "delete", "nix", "--yes"],
         4,
         &["no aggregate nix"],
     );
-    refused(&place, &["aggregate", "delete"], 2, &["AGGREGATE"]);
-    let said = ask(&place, &with(&["--dry-run"]));
+    refused(&dir, &["aggregate", "delete"], 2, &["AGGREGATE"]);
+    let said = ask(&dir, &with(&["--dry-run"]));
     for part in [
         "would be lost",
         "volume v (1 LUN, 16.0 MiB",
@@ -61,7 +61,7 @@ fn an_aggregate_is_deleted_only_when_that_is_meant() {
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    let said = ask_json(&place, &with(&["--dry-run"]));
+    let said = ask_json(&dir, &with(&["--dry-run"]));
     assert_eq!(said["needs_discard_volumes"], true);
     assert_eq!(said["lost"]["volumes"][0]["name"], "v");
     for (query, status, code) in [
@@ -75,48 +75,48 @@ fn an_aggregate_is_deleted_only_when_that_is_meant() {
         ("?force=true", 400, "EVG-1002"),
     ] {
         let path = format!("/v1/aggregates/b{query}");
-        let answer = http::unix(&place, "DELETE", &path, "", "");
+        let answer = http::unix(&dir, "DELETE", &path, "", "");
         assert_eq!(answer.status, status, "{query}");
         assert_eq!(answer.json()["code"], code, "{query}");
     }
     let path = "/v1/aggregates/b?discard_volumes=true";
-    let answer = http::unix(&place, "DELETE", path, "If-Match: \"no\"\r\n", "");
+    let answer = http::unix(&dir, "DELETE", path, "If-Match: \"no\"\r\n", "");
     assert_eq!(answer.status, 412);
-    assert_eq!(everything(&place), before, "nothing was changed");
+    assert_eq!(everything(&dir), before, "nothing was changed");
     server.stop();
-    assert_clean(&place, 2);
+    assert_clean(&dir, 2);
 }
 
 #[test]
 fn a_deleted_aggregate_leaves_nothing_behind_and_takes_nothing_along() {
-    let place = Place::new();
-    let mut server = serve(&place);
-    let file = sparse(&place, "file", GIB);
-    let folder = place.file("folder");
+    let dir = TestDir::new();
+    let mut server = serve(&dir);
+    let file = sparse(&dir, "file", GIB);
+    let folder = dir.file("folder");
     fs::create_dir(&folder).expect("create");
     let devices = format!("{},{}", text(&file), text(&folder));
     let create = |name: &str| {
         let words = ["aggregate", "create", name, "--size", "1GiB", "--devices"];
-        ask(&place, &[&words[..], &[&devices]].concat());
-        ask(&place, &["volume", "create", "v", "--aggregate", name]);
-        ask(&place, &["lun", "create", "v/l", "--size", "16MiB"]);
+        ask(&dir, &[&words[..], &[&devices]].concat());
+        ask(&dir, &["volume", "create", "v", "--aggregate", name]);
+        ask(&dir, &["lun", "create", "v/l", "--size", "16MiB"]);
     };
-    ask(&place, &["aggregate", "create", "own", "--size", "1GiB"]);
+    ask(&dir, &["aggregate", "create", "own", "--size", "1GiB"]);
     create("b");
     let open = |lun: &str| Client::open(&server.tcp, lun).expect("a client").0;
     let (mut lost, mut kept) = (open("v/l"), open("vol0/lun0"));
     lost.write(0, &[1; 4096]).expect("written");
     kept.write(0, &[2; 4096]).expect("written");
     // Its space is being given back when the aggregate goes.
-    ask(&place, &["lun", "create", "v/gone", "--size", "64MiB"]);
+    ask(&dir, &["lun", "create", "v/gone", "--size", "64MiB"]);
     let mut gone = open("v/gone");
     for mib in 0..16 {
         gone.write(mib * MIB, &vec![7; 1 << 20]).expect("written");
     }
-    ask(&place, &["lun", "delete", "v/gone", "--yes"]);
-    ask(&place, &["aggregate", "delete", "own", "--yes"]);
+    ask(&dir, &["lun", "delete", "v/gone", "--yes"]);
+    ask(&dir, &["aggregate", "delete", "own", "--yes"]);
     ask(
-        &place,
+        &dir,
         &["aggregate", "delete", "b", "--yes", "--discard-volumes"],
     );
     assert!(lost.is_closed_by_server(), "who uses it is sent away");
@@ -124,22 +124,22 @@ fn a_deleted_aggregate_leaves_nothing_behind_and_takes_nothing_along() {
     assert!(is_blank(&file));
     let left = fs::read_dir(&folder).expect("read").count();
     assert_eq!(left, 0, "the folder stays, empty");
-    let own = place.data_dir().join("aggregates/own");
+    let own = dir.data_dir().join("aggregates/own");
     assert!(!own.exists());
     for name in ["b", "own"] {
-        refused(&place, &["aggregate", "show", name], 4, &["no aggregate"]);
+        refused(&dir, &["aggregate", "show", name], 4, &["no aggregate"]);
     }
-    refused(&place, &["volume", "show", "v"], 4, &["no volume v"]);
-    let jobs = ask_json(&place, &["job", "show"]);
+    refused(&dir, &["volume", "show", "v"], 4, &["no volume v"]);
+    let jobs = ask_json(&dir, &["job", "show"]);
     let jobs = jobs["jobs"].as_array().expect("a list").clone();
     assert!(jobs.iter().all(|job| job["state"] == "done"), "{jobs:?}");
-    let history = ask(&place, &["history"]);
+    let history = ask(&dir, &["history"]);
     assert!(history.contains("aggregate delete"), "{history}");
     // Names and devices can be had again, many times.
     for _ in 0..5 {
         create("b");
         ask(
-            &place,
+            &dir,
             &["aggregate", "delete", "b", "--yes", "--discard-volumes"],
         );
     }
@@ -151,8 +151,8 @@ fn a_deleted_aggregate_leaves_nothing_behind_and_takes_nothing_along() {
     kept.flush().expect("flushed");
     drop((again, kept, gone));
     server.stop();
-    assert_clean(&place, 2);
-    server = serve(&place);
+    assert_clean(&dir, 2);
+    server = serve(&dir);
     let open = |lun: &str| Client::open(&server.tcp, lun).expect("a client").0;
     assert_eq!(open("v/l").read(0, 4096), Ok(vec![3; 4096]));
     assert_eq!(open("vol0/lun0").read(0, 4096), Ok(vec![2; 4096]));
@@ -160,8 +160,8 @@ fn a_deleted_aggregate_leaves_nothing_behind_and_takes_nothing_along() {
 }
 
 /// Makes the record of `b` say that somebody has deleted it, as if power had failed right then.
-fn record_deleting(place: &Place) {
-    let path = place.data_dir().join("state.toml");
+fn record_deleting(dir: &TestDir) {
+    let path = dir.data_dir().join("state.toml");
     let state = fs::read_to_string(&path).expect("read");
     let (first, second) = state.split_once("name = \"b\"").expect("recorded");
     let second = second.replacen("phase = \"ready\"", "phase = \"deleting\"", 1);
@@ -170,20 +170,20 @@ fn record_deleting(place: &Place) {
 
 #[test]
 fn a_deletion_that_was_cut_short_is_finished_by_the_next_start() {
-    let place = Place::new();
-    let (first, second) = (sparse(&place, "first", GIB), sparse(&place, "second", GIB));
-    let folder = place.file("folder");
+    let dir = TestDir::new();
+    let (first, second) = (sparse(&dir, "first", GIB), sparse(&dir, "second", GIB));
+    let folder = dir.file("folder");
     fs::create_dir(&folder).expect("create");
     let devices = [text(&first), text(&folder), text(&second)].join(",");
     for cleared in 0..4 {
-        let server = serve(&place);
+        let server = serve(&dir);
         let words = ["aggregate", "create", "b", "--size", "1GiB", "--devices"];
-        ask(&place, &[&words[..], &[&devices]].concat());
-        ask(&place, &["volume", "create", "v", "--aggregate", "b"]);
+        ask(&dir, &[&words[..], &[&devices]].concat());
+        ask(&dir, &["volume", "create", "v", "--aggregate", "b"]);
         server.stop();
-        record_deleting(&place);
-        refused(&place, &["check", "b"], 2, &["was deleted"]);
-        assert_clean(&place, 1);
+        record_deleting(&dir);
+        refused(&dir, &["check", "b"], 2, &["was deleted"]);
+        assert_clean(&dir, 1);
         // As far as a deletion may have come.
         if cleared > 0 {
             let blank = fs::File::options().write(true).open(&first).expect("open");
@@ -196,9 +196,9 @@ fn a_deletion_that_was_cut_short_is_finished_by_the_next_start() {
         if cleared > 2 {
             fs::remove_file(&second).expect("removed");
         }
-        let server = serve(&place);
-        refused(&place, &["aggregate", "show", "b"], 4, &["no aggregate b"]);
-        refused(&place, &["volume", "show", "v"], 4, &["no volume v"]);
+        let server = serve(&dir);
+        refused(&dir, &["aggregate", "show", "b"], 4, &["no aggregate b"]);
+        refused(&dir, &["volume", "show", "v"], 4, &["no volume v"]);
         assert!(is_blank(&first));
         assert_eq!(fs::read_dir(&folder).expect("read").count(), 0);
         if cleared > 2 {
@@ -207,31 +207,26 @@ fn a_deletion_that_was_cut_short_is_finished_by_the_next_start() {
             assert!(is_blank(&second));
         }
         server.stop();
-        assert_clean(&place, 1);
+        assert_clean(&dir, 1);
     }
 }
 
 #[test]
 fn an_aggregate_that_cannot_be_opened_can_be_got_rid_of() {
-    let place = Place::new();
-    let (first, second) = (sparse(&place, "first", GIB), sparse(&place, "second", GIB));
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let (first, second) = (sparse(&dir, "first", GIB), sparse(&dir, "second", GIB));
+    let server = serve(&dir);
     let devices = [text(&first), text(&second)].join(",");
-    ask(&place, &["aggregate", "create", "b", "--devices", &devices]);
+    ask(&dir, &["aggregate", "create", "b", "--devices", &devices]);
     server.stop();
     fs::remove_file(&second).expect("removed");
-    let server = serve(&place);
+    let server = serve(&dir);
     let delete = ["aggregate", "delete", "b", "--yes"];
-    refused(
-        &place,
-        &delete,
-        6,
-        &["cannot be opened", "--discard-volumes"],
-    );
-    ask(&place, &[&delete[..], &["--discard-volumes"]].concat());
-    refused(&place, &["aggregate", "show", "b"], 4, &["no aggregate b"]);
+    refused(&dir, &delete, 6, &["cannot be opened", "--discard-volumes"]);
+    ask(&dir, &[&delete[..], &["--discard-volumes"]].concat());
+    refused(&dir, &["aggregate", "show", "b"], 4, &["no aggregate b"]);
     assert!(is_blank(&first));
-    assert_eq!(ask_json(&place, &["status"])["health"], "healthy");
+    assert_eq!(ask_json(&dir, &["status"])["health"], "healthy");
     server.stop();
-    assert_clean(&place, 1);
+    assert_clean(&dir, 1);
 }

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{
-    GIB, MIB, Place, Server, ask, ask_json, assert_clean, assert_holds, assert_size, copy_in,
+    GIB, MIB, Server, TestDir, ask, ask_json, assert_clean, assert_holds, assert_size, copy_in,
     noise, refused, serve, text,
 };
 use crate::tools::{have, must, skip};
 
 /// A regular file as a device: sparse, so that only what is used is taken.
-pub(super) fn sparse(place: &Place, name: &str, bytes: u64) -> PathBuf {
-    let path = place.file(name);
+pub(super) fn sparse(dir: &TestDir, name: &str, bytes: u64) -> PathBuf {
+    let path = dir.file(name);
     let file = File::create(&path).expect("create");
     file.set_len(bytes).expect("a sparse file");
     path
@@ -56,51 +56,51 @@ impl Drop for Loop {
 }
 
 /// A volume and a LUN of this aggregate, filled with noise.
-fn fill(place: &Place, server: &Server, aggregate: &str) -> (String, PathBuf) {
+fn fill(dir: &TestDir, server: &Server, aggregate: &str) -> (String, PathBuf) {
     let volume = format!("v-{aggregate}");
     let lun = format!("{volume}/disk");
     ask(
-        place,
+        dir,
         &["volume", "create", &volume, "--aggregate", aggregate],
     );
-    ask(place, &["lun", "create", &lun, "--size", "16MiB"]);
-    let image = noise(place, &format!("noise-{aggregate}"), 16 * MIB);
+    ask(dir, &["lun", "create", &lun, "--size", "16MiB"]);
+    let image = noise(dir, &format!("noise-{aggregate}"), 16 * MIB);
     copy_in(server, &image, &lun);
     (lun, image)
 }
 
 /// Both aggregates serve, and go on after a stop and after a kill.
-fn serves_and_survives(place: &Place, kind: &str, device: &str, more: &[&str]) {
-    let server = serve(place);
+fn serves_and_survives(dir: &TestDir, kind: &str, device: &str, more: &[&str]) {
+    let server = serve(dir);
     let create = ["aggregate", "create", "b", "--devices", device];
-    ask(place, &[&create, more].concat());
-    let made = ask_json(place, &["aggregate", "show", "b"]);
+    ask(dir, &[&create, more].concat());
+    let made = ask_json(dir, &["aggregate", "show", "b"]);
     assert_eq!(made["state"], "online");
     assert_eq!(made["devices"][0]["kind"], kind);
     assert_eq!(made["devices"][0]["path"], device);
     refused(
-        place,
+        dir,
         &["volume", "create", "homeless"],
         2,
         &["--aggregate", "aggr0, b"],
     );
-    let filled = [fill(place, &server, "aggr0"), fill(place, &server, "b")];
+    let filled = [fill(dir, &server, "aggr0"), fill(dir, &server, "b")];
     refused(
-        place,
+        dir,
         &["aggregate", "create", "c", "--devices", device, "--yes"],
         5,
         &["is a device of aggregate b"],
     );
     server.stop();
-    assert_clean(place, 2);
+    assert_clean(dir, 2);
     for _ in 0..2 {
-        let server = serve(place);
+        let server = serve(dir);
         for (lun, image) in &filled {
             assert_size(&server, lun, 16 * MIB);
-            assert_holds(place, &server, lun, image);
+            assert_holds(dir, &server, lun, image);
         }
         server.kill();
-        assert_clean(place, 2);
+        assert_clean(dir, 2);
     }
 }
 
@@ -109,9 +109,9 @@ fn a_second_aggregate_on_a_regular_file_serves_and_survives() {
     if !have(&["nbdcopy", "nbdinfo"]) {
         return;
     }
-    let place = Place::new();
-    let file = sparse(&place, "device", GIB);
-    serves_and_survives(&place, "file", text(&file), &[]);
+    let dir = TestDir::new();
+    let file = sparse(&dir, "device", GIB);
+    serves_and_survives(&dir, "file", text(&file), &[]);
 }
 
 #[test]
@@ -119,10 +119,10 @@ fn a_second_aggregate_on_a_directory_serves_and_survives() {
     if !have(&["nbdcopy", "nbdinfo"]) {
         return;
     }
-    let place = Place::new();
-    let folder = place.file("device");
+    let dir = TestDir::new();
+    let folder = dir.file("device");
     fs::create_dir(&folder).expect("create");
-    serves_and_survives(&place, "directory", text(&folder), &["--size", "1GiB"]);
+    serves_and_survives(&dir, "directory", text(&folder), &["--size", "1GiB"]);
 }
 
 #[test]
@@ -130,39 +130,39 @@ fn a_second_aggregate_on_a_block_device_serves_and_survives() {
     if !have(&["nbdcopy", "nbdinfo"]) {
         return;
     }
-    let place = Place::new();
-    let image = sparse(&place, "image", GIB);
+    let dir = TestDir::new();
+    let image = sparse(&dir, "image", GIB);
     let Some(device) = Loop::over(&image) else {
         return;
     };
-    serves_and_survives(&place, "block", &device.path, &[]);
+    serves_and_survives(&dir, "block", &device.path, &[]);
 }
 
 #[test]
 fn many_aggregates_and_devices_survive_together() {
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     for number in 0..6 {
         let name = format!("a{number}");
-        ask(&place, &["aggregate", "create", &name, "--size", "1GiB"]);
+        ask(&dir, &["aggregate", "create", &name, "--size", "1GiB"]);
         let volume = format!("v{number}");
-        ask(&place, &["volume", "create", &volume, "--aggregate", &name]);
+        ask(&dir, &["volume", "create", &volume, "--aggregate", &name]);
     }
     let files: Vec<_> = (0..3)
-        .map(|number| sparse(&place, &format!("f{number}"), GIB))
+        .map(|number| sparse(&dir, &format!("f{number}"), GIB))
         .collect();
     let devices = files.iter().map(|file| text(file)).collect::<Vec<_>>();
     let devices = devices.join(",");
     ask(
-        &place,
+        &dir,
         &["aggregate", "create", "wide", "--devices", &devices],
     );
-    let wide = ask_json(&place, &["aggregate", "show", "wide"]);
+    let wide = ask_json(&dir, &["aggregate", "show", "wide"]);
     assert_eq!(wide["devices"].as_array().map(Vec::len), Some(3));
     server.stop();
-    assert_clean(&place, 8);
-    let server = serve(&place);
-    let status = ask_json(&place, &["status"]);
+    assert_clean(&dir, 8);
+    let server = serve(&dir);
+    let status = ask_json(&dir, &["status"]);
     assert_eq!(
         (&status["online_count"], &status["volume_count"]),
         (&8.into(), &7.into())
@@ -172,9 +172,9 @@ fn many_aggregates_and_devices_survive_together() {
 
 #[test]
 fn what_a_device_holds_is_overwritten_only_when_that_is_meant() {
-    let place = Place::new();
-    let server = serve(&place);
-    let file = sparse(&place, "device", GIB);
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    let file = sparse(&dir, "device", GIB);
     if have(&["mkfs.ext4"]) {
         must("mkfs.ext4", &["-q", text(&file)]);
     } else {
@@ -184,14 +184,14 @@ fn what_a_device_holds_is_overwritten_only_when_that_is_meant() {
     }
     let before = fs::read(&file).expect("read");
     let create = ["aggregate", "create", "b", "--devices", text(&file)];
-    refused(&place, &create, 6, &["holds data", "--yes"]);
+    refused(&dir, &create, 6, &["holds data", "--yes"]);
     assert!(fs::read(&file).expect("read") == before, "it was changed");
-    ask(&place, &[&create[..], &["--yes"]].concat());
+    ask(&dir, &[&create[..], &["--yes"]].concat());
     server.stop();
-    assert_clean(&place, 2);
+    assert_clean(&dir, 2);
 
     // The label of an aggregate is not overwritten at all.
-    let other = Place::new();
+    let other = TestDir::new();
     let server = serve(&other);
     for yes in [&[][..], &["--yes"]] {
         refused(
@@ -202,19 +202,16 @@ fn what_a_device_holds_is_overwritten_only_when_that_is_meant() {
         );
     }
     server.stop();
-    assert_clean(&place, 2);
+    assert_clean(&dir, 2);
 }
 
 /// Makes an aggregate `b` on a file, and leaves its record as if power had failed before it was
 /// ready.
-fn unfinished(place: &Place, file: &Path) -> String {
-    let server = serve(place);
-    ask(
-        place,
-        &["aggregate", "create", "b", "--devices", text(file)],
-    );
+fn unfinished(dir: &TestDir, file: &Path) -> String {
+    let server = serve(dir);
+    ask(dir, &["aggregate", "create", "b", "--devices", text(file)]);
     server.stop();
-    let path = place.data_dir().join("state.toml");
+    let path = dir.data_dir().join("state.toml");
     let state = fs::read_to_string(&path).expect("read");
     let (first, second) = state.split_once("name = \"b\"").expect("recorded");
     let second = second.replacen("phase = \"ready\"", "phase = \"creating\"", 1);
@@ -225,11 +222,11 @@ fn unfinished(place: &Place, file: &Path) -> String {
 
 #[test]
 fn an_aggregate_that_was_never_finished_is_taken_back() {
-    let place = Place::new();
-    let file = sparse(&place, "device", GIB);
-    unfinished(&place, &file);
-    let server = serve(&place);
-    refused(&place, &["aggregate", "show", "b"], 4, &["no aggregate b"]);
+    let dir = TestDir::new();
+    let file = sparse(&dir, "device", GIB);
+    unfinished(&dir, &file);
+    let server = serve(&dir);
+    refused(&dir, &["aggregate", "show", "b"], 4, &["no aggregate b"]);
     let blank = fs::read(&file).expect("read");
     let ends = [&blank[..1 << 20], &blank[blank.len() - (1 << 20)..]];
     assert!(
@@ -237,28 +234,28 @@ fn an_aggregate_that_was_never_finished_is_taken_back() {
         "the label is gone"
     );
     ask(
-        &place,
+        &dir,
         &["aggregate", "create", "b", "--devices", text(&file)],
     );
     server.stop();
-    assert_clean(&place, 2);
+    assert_clean(&dir, 2);
 }
 
 #[test]
 fn a_device_that_became_somebody_elses_is_not_cleared() {
-    let place = Place::new();
-    let file = sparse(&place, "device", GIB);
-    let state = unfinished(&place, &file);
+    let dir = TestDir::new();
+    let file = sparse(&dir, "device", GIB);
+    let state = unfinished(&dir, &file);
     // As if another daemon had made its own aggregate there meanwhile: the label has another UUID.
     let uuid = state.rsplit_once("uuid = \"").expect("a uuid").1.get(..32);
     let state = state.replace(uuid.expect("32 digits"), &"5".repeat(32));
-    fs::write(place.data_dir().join("state.toml"), state).expect("write");
+    fs::write(dir.data_dir().join("state.toml"), state).expect("write");
     let before = fs::read(&file).expect("read");
-    let server = serve(&place);
-    refused(&place, &["aggregate", "show", "b"], 4, &[]);
+    let server = serve(&dir);
+    refused(&dir, &["aggregate", "show", "b"], 4, &[]);
     assert!(fs::read(&file).expect("read") == before, "it was changed");
     refused(
-        &place,
+        &dir,
         &["aggregate", "create", "b", "--devices", text(&file)],
         5,
         &["carries the label"],

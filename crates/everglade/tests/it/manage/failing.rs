@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::devices::Loop;
-use super::{GIB, MIB, Place, ask, ask_json, assert_clean, everything, refused, serve, text};
+use super::{GIB, MIB, TestDir, ask, ask_json, assert_clean, everything, refused, serve, text};
 use crate::operate::http;
 use crate::running::{code, stdout};
 use crate::tools::{have, skip};
@@ -57,9 +57,9 @@ fn an_aggregate_the_host_has_no_room_for_leaves_nothing_behind() {
     let Some(tiny) = Tiny::new(64 * MIB) else {
         return;
     };
-    let place = Place::new();
-    let server = serve(&place);
-    let before = everything(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    let before = everything(&dir);
     let folder = tiny.file("device");
     fs::create_dir(&folder).expect("create");
     let file = tiny.file("file");
@@ -78,14 +78,14 @@ fn an_aggregate_the_host_has_no_room_for_leaves_nothing_behind() {
     // Twice each: nothing of the first attempt is in the way of the second.
     for _ in 0..2 {
         let words = ["64.0 MiB free", "needs 367.0 MiB there", "EVG-3001"];
-        refused(&place, &on_folder, 7, &words);
+        refused(&dir, &on_folder, 7, &words);
         assert_eq!(fs::read_dir(&folder).expect("list").count(), 0);
-        refused(&place, &on_file, 7, &["needs 367.0 MiB there"]);
+        refused(&dir, &on_file, 7, &["needs 367.0 MiB there"]);
     }
-    assert_eq!(everything(&place), before);
-    ask(&place, &["aggregate", "create", "b", "--size", "1GiB"]);
+    assert_eq!(everything(&dir), before);
+    ask(&dir, &["aggregate", "create", "b", "--size", "1GiB"]);
     server.stop();
-    assert_clean(&place, 2);
+    assert_clean(&dir, 2);
 }
 
 #[test]
@@ -99,14 +99,14 @@ fn an_aggregate_whose_device_fails_is_reported_read_out_and_disturbs_no_other() 
     let Some(device) = Loop::over(&image) else {
         return;
     };
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     ask(
-        &place,
+        &dir,
         &["aggregate", "create", "b", "--devices", &device.path],
     );
-    ask(&place, &["volume", "create", "v", "--aggregate", "b"]);
-    ask(&place, &["lun", "create", "v/l", "--size", "512MiB"]);
+    ask(&dir, &["volume", "create", "v", "--aggregate", "b"]);
+    ask(&dir, &["lun", "create", "v/l", "--size", "512MiB"]);
 
     // The device has less room than it says, which it cannot say in time: its writes fail.
     let (mut idle, _) = Client::open(&server.tcp, "v/l").expect("a client");
@@ -123,7 +123,7 @@ fn an_aggregate_whose_device_fails_is_reported_read_out_and_disturbs_no_other() 
     // What was acknowledged may be lost; nobody is to find that under a connection that goes on.
     assert!(client.is_closed_by_server());
     assert!(idle.is_closed_by_server());
-    let output = place.run(&["status"]);
+    let output = dir.run(&["status"]);
     let said = stdout(&output);
     assert_eq!(code(&output), 8, "{said}");
     for part in [
@@ -136,11 +136,11 @@ fn an_aggregate_whose_device_fails_is_reported_read_out_and_disturbs_no_other() 
         assert!(said.contains(part), "'{part}' is not in: {said}");
     }
     assert_eq!(
-        ask_json(&place, &["aggregate", "show", "b"])["state"],
+        ask_json(&dir, &["aggregate", "show", "b"])["state"],
         "read-only"
     );
     refused(
-        &place,
+        &dir,
         &["lun", "create", "v/m", "--size", "1GiB"],
         1,
         &["EVG-4008"],
@@ -165,11 +165,11 @@ fn an_aggregate_whose_device_fails_is_reported_read_out_and_disturbs_no_other() 
     ] {
         assert!(page.contains(line), "{line}: {page}");
     }
-    event(&place, "EVG-4008");
+    event(&dir, "EVG-4008");
 
     let (mut other, _) = Client::open(&server.tcp, "vol0/lun0").expect("a client");
     other.write(0, &block).expect("written");
     other.flush().expect("flushed");
-    ask(&place, &["lun", "create", "vol0/more", "--size", "1GiB"]);
+    ask(&dir, &["lun", "create", "vol0/more", "--size", "1GiB"]);
     server.kill();
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::{GIB, Place, ask, everything, refused, serve, text};
+use super::{GIB, TestDir, ask, everything, refused, serve, text};
 use crate::running::{code, everglade, stderr};
 
 /// Arguments, exit code, parts of the message.
@@ -11,14 +11,14 @@ type Row<'a> = (&'a [&'a str], i32, &'a [&'a str]);
 
 #[test]
 fn bad_input_has_its_exit_code_and_changes_nothing() {
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     let long = "a".repeat(65);
     let long_lun = format!("vol0/{long}");
-    let filled = place.file("filled");
+    let filled = dir.file("filled");
     fs::create_dir(&filled).expect("create");
     fs::write(filled.join("thesis.tex"), "years of work").expect("write");
-    let (empty, file, small) = (place.file("empty"), place.file("file"), place.file("small"));
+    let (empty, file, small) = (dir.file("empty"), dir.file("file"), dir.file("small"));
     fs::create_dir(&empty).expect("create");
     for (path, bytes) in [(&file, GIB), (&small, 1 << 20)] {
         let device = fs::File::create(path).expect("create");
@@ -27,7 +27,7 @@ fn bad_input_has_its_exit_code_and_changes_nothing() {
     let (filled, empty) = (text(&filled), text(&empty));
     let (file, small) = (text(&file), text(&small));
     let twice = format!("{file},{file}");
-    let ours = place.data_dir().join("state.toml");
+    let ours = dir.data_dir().join("state.toml");
     let ours = text(&ours);
     let rows: &[Row] = &[
         // Names.
@@ -237,11 +237,11 @@ fn bad_input_has_its_exit_code_and_changes_nothing() {
         ),
         (&["df", "extra"], 2, &[]),
     ];
-    let before = (everything(&place), picture(&place.data_dir()));
+    let before = (everything(&dir), picture(&dir.data_dir()));
     for (args, exit, parts) in rows {
-        refused(&place, args, *exit, parts);
+        refused(&dir, args, *exit, parts);
     }
-    let after = (everything(&place), picture(&place.data_dir()));
+    let after = (everything(&dir), picture(&dir.data_dir()));
     assert_eq!(before, after, "a refusal changed something");
     assert_eq!(fs::read_dir(empty).expect("list").count(), 0);
     assert!(fs::read(file).expect("read").iter().all(|byte| *byte == 0));
@@ -264,22 +264,22 @@ fn picture(data_dir: &Path) -> (String, Vec<String>) {
 
 #[test]
 fn a_device_another_process_has_is_refused() {
-    let place = Place::new();
-    let server = serve(&place);
-    let file = place.file("device");
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    let file = dir.file("device");
     let device = fs::File::create(&file).expect("create");
     device.set_len(GIB).expect("a sparse file");
     device.try_lock().expect("nobody else has it");
     let create = ["aggregate", "create", "b", "--devices", text(&file)];
-    refused(&place, &create, 5, &["in use"]);
+    refused(&dir, &create, 5, &["in use"]);
     drop(device);
-    ask(&place, &create);
+    ask(&dir, &create);
     server.stop();
 }
 
 #[test]
 fn a_daemon_that_does_not_run_is_3_and_has_a_hint() {
-    let place = Place::new();
+    let dir = TestDir::new();
     for args in [
         &["status"][..],
         &["df"],
@@ -287,19 +287,19 @@ fn a_daemon_that_does_not_run_is_3_and_has_a_hint() {
         &["volume", "create", "v"],
     ] {
         refused(
-            &place,
+            &dir,
             args,
             3,
             &["cannot reach the daemon", "everglade serve"],
         );
     }
-    assert!(!place.data_dir().exists(), "asking touches nothing");
+    assert!(!dir.data_dir().exists(), "asking touches nothing");
     // A socket that a killed daemon left.
-    serve(&place).kill();
-    refused(&place, &["status"], 3, &["refused", "everglade serve"]);
-    let elsewhere = place.file("elsewhere.sock");
+    serve(&dir).kill();
+    refused(&dir, &["status"], 3, &["refused", "everglade serve"]);
+    let elsewhere = dir.file("elsewhere.sock");
     refused(
-        &place,
+        &dir,
         &["status", "--socket", text(&elsewhere)],
         3,
         &["elsewhere.sock"],
@@ -308,22 +308,22 @@ fn a_daemon_that_does_not_run_is_3_and_has_a_hint() {
 
 #[test]
 fn the_socket_can_be_elsewhere_or_off() {
-    let place = Place::new();
-    let socket = place.file("api.sock");
-    let server = place.serve(&["--aggregate-size", "2GiB", "--api-unix", text(&socket)]);
-    refused(&place, &["status"], 3, &[]);
-    ask(&place, &["status", "--socket", text(&socket)]);
-    let mut command = everglade(&place.data_dir());
+    let dir = TestDir::new();
+    let socket = dir.file("api.sock");
+    let server = dir.serve(&["--aggregate-size", "2GiB", "--api-unix", text(&socket)]);
+    refused(&dir, &["status"], 3, &[]);
+    ask(&dir, &["status", "--socket", text(&socket)]);
+    let mut command = everglade(&dir.data_dir());
     command.env("EVERGLADE_SOCKET", &socket).arg("status");
     assert_eq!(code(&command.output().expect("runs")), 0);
     server.stop();
     assert!(!socket.exists());
 
-    let config = place.file("e.toml");
+    let config = dir.file("e.toml");
     fs::write(&config, "[nbd]\ntcp = 'off'\n[api]\nunix = 'off'\n").expect("write");
     // The flag for NBD over TCP is given too; what the file says of it must not matter to others.
-    let server = place.serve(&["--config", text(&config)]);
-    let output = place.run(&["status", "--config", text(&config)]);
+    let server = dir.serve(&["--config", text(&config)]);
+    let output = dir.run(&["status", "--config", text(&config)]);
     assert_eq!(code(&output), 1, "{}", stderr(&output));
     assert!(
         stderr(&output).contains("api.unix off"),
@@ -335,8 +335,8 @@ fn the_socket_can_be_elsewhere_or_off() {
 
 #[test]
 fn a_full_pool_is_7_and_deleting_still_works() {
-    let place = Place::new();
-    let server = place.serve(&["--lun-size", "2GiB", "--aggregate-size", "1GiB"]);
+    let dir = TestDir::new();
+    let server = dir.serve(&["--lun-size", "2GiB", "--aggregate-size", "1GiB"]);
     let client = crate::wire::Client::open(&server.tcp, "vol0/lun0");
     let (mut client, _) = client.expect("a client");
     let block = vec![7; 1 << 20];
@@ -345,25 +345,25 @@ fn a_full_pool_is_7_and_deleting_still_works() {
         offset += 1 << 20;
         assert!(offset < 2 * GIB, "more than there is");
     }
-    let status = place.run(&["status"]);
+    let status = dir.run(&["status"]);
     assert_eq!(code(&status), 0);
     assert!(crate::running::stdout(&status).contains("EVG-4002"));
     // What is left is less than the client's block and may be more than none: volumes take the
     // rest.
     let name = |number: u32| format!("more{number}");
     let full = (0..100).find(|number| {
-        let output = place.run(&["volume", "create", &name(*number)]);
+        let output = dir.run(&["volume", "create", &name(*number)]);
         code(&output) != 0
     });
     let full = name(full.expect("full at last"));
     refused(
-        &place,
+        &dir,
         &["volume", "create", &full],
         7,
         &["no space", "EVG-3001"],
     );
-    ask(&place, &["lun", "delete", "vol0/lun0", "--yes"]);
-    ask(&place, &["volume", "create", &full]);
+    ask(&dir, &["lun", "delete", "vol0/lun0", "--yes"]);
+    ask(&dir, &["volume", "create", &full]);
     server.stop();
-    super::assert_clean(&place, 1);
+    super::assert_clean(&dir, 1);
 }

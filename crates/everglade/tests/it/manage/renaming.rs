@@ -5,22 +5,22 @@ use std::fs;
 
 use super::{ask, ask_json, assert_clean, refused, serve};
 use crate::operate::http;
-use crate::running::{Place, Server};
+use crate::running::{Server, TestDir};
 use crate::wire::Client;
 
 #[test]
 fn clients_go_on_under_a_new_name_and_everybody_else_needs_it() {
-    let place = Place::new();
-    let mut server = serve(&place);
+    let dir = TestDir::new();
+    let mut server = serve(&dir);
     let (mut client, _) = Client::open(&server.tcp, "vol0/lun0").expect("a client");
     client.write(0, &[1; 4096]).expect("written");
-    ask(&place, &["snapshot", "create", "vol0@before"]);
-    let said = ask(&place, &["lun", "rename", "vol0/lun0", "disk"]);
+    ask(&dir, &["snapshot", "create", "vol0@before"]);
+    let said = ask(&dir, &["lun", "rename", "vol0/lun0", "disk"]);
     assert!(
         said.contains("vol0/disk") && said.contains("nbd://"),
         "{said}"
     );
-    let said = ask(&place, &["volume", "rename", "vol0", "data"]);
+    let said = ask(&dir, &["volume", "rename", "vol0", "data"]);
     assert!(said.contains("data"), "{said}");
     client.write(4096, &[2; 4096]).expect("a connection stays");
     client.flush().expect("flushed");
@@ -38,10 +38,10 @@ fn clients_go_on_under_a_new_name_and_everybody_else_needs_it() {
     };
     look(&server);
     server.kill();
-    server = serve(&place);
+    server = serve(&dir);
     look(&server);
     let (mut client, _) = Client::open(&server.tcp, "data/disk").expect("a client");
-    ask(&place, &["snapshot", "restore", "data@before"]);
+    ask(&dir, &["snapshot", "restore", "data@before"]);
     assert_eq!(
         client.read(4096, 1),
         Ok(vec![0]),
@@ -52,7 +52,7 @@ fn clients_go_on_under_a_new_name_and_everybody_else_needs_it() {
         Client::open(&server.tcp, "data/lun0").is_ok(),
         "its name is as it was, too"
     );
-    let history = ask(&place, &["history", "--no-header"]);
+    let history = ask(&dir, &["history", "--no-header"]);
     for part in [
         "lun rename",
         "vol0/lun0",
@@ -63,43 +63,43 @@ fn clients_go_on_under_a_new_name_and_everybody_else_needs_it() {
         assert!(history.contains(part), "{part}: {history}");
     }
     server.stop();
-    assert_clean(&place, 1);
+    assert_clean(&dir, 1);
 }
 
 #[test]
 fn what_cannot_be_a_name_or_is_one_already_changes_nothing() {
-    let place = Place::new();
-    let server = serve(&place);
-    ask(&place, &["volume", "create", "v"]);
-    ask(&place, &["lun", "create", "v/l", "--size", "1M"]);
-    ask(&place, &["lun", "create", "v/m", "--size", "1M"]);
-    let before = super::everything(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    ask(&dir, &["volume", "create", "v"]);
+    ask(&dir, &["lun", "create", "v/l", "--size", "1M"]);
+    ask(&dir, &["lun", "create", "v/m", "--size", "1M"]);
+    let before = super::everything(&dir);
     refused(
-        &place,
+        &dir,
         &["volume", "rename", "v", "vol0"],
         5,
         &["volume vol0 exists", "EVG-2002"],
     );
     refused(
-        &place,
+        &dir,
         &["lun", "rename", "v/l", "m"],
         5,
         &["LUN v/m exists", "EVG-2002"],
     );
     refused(
-        &place,
+        &dir,
         &["volume", "rename", "nix", "x"],
         4,
         &["nix", "EVG-2001"],
     );
     refused(
-        &place,
+        &dir,
         &["lun", "rename", "v/nix", "x"],
         4,
         &["v/nix", "EVG-2001"],
     );
     refused(
-        &place,
+        &dir,
         &["aggregate", "rename", "nix", "x"],
         4,
         &["nix", "EVG-2001"],
@@ -111,15 +111,15 @@ fn what_cannot_be_a_name_or_is_one_already_changes_nothing() {
     ] {
         for bad in ["../x", "v/x", "-x", "", &"x".repeat(65), "ü"] {
             let args = [&noun[..], &["--", bad]].concat();
-            refused(&place, &args, 2, &["a name"]);
+            refused(&dir, &args, 2, &["a name"]);
         }
-        refused(&place, &noun, 2, &["<NEW>"]);
+        refused(&dir, &noun, 2, &["<NEW>"]);
     }
     let grow = ["aggregate", "resize", "aggr0", "--size", "1T"];
-    refused(&place, &grow, 2, &["aggr0", "aggregate create"]);
+    refused(&dir, &grow, 2, &["aggr0", "aggregate create"]);
     for path in ["volumes/v", "volumes/v/luns/l", "aggregates/aggr0"] {
         let path = format!("/v1/{path}/actions/rename");
-        let post = |headers: &str, body: &str| http::unix(&place, "POST", &path, headers, body);
+        let post = |headers: &str, body: &str| http::unix(&dir, "POST", &path, headers, body);
         assert_eq!(post("", "{}").json()["code"], "EVG-1003", "{path}");
         assert_eq!(post("", "{\"name\": 7}").json()["field"], "name", "{path}");
         assert_eq!(
@@ -130,54 +130,54 @@ fn what_cannot_be_a_name_or_is_one_already_changes_nothing() {
         let stale = post("If-Match: \"0\"\r\n", "{\"name\": \"x\"}");
         assert_eq!(stale.status, 412, "{path}");
     }
-    assert_eq!(super::everything(&place), before);
+    assert_eq!(super::everything(&dir), before);
     // What has the name that is asked for is as it is asked for.
-    ask(&place, &["volume", "rename", "v", "v"]);
-    ask(&place, &["lun", "rename", "v/l", "l"]);
-    ask(&place, &["aggregate", "rename", "aggr0", "aggr0"]);
-    assert_eq!(super::everything(&place), before);
+    ask(&dir, &["volume", "rename", "v", "v"]);
+    ask(&dir, &["lun", "rename", "v/l", "l"]);
+    ask(&dir, &["aggregate", "rename", "aggr0", "aggr0"]);
+    assert_eq!(super::everything(&dir), before);
     server.stop();
 }
 
 #[test]
 fn an_aggregate_keeps_its_new_name_and_another_may_have_the_old_one() {
-    let place = Place::new();
-    let mut server = serve(&place);
-    ask(&place, &["aggregate", "rename", "aggr0", "pool"]);
+    let dir = TestDir::new();
+    let mut server = serve(&dir);
+    ask(&dir, &["aggregate", "rename", "aggr0", "pool"]);
     assert_eq!(
-        ask_json(&place, &["volume", "show", "vol0"])["aggregate"],
+        ask_json(&dir, &["volume", "show", "vol0"])["aggregate"],
         "pool"
     );
-    refused(&place, &["aggregate", "show", "aggr0"], 4, &["aggr0"]);
-    ask(&place, &["aggregate", "create", "aggr0", "--size", "1G"]);
+    refused(&dir, &["aggregate", "show", "aggr0"], 4, &["aggr0"]);
+    ask(&dir, &["aggregate", "create", "aggr0", "--size", "1G"]);
     refused(
-        &place,
+        &dir,
         &["aggregate", "rename", "aggr0", "pool"],
         5,
         &["pool exists"],
     );
-    ask(&place, &["volume", "create", "v", "--aggregate", "aggr0"]);
-    ask(&place, &["volume", "create", "w", "--aggregate", "pool"]);
+    ask(&dir, &["volume", "create", "v", "--aggregate", "aggr0"]);
+    ask(&dir, &["volume", "create", "w", "--aggregate", "pool"]);
     server.kill();
-    server = serve(&place);
-    let of = |volume: &str| ask_json(&place, &["volume", "show", volume])["aggregate"].clone();
+    server = serve(&dir);
+    let of = |volume: &str| ask_json(&dir, &["volume", "show", volume])["aggregate"].clone();
     assert_eq!([of("vol0"), of("v"), of("w")], ["pool", "aggr0", "pool"]);
     // The two are two: one goes, and the other has everything.
     ask(
-        &place,
+        &dir,
         &["aggregate", "delete", "aggr0", "--yes", "--discard-volumes"],
     );
     let (mut client, _) = Client::open(&server.tcp, "vol0/lun0").expect("a client");
     client.write(0, &[1; 4096]).expect("written");
     drop(client);
     server.stop();
-    assert_clean(&place, 1);
+    assert_clean(&dir, 1);
     // A daemon that ended between the two places where the name is: that of the pool is right.
-    let path = place.data_dir().join("state.toml");
+    let path = dir.data_dir().join("state.toml");
     let state = fs::read_to_string(&path).expect("a state");
     assert!(state.contains("name = \"pool\""), "{state}");
     fs::write(&path, state.replace("name = \"pool\"", "name = \"older\"")).expect("write");
-    server = serve(&place);
+    server = serve(&dir);
     assert_eq!(of("vol0"), "pool");
     assert!(
         fs::read_to_string(&path)
@@ -189,29 +189,29 @@ fn an_aggregate_keeps_its_new_name_and_another_may_have_the_old_one() {
 
 #[test]
 fn a_policy_follows_its_volume() {
-    let place = Place::new();
-    let mut server = serve(&place);
-    ask(&place, &["policy", "create", "p", "--daily", "3"]);
-    ask(&place, &["volume", "create", "v", "--snapshot-policy", "p"]);
-    ask(&place, &["volume", "rename", "v", "w"]);
+    let dir = TestDir::new();
+    let mut server = serve(&dir);
+    ask(&dir, &["policy", "create", "p", "--daily", "3"]);
+    ask(&dir, &["volume", "create", "v", "--snapshot-policy", "p"]);
+    ask(&dir, &["volume", "rename", "v", "w"]);
     let policy =
-        |volume: &str| ask_json(&place, &["volume", "show", volume])["snapshot_policy"].clone();
+        |volume: &str| ask_json(&dir, &["volume", "show", volume])["snapshot_policy"].clone();
     assert_eq!(policy("w"), "p");
     // A new volume of the old name has nothing to do with it.
-    ask(&place, &["volume", "create", "v"]);
+    ask(&dir, &["volume", "create", "v"]);
     assert_eq!([policy("v"), policy("w")], ["none", "p"]);
     server.kill();
-    server = serve(&place);
+    server = serve(&dir);
     assert_eq!([policy("v"), policy("w")], ["none", "p"]);
     server.stop();
 }
 
 /// A daemon with this configuration.
-fn serve_with(place: &Place, text: &str) -> Server {
-    let config = place.file("everglade.toml");
+fn serve_with(dir: &TestDir, text: &str) -> Server {
+    let config = dir.file("everglade.toml");
     fs::write(&config, text).expect("write");
     let config = config.to_str().expect("UTF-8");
-    place.serve(&[
+    dir.serve(&[
         "--lun-size",
         "64MiB",
         "--aggregate-size",
@@ -223,67 +223,67 @@ fn serve_with(place: &Place, text: &str) -> Server {
 
 #[test]
 fn nobody_gets_access_to_a_snapshot_by_a_new_name() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let text = "[nbd.allow]\n\"vol0/lun0@pay\" = \"10.9.9.9\"\n\"vol0/lun0@wages*\" \
         = \"10.9.9.9\"\n\
                 \"vol0/lun0@open\" = \"local\"\n";
-    let server = serve_with(&place, text);
-    ask(&place, &["snapshot", "create", "vol0@pay"]);
+    let server = serve_with(&dir, text);
+    ask(&dir, &["snapshot", "create", "vol0@pay"]);
     assert!(Client::open(&server.tcp, "vol0/lun0@pay").is_err());
     // One that no line fits, and one for others.
     for to in ["monday", "open"] {
         let export = format!("vol0/lun0@{to}");
         let words = ["nbd.allow", "vol0/lun0@pay", export.as_str()];
-        refused(&place, &["snapshot", "rename", "vol0@pay", to], 5, &words);
+        refused(&dir, &["snapshot", "rename", "vol0@pay", to], 5, &words);
     }
-    ask(&place, &["snapshot", "rename", "vol0@pay", "wages-2026"]);
+    ask(&dir, &["snapshot", "rename", "vol0@pay", "wages-2026"]);
     assert!(Client::open(&server.tcp, "vol0/lun0@wages-2026").is_err());
     // What nobody restricted may be called anything.
-    ask(&place, &["snapshot", "create", "vol0@s"]);
+    ask(&dir, &["snapshot", "create", "vol0@s"]);
     assert!(Client::open(&server.tcp, "vol0/lun0@s").is_ok());
-    ask(&place, &["snapshot", "rename", "vol0@s", "tuesday"]);
+    ask(&dir, &["snapshot", "rename", "vol0@s", "tuesday"]);
     assert!(Client::open(&server.tcp, "vol0/lun0@tuesday").is_ok());
     server.stop();
 }
 
 #[test]
 fn nobody_gets_access_by_a_new_name() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let text = "[nbd.allow]\n\"vol0/lun0\" = \"10.9.9.9\"\n\"vol0/spare\" \
         = \"10.9.9.9\"\n\"safe/*\" = \"10.9.9.9\"\n";
-    let server = serve_with(&place, text);
+    let server = serve_with(&dir, text);
     assert!(Client::open(&server.tcp, "vol0/lun0").is_err());
     refused(
-        &place,
+        &dir,
         &["lun", "rename", "vol0/lun0", "open"],
         5,
         &["nbd.allow", "vol0/open"],
     );
     refused(
-        &place,
+        &dir,
         &["volume", "rename", "vol0", "open"],
         5,
         &["nbd.allow", "open/lun0"],
     );
     // Neither by a copy.
-    ask(&place, &["snapshot", "create", "vol0@s"]);
+    ask(&dir, &["snapshot", "create", "vol0@s"]);
     for from in [&[][..], &["--from", "vol0@s"]] {
         let clone = ["lun", "clone", "vol0/lun0", "vol0/open"];
         let words = ["nbd.allow", "vol0/open"];
-        refused(&place, &[&clone, from].concat(), 5, &words);
+        refused(&dir, &[&clone, from].concat(), 5, &words);
     }
     refused(
-        &place,
+        &dir,
         &["clone", "create", "open", "--from", "vol0@s"],
         5,
         &["nbd.allow", "open/lun0"],
     );
-    ask(&place, &["clone", "create", "safe", "--from", "vol0@s"]);
+    ask(&dir, &["clone", "create", "safe", "--from", "vol0@s"]);
     assert!(Client::open(&server.tcp, "safe/lun0").is_err());
-    ask(&place, &["volume", "delete", "safe", "--yes"]);
-    ask(&place, &["snapshot", "delete", "vol0@s", "--yes"]);
-    ask(&place, &["lun", "rename", "vol0/lun0", "spare"]);
-    ask(&place, &["volume", "rename", "vol0", "safe"]);
+    ask(&dir, &["volume", "delete", "safe", "--yes"]);
+    ask(&dir, &["snapshot", "delete", "vol0@s", "--yes"]);
+    ask(&dir, &["lun", "rename", "vol0/lun0", "spare"]);
+    ask(&dir, &["volume", "rename", "vol0", "safe"]);
     assert!(Client::open(&server.tcp, "safe/spare").is_err());
     server.stop();
 }

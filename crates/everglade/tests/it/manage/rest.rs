@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{Place, ask, ask_json, everything, serve};
+use super::{TestDir, ask, ask_json, everything, serve};
 
-fn socket(place: &Place) -> PathBuf {
-    place.data_dir().join("run/api.sock")
+fn socket(dir: &TestDir) -> PathBuf {
+    dir.data_dir().join("run/api.sock")
 }
 
 /// A connection that gives up rather than hang.
-fn connect(place: &Place) -> UnixStream {
-    let stream = UnixStream::connect(socket(place)).expect("a connection");
+fn connect(dir: &TestDir) -> UnixStream {
+    let stream = UnixStream::connect(socket(dir)).expect("a connection");
     let patience = Some(Duration::from_secs(30));
     stream.set_read_timeout(patience).expect("a timeout");
     stream.set_write_timeout(patience).expect("a timeout");
@@ -25,8 +25,8 @@ fn connect(place: &Place) -> UnixStream {
 }
 
 /// Sends these bytes; returns status, headers and body.
-fn exchange(place: &Place, request: &[u8]) -> (u16, String, String) {
-    let mut stream = connect(place);
+fn exchange(dir: &TestDir, request: &[u8]) -> (u16, String, String) {
+    let mut stream = connect(dir);
     // The daemon may have answered and hung up before it has read all.
     let _ = stream.write_all(request);
     let mut answer = Vec::new();
@@ -38,17 +38,17 @@ fn exchange(place: &Place, request: &[u8]) -> (u16, String, String) {
     (status.unwrap_or(0), head.to_owned(), body.to_owned())
 }
 
-fn send(place: &Place, method: &str, path: &str, body: &str) -> (u16, String, String) {
+fn send(dir: &TestDir, method: &str, path: &str, body: &str) -> (u16, String, String) {
     let length = body.len();
     let request =
         format!("{method} {path} HTTP/1.1\r\nHost: e\r\nContent-Length: {length}\r\n\r\n{body}");
-    exchange(place, request.as_bytes())
+    exchange(dir, request.as_bytes())
 }
 
 /// A refusal: its status, and the problem in it.
 #[track_caller]
-fn problem(place: &Place, method: &str, path: &str, body: &str) -> Value {
-    let (status, head, answer) = send(place, method, path, body);
+fn problem(dir: &TestDir, method: &str, path: &str, body: &str) -> Value {
+    let (status, head, answer) = send(dir, method, path, body);
     assert!(
         head.contains("application/problem+json"),
         "{path} {body}: {head}"
@@ -60,17 +60,17 @@ fn problem(place: &Place, method: &str, path: &str, body: &str) -> Value {
 
 #[test]
 fn objects_are_made_shown_changed_and_deleted() {
-    let place = Place::new();
-    let server = serve(&place);
-    let (status, head, body) = send(&place, "POST", "/v1/volumes", "{\"name\": \"v\"}");
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    let (status, head, body) = send(&dir, "POST", "/v1/volumes", "{\"name\": \"v\"}");
     assert_eq!(status, 201, "{body}");
     assert!(head.contains("location: /v1/volumes/v\r\n"), "{head}");
     let luns = "/v1/volumes/v/luns";
     let body = "{\"name\": \"l\", \"size_bytes\": 4096}";
-    assert_eq!(send(&place, "POST", luns, body).0, 201);
+    assert_eq!(send(&dir, "POST", luns, body).0, 201);
     let lun = "/v1/volumes/v/luns/l";
-    assert_eq!(send(&place, "PATCH", lun, "{\"size_bytes\": 8192}").0, 200);
-    let (status, head, body) = send(&place, "GET", lun, "");
+    assert_eq!(send(&dir, "PATCH", lun, "{\"size_bytes\": 8192}").0, 200);
+    let (status, head, body) = send(&dir, "GET", lun, "");
     assert_eq!(status, 200);
     assert!(
         head.contains("content-type: application/json\r\n"),
@@ -81,9 +81,9 @@ fn objects_are_made_shown_changed_and_deleted() {
         (&value["schema_version"], &value["size_bytes"]),
         (&1.into(), &8192.into())
     );
-    let (status, _, body) = send(&place, "HEAD", lun, "");
+    let (status, _, body) = send(&dir, "HEAD", lun, "");
     assert_eq!((status, body.as_str()), (200, ""));
-    let (status, head, body) = send(&place, "DELETE", lun, "");
+    let (status, head, body) = send(&dir, "DELETE", lun, "");
     assert_eq!(status, 202, "{body}");
     assert!(head.contains("location: /v1/jobs/1\r\n"), "{head}");
     let job: Value = serde_json::from_str(&body).expect("JSON");
@@ -91,18 +91,18 @@ fn objects_are_made_shown_changed_and_deleted() {
         (&job["kind"], &job["object"]),
         (&"lun delete".into(), &"v/l".into())
     );
-    assert_eq!(send(&place, "DELETE", lun, "").0, 404);
-    assert_eq!(send(&place, "DELETE", "/v1/volumes/v", "").0, 202);
-    let version = send(&place, "GET", "/v1/version", "").2;
+    assert_eq!(send(&dir, "DELETE", lun, "").0, 404);
+    assert_eq!(send(&dir, "DELETE", "/v1/volumes/v", "").0, 202);
+    let version = send(&dir, "GET", "/v1/version", "").2;
     assert!(version.contains("\"media_format\":1"), "{version}");
     server.stop();
 }
 
 #[test]
 fn bad_requests_are_problems_with_code_and_field() {
-    let place = Place::new();
-    let server = serve(&place);
-    let before = everything(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    let before = everything(&dir);
     let large = format!("{{\"name\": \"{}\"}}", "x".repeat(70_000));
     let deep = format!("{{\"name\": {}", "[".repeat(60_000));
     let (volumes, luns, lun) = (
@@ -251,48 +251,48 @@ fn bad_requests_are_problems_with_code_and_field() {
         ("PUT", volumes, "{}", 405, "EVG-1007", None),
         ("PATCH", "/v1/aggregates/aggr0", "{}", 405, "EVG-1007", None),
     ] {
-        let found = problem(&place, method, path, body);
+        let found = problem(&dir, method, path, body);
         let short: String = body.chars().take(60).collect();
         assert_eq!(found["code"], code, "{method} {path} {short}: {found}");
         assert_eq!(found["status"], status, "{method} {path} {short}");
         assert_eq!(found["field"].as_str(), field, "{method} {path} {short}");
     }
-    assert_eq!(everything(&place), before, "a refusal changed something");
+    assert_eq!(everything(&dir), before, "a refusal changed something");
     server.stop();
 }
 
 #[test]
 fn the_socket_is_its_owners_alone() {
-    let place = Place::new();
-    let server = serve(&place);
-    let mode = fs::metadata(socket(&place))
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    let mode = fs::metadata(socket(&dir))
         .expect("a socket")
         .permissions()
         .mode();
     assert_eq!(mode & 0o777, 0o600);
     server.stop();
-    assert!(!socket(&place).exists());
+    assert!(!socket(&dir).exists());
 }
 
 #[test]
 fn garbage_and_silence_cost_others_nothing() {
-    let place = Place::new();
-    let mut server = serve(&place);
+    let dir = TestDir::new();
+    let mut server = serve(&dir);
     let garbage = vec![0xa5; 1 << 20];
-    assert!(matches!(exchange(&place, &garbage).0, 0 | 400 | 431));
+    assert!(matches!(exchange(&dir, &garbage).0, 0 | 400 | 431));
     let endless = [
         b"GET /v1/status HTTP/1.1\r\nX: ".to_vec(),
         vec![b'x'; 1 << 20],
     ]
     .concat();
-    assert!(matches!(exchange(&place, &endless).0, 0 | 400 | 431));
+    assert!(matches!(exchange(&dir, &endless).0, 0 | 400 | 431));
     let long = format!("GET /{} HTTP/1.1\r\nHost: e\r\n\r\n", "x".repeat(1 << 17));
-    assert_ne!(exchange(&place, long.as_bytes()).0, 200);
+    assert_ne!(exchange(&dir, long.as_bytes()).0, 200);
 
     // Half a request on each of more connections than are served at once.
     let mut silent = Vec::new();
     for number in 0..80 {
-        let mut stream = connect(&place);
+        let mut stream = connect(&dir);
         let half: &[u8] = match number % 3 {
             0 => b"",
             1 => b"GET /v1/st",
@@ -304,7 +304,7 @@ fn garbage_and_silence_cost_others_nothing() {
     crate::wire::Client::open(&server.tcp, "vol0/lun0").expect("clients do not notice");
     // The silent ones are cut off in time, and then an administrator is heard.
     let begun = Instant::now();
-    assert_eq!(ask_json(&place, &["status"])["health"], "healthy");
+    assert_eq!(ask_json(&dir, &["status"])["health"], "healthy");
     assert!(
         begun.elapsed() < Duration::from_secs(40),
         "{:?}",
@@ -317,9 +317,9 @@ fn garbage_and_silence_cost_others_nothing() {
 
 #[test]
 fn a_stop_does_not_wait_for_silent_administrators() {
-    let place = Place::new();
-    let server = serve(&place);
-    let mut silent = connect(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    let mut silent = connect(&dir);
     silent.write_all(b"GET /v1/st").expect("sent");
     let begun = Instant::now();
     server.stop();
@@ -332,29 +332,29 @@ fn a_stop_does_not_wait_for_silent_administrators() {
 
 #[test]
 fn many_administrators_at_once_are_all_answered() {
-    let place = Place::new();
-    let server = serve(&place);
-    ask(&place, &["volume", "create", "v"]);
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    ask(&dir, &["volume", "create", "v"]);
     std::thread::scope(|scope| {
         for administrator in 0..8 {
-            let place = &place;
+            let dir = &dir;
             scope.spawn(move || {
                 for number in 0..10 {
                     let body = format!(
                         "{{\"name\": \"l-{administrator}-{number}\", \"size_bytes\": 4096}}"
                     );
-                    let (status, _, body) = send(place, "POST", "/v1/volumes/v/luns", &body);
+                    let (status, _, body) = send(dir, "POST", "/v1/volumes/v/luns", &body);
                     assert_eq!(status, 201, "{body}");
                 }
             });
         }
     });
-    let luns = ask_json(&place, &["lun", "show", "v"]);
+    let luns = ask_json(&dir, &["lun", "show", "v"]);
     assert_eq!(luns["luns"].as_array().map(Vec::len), Some(80));
     server.kill();
-    let server = serve(&place);
-    let luns = ask_json(&place, &["lun", "show", "v"]);
+    let server = serve(&dir);
+    let luns = ask_json(&dir, &["lun", "show", "v"]);
     assert_eq!(luns["luns"].as_array().map(Vec::len), Some(80));
     server.stop();
-    super::assert_clean(&place, 1);
+    super::assert_clean(&dir, 1);
 }

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{
-    GIB, MIB, Place, Value, ask, ask_json, assert_clean, assert_holds, assert_size, copy_in, noise,
-    refused, serve,
+    GIB, MIB, TestDir, Value, ask, ask_json, assert_clean, assert_holds, assert_size, copy_in,
+    noise, refused, serve,
 };
 use crate::tools::{have, must, must_fail};
 use crate::wire::Client;
@@ -13,18 +13,18 @@ use crate::wire::Client;
 /// Reclaiming goes on in the background, a slice with each consistency point.
 const BACK_WITHIN: Duration = Duration::from_secs(60);
 
-fn used_bytes(place: &Place) -> u64 {
-    let df = ask_json(place, &["df"]);
+fn used_bytes(dir: &TestDir) -> u64 {
+    let df = ask_json(dir, &["df"]);
     let used = |aggregate: &Value| aggregate["used_bytes"].as_u64().expect("a number");
     let aggregates = df["aggregates"].as_array().expect("a list");
     aggregates.iter().map(used).sum()
 }
 
 #[track_caller]
-fn wait_until_used(place: &Place, what: &str, holds: impl Fn(u64) -> bool) {
+fn wait_until_used(dir: &TestDir, what: &str, holds: impl Fn(u64) -> bool) {
     let begun = Instant::now();
     loop {
-        let used = used_bytes(place);
+        let used = used_bytes(dir);
         if holds(used) {
             return;
         }
@@ -38,49 +38,49 @@ fn a_new_lun_serves_grows_survives_and_gives_its_space_back() {
     if !have(&["nbdcopy", "nbdinfo", "qemu-io"]) {
         return;
     }
-    let place = Place::new();
-    let server = serve(&place);
-    let empty = used_bytes(&place);
-    ask(&place, &["volume", "create", "vol1", "--sync", "always"]);
-    let made = ask(&place, &["lun", "create", "vol1/disk", "--size", "32MiB"]);
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    let empty = used_bytes(&dir);
+    ask(&dir, &["volume", "create", "vol1", "--sync", "always"]);
+    let made = ask(&dir, &["lun", "create", "vol1/disk", "--size", "32MiB"]);
     assert!(made.contains(&server.uri("vol1/disk")), "{made}");
     assert_size(&server, "vol1/disk", 32 * MIB);
-    let image = noise(&place, "noise", 32 * MIB);
+    let image = noise(&dir, "noise", 32 * MIB);
     copy_in(&server, &image, "vol1/disk");
-    assert_holds(&place, &server, "vol1/disk", &image);
+    assert_holds(&dir, &server, "vol1/disk", &image);
 
-    ask(&place, &["lun", "resize", "vol1/disk", "--size", "1GiB"]);
+    ask(&dir, &["lun", "resize", "vol1/disk", "--size", "1GiB"]);
     assert_size(&server, "vol1/disk", GIB);
     let uri = server.uri("vol1/disk");
     must("qemu-io", &["-f", "raw", "-c", "write -P 7 800M 1M", &uri]);
     must("qemu-io", &["-f", "raw", "-c", "read -P 7 800M 1M", &uri]);
     must("qemu-io", &["-f", "raw", "-c", "read -P 0 40M 100M", &uri]);
-    wait_until_used(&place, "written", |used| used >= empty + 33 * MIB);
+    wait_until_used(&dir, "written", |used| used >= empty + 33 * MIB);
 
     server.stop();
-    assert_clean(&place, 1);
-    let server = serve(&place);
+    assert_clean(&dir, 1);
+    let server = serve(&dir);
     assert_size(&server, "vol1/disk", GIB);
-    let volume = ask_json(&place, &["volume", "show", "vol1"]);
+    let volume = ask_json(&dir, &["volume", "show", "vol1"]);
     assert_eq!(volume["sync"], "always");
     assert_eq!(volume["logical_bytes"], GIB);
     let uri = server.uri("vol1/disk");
     must("qemu-io", &["-f", "raw", "-c", "read -P 7 800M 1M", &uri]);
 
     refused(
-        &place,
+        &dir,
         &["lun", "delete", "vol1/disk"],
         6,
         &["1.0 GiB", "--yes"],
     );
     assert_size(&server, "vol1/disk", GIB);
-    ask(&place, &["lun", "delete", "vol1/disk", "--yes"]);
+    ask(&dir, &["lun", "delete", "vol1/disk", "--yes"]);
     must_fail("nbdinfo", &["--size", &server.uri("vol1/disk")]);
-    wait_until_used(&place, "deleted", |used| used < empty + MIB);
-    ask(&place, &["volume", "delete", "vol1", "--yes"]);
-    refused(&place, &["volume", "show", "vol1"], 4, &["no volume vol1"]);
+    wait_until_used(&dir, "deleted", |used| used < empty + MIB);
+    ask(&dir, &["volume", "delete", "vol1", "--yes"]);
+    refused(&dir, &["volume", "show", "vol1"], 4, &["no volume vol1"]);
     server.stop();
-    assert_clean(&place, 1);
+    assert_clean(&dir, 1);
 }
 
 #[test]
@@ -88,48 +88,48 @@ fn a_volume_takes_its_luns_with_it_and_its_name_is_free_again() {
     if !have(&["nbdcopy"]) {
         return;
     }
-    let place = Place::new();
-    let server = serve(&place);
-    let empty = used_bytes(&place);
-    let image = noise(&place, "noise", 8 * MIB);
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    let empty = used_bytes(&dir);
+    let image = noise(&dir, "noise", 8 * MIB);
     for round in 0..3 {
-        ask(&place, &["volume", "create", "v"]);
+        ask(&dir, &["volume", "create", "v"]);
         for lun in ["v/a", "v/b"] {
-            ask(&place, &["lun", "create", lun, "--size", "8MiB"]);
+            ask(&dir, &["lun", "create", lun, "--size", "8MiB"]);
             copy_in(&server, &image, lun);
         }
         refused(
-            &place,
+            &dir,
             &["volume", "delete", "v"],
             6,
             &["its 2 LUNs", "16.0 MiB"],
         );
-        ask(&place, &["volume", "delete", "v", "--yes"]);
-        refused(&place, &["lun", "show", "v/a"], 4, &["no volume v"]);
-        wait_until_used(&place, &format!("round {round}"), |used| used < empty + MIB);
+        ask(&dir, &["volume", "delete", "v", "--yes"]);
+        refused(&dir, &["lun", "show", "v/a"], 4, &["no volume v"]);
+        wait_until_used(&dir, &format!("round {round}"), |used| used < empty + MIB);
     }
     server.kill();
-    assert_clean(&place, 1);
+    assert_clean(&dir, 1);
 }
 
 #[test]
 fn what_was_answered_survives_a_kill() {
-    let place = Place::new();
-    let server = serve(&place);
-    ask(&place, &["volume", "create", "v"]);
-    ask(&place, &["lun", "create", "v/a", "--size", "1GiB"]);
-    ask(&place, &["lun", "create", "v/b", "--size", "1GiB"]);
-    ask(&place, &["lun", "resize", "v/a", "--size", "2GiB"]);
-    ask(&place, &["lun", "delete", "v/b", "--yes"]);
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    ask(&dir, &["volume", "create", "v"]);
+    ask(&dir, &["lun", "create", "v/a", "--size", "1GiB"]);
+    ask(&dir, &["lun", "create", "v/b", "--size", "1GiB"]);
+    ask(&dir, &["lun", "resize", "v/a", "--size", "2GiB"]);
+    ask(&dir, &["lun", "delete", "v/b", "--yes"]);
     server.kill();
-    let server = serve(&place);
-    let luns = ask_json(&place, &["lun", "show", "v"]);
+    let server = serve(&dir);
+    let luns = ask_json(&dir, &["lun", "show", "v"]);
     let luns = luns["luns"].as_array().expect("a list");
     assert_eq!(luns.len(), 1);
     assert_eq!(luns[0]["nbd_export"], "v/a");
     assert_eq!(luns[0]["size_bytes"], 2 * GIB);
     server.stop();
-    assert_clean(&place, 1);
+    assert_clean(&dir, 1);
 }
 
 /// Writes different blocks and reads them back, until told to end; how many.
@@ -154,12 +154,12 @@ fn work(address: &str, lun: &str, is_over: &AtomicBool) -> u64 {
 
 #[test]
 fn changes_under_load_disturb_no_client() {
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     let is_over = AtomicBool::new(false);
-    ask(&place, &["aggregate", "create", "b", "--size", "1GiB"]);
-    ask(&place, &["volume", "create", "v", "--aggregate", "b"]);
-    ask(&place, &["lun", "create", "v/l", "--size", "64MiB"]);
+    ask(&dir, &["aggregate", "create", "b", "--size", "1GiB"]);
+    ask(&dir, &["volume", "create", "v", "--aggregate", "b"]);
+    ask(&dir, &["lun", "create", "v/l", "--size", "64MiB"]);
     std::thread::scope(|scope| {
         let (address, is_over) = (&server.tcp, &is_over);
         let clients =
@@ -167,13 +167,13 @@ fn changes_under_load_disturb_no_client() {
         for number in 0..8 {
             let name = format!("x{number}");
             let lun = format!("{name}/l");
-            ask(&place, &["aggregate", "create", &name, "--size", "1GiB"]);
-            ask(&place, &["volume", "create", &name, "--aggregate", "b"]);
-            ask(&place, &["lun", "create", &lun, "--size", "8MiB"]);
+            ask(&dir, &["aggregate", "create", &name, "--size", "1GiB"]);
+            ask(&dir, &["volume", "create", &name, "--aggregate", "b"]);
+            ask(&dir, &["lun", "create", &lun, "--size", "8MiB"]);
             let (mut client, _) = Client::open(address, &lun).expect("a client");
             client.write(0, &[7; 1 << 20]).expect("written");
             ask(
-                &place,
+                &dir,
                 &[
                     "lun",
                     "resize",
@@ -182,8 +182,8 @@ fn changes_under_load_disturb_no_client() {
                     &format!("{}MiB", 65 + number),
                 ],
             );
-            ask(&place, &["lun", "delete", &lun, "--yes"]);
-            ask(&place, &["volume", "delete", &name, "--yes"]);
+            ask(&dir, &["lun", "delete", &lun, "--yes"]);
+            ask(&dir, &["volume", "delete", &name, "--yes"]);
         }
         is_over.store(true, Ordering::Relaxed);
         for client in clients {
@@ -191,28 +191,28 @@ fn changes_under_load_disturb_no_client() {
         }
     });
     server.stop();
-    assert_clean(&place, 10);
+    assert_clean(&dir, 10);
 }
 
 #[test]
 fn tables_are_for_people_and_exact_when_asked() {
-    let place = Place::new();
-    let server = serve(&place);
-    let luns = ask(&place, &["lun", "list"]);
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    let luns = ask(&dir, &["lun", "list"]);
     let uri = server.uri("vol0/lun0");
     let expected = format!("NAME           SIZE  USED  NBD\nvol0/lun0  64.0 MiB   0 B  {uri}\n");
     assert_eq!(luns, expected);
-    let exact = ask(&place, &["lun", "show", "vol0/lun0", "--exact"]);
+    let exact = ask(&dir, &["lun", "show", "vol0/lun0", "--exact"]);
     assert!(exact.contains(" 67108864 "), "{exact}");
-    let df = ask(&place, &["df"]);
+    let df = ask(&dir, &["df"]);
     assert!(
         df.starts_with("AGGREGATE ") && df.contains("\naggr0 "),
         "{df}"
     );
-    let status = ask(&place, &["status"]);
+    let status = ask(&dir, &["status"]);
     assert!(status.contains("health: healthy"), "{status}");
-    let one = ask(&place, &["aggregate", "show", "aggr0"]);
+    let one = ask(&dir, &["aggregate", "show", "aggr0"]);
     assert!(one.contains("aggregates/aggr0/dev0"), "{one}");
-    assert_eq!(ask(&place, &["volume", "create", "quiet", "--quiet"]), "");
+    assert_eq!(ask(&dir, &["volume", "create", "quiet", "--quiet"]), "");
     server.stop();
 }

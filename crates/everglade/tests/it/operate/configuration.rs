@@ -2,16 +2,16 @@
 
 use std::fs;
 
-use crate::running::{Place, code, stderr, stdout};
+use crate::running::{TestDir, code, stderr, stdout};
 
 #[test]
 fn a_configuration_is_checked_without_a_start() {
-    let place = Place::new();
-    let file = place.file("e.toml");
+    let dir = TestDir::new();
+    let file = dir.file("e.toml");
     let path = file.to_str().expect("UTF-8");
     let check = |text: &str| {
         fs::write(&file, text).expect("write");
-        place.run(&["config", "check", "--config", path])
+        dir.run(&["config", "check", "--config", path])
     };
     assert_eq!(
         code(&check("memory = '2GiB'\n[journal]\nhalf_size = '64MiB'\n")),
@@ -32,13 +32,13 @@ fn a_configuration_is_checked_without_a_start() {
         assert!(said.contains(part), "{text}: {said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
-    assert!(!place.data_dir().exists(), "nothing was made");
+    assert!(!dir.data_dir().exists(), "nothing was made");
 }
 
 #[test]
 fn what_is_shown_says_the_same_when_it_is_the_file() {
-    let place = Place::new();
-    let shown = place.run(&[
+    let dir = TestDir::new();
+    let shown = dir.run(&[
         "config",
         "show",
         "--memory",
@@ -54,21 +54,21 @@ fn what_is_shown_says_the_same_when_it_is_the_file() {
         text.contains("memory = \"536870912\"") && text.contains("interval = \"3s\""),
         "{text}"
     );
-    let file = place.file("shown.toml");
+    let file = dir.file("shown.toml");
     fs::write(&file, &text).expect("write");
-    let again = place.run(&["config", "show", "--config", file.to_str().expect("UTF-8")]);
+    let again = dir.run(&["config", "show", "--config", file.to_str().expect("UTF-8")]);
     assert_eq!(stdout(&again), text);
-    let json = place.run(&["config", "show", "--json"]);
+    let json = dir.run(&["config", "show", "--json"]);
     let value: serde_json::Value = serde_json::from_str(&stdout(&json)).expect("JSON");
     assert_eq!(value["schema_version"], 1);
 }
 
 #[test]
 fn there_is_a_page_for_every_verb_and_a_script_for_every_shell() {
-    let place = Place::new();
-    let folder = place.file("man");
+    let dir = TestDir::new();
+    let folder = dir.file("man");
     let path = folder.to_str().expect("UTF-8");
-    assert_eq!(code(&place.run(&["man", "--dir", path])), 0);
+    assert_eq!(code(&dir.run(&["man", "--dir", path])), 0);
     for page in [
         "everglade.1",
         "everglade-serve.1",
@@ -82,10 +82,10 @@ fn there_is_a_page_for_every_verb_and_a_script_for_every_shell() {
         !folder.join("everglade-reference.1").exists(),
         "it is hidden"
     );
-    assert!(stdout(&place.run(&["man"])).contains(".TH everglade 1"));
+    assert!(stdout(&dir.run(&["man"])).contains(".TH everglade 1"));
     for shell in ["bash", "zsh", "fish"] {
-        let script = place.run(&["completion", shell]);
+        let script = dir.run(&["completion", shell]);
         assert!(stdout(&script).contains("everglade"), "{shell}");
     }
-    assert_eq!(code(&place.run(&["completion", "tcsh"])), 2);
+    assert_eq!(code(&dir.run(&["completion", "tcsh"])), 2);
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::http;
 use super::metrics::value;
 use crate::clients::LUN;
-use crate::running::{Place, Server, code, stderr};
+use crate::running::{Server, TestDir, code, stderr};
 use crate::thrift::cpu_time;
 use crate::tools::{have, must};
 use crate::wire::Client;
@@ -19,9 +19,9 @@ const MIB: u64 = 1 << 20;
 const SMALL: [&str; 4] = ["--aggregate-size", "8GiB", "--lun-size", "4GiB"];
 
 /// Starts a server with these limits of open files, soft and hard.
-fn serve(place: &Place, soft: u64, hard: u64) -> Result<Server, String> {
+fn serve(dir: &TestDir, soft: u64, hard: u64) -> Result<Server, String> {
     let limit = format!("--nofile={soft}:{hard}");
-    let started = place.try_serve_through(&["prlimit", &limit], &SMALL);
+    let started = dir.try_serve_through(&["prlimit", &limit], &SMALL);
     started.map_err(|output| {
         assert_eq!(code(&output), 1);
         stderr(&output)
@@ -49,8 +49,8 @@ fn connections_beyond_the_descriptors_wait_and_harm_nobody() {
         return;
     }
     for limit in [64, 128] {
-        let place = Place::new();
-        let server = serve(&place, limit, limit).expect("enough to serve");
+        let dir = TestDir::new();
+        let server = serve(&dir, limit, limit).expect("enough to serve");
         until_logged(&server, "connections_max is lowered from 1024 to ");
         let (mut client, _) = Client::open(&server.tcp, LUN).expect("a client");
         let crowd: Vec<TcpStream> = (0..150)
@@ -68,7 +68,7 @@ fn connections_beyond_the_descriptors_wait_and_harm_nobody() {
             "{limit}: {used:?} in a second of waiting"
         );
         let asked = Instant::now();
-        let answer = http::unix(&place, "GET", "/v1/status", "", "");
+        let answer = http::unix(&dir, "GET", "/v1/status", "", "");
         assert_eq!(answer.json()["health"], "healthy");
         assert!(
             asked.elapsed() < Duration::from_secs(2),
@@ -115,8 +115,8 @@ fn a_daemon_whose_limit_is_lowered_goes_on_writing() {
     if !have(&["prlimit"]) {
         return;
     }
-    let place = Place::new();
-    let server = place.serve(&SMALL);
+    let dir = TestDir::new();
+    let server = dir.serve(&SMALL);
     let (mut client, _) = Client::open(&server.tcp, LUN).expect("a client");
     client.write(0, &[1; 4096]).expect("written");
     let pid = server.pid().to_string();
@@ -161,18 +161,18 @@ fn too_few_descriptors_refuse_the_start_and_the_message_says_how_many() {
     if !have(&["prlimit"]) {
         return;
     }
-    let place = Place::new();
-    let refused = |limit| serve(&place, limit, limit).err().expect("a refusal");
+    let dir = TestDir::new();
+    let refused = |limit| serve(&dir, limit, limit).err().expect("a refusal");
     let said = refused(32);
     let needed = said
         .split_once("needs at least ")
         .and_then(|(_, rest)| rest.split(';').next()?.parse().ok());
     let needed: u64 = needed.unwrap_or_else(|| panic!("a number in: {said}"));
     assert!(said.contains("LimitNOFILE="), "{said}");
-    assert!(!place.data_dir().exists(), "nothing was touched");
+    assert!(!dir.data_dir().exists(), "nothing was touched");
     assert!(refused(needed - 1).contains(&format!("at least {needed}")));
-    let server = serve(&place, needed, needed).expect("enough");
-    let answer = http::unix(&place, "GET", "/v1/status", "", "");
+    let server = serve(&dir, needed, needed).expect("enough");
+    let answer = http::unix(&dir, "GET", "/v1/status", "", "");
     assert_eq!(answer.json()["health"], "healthy");
     let (mut client, _) = Client::open(&server.tcp, LUN).expect("a client");
     for mib in 0..32 {
@@ -183,7 +183,7 @@ fn too_few_descriptors_refuse_the_start_and_the_message_says_how_many() {
     client.flush().expect("durable");
     server.stop();
     // What was created does not need more.
-    serve(&place, needed, needed).expect("enough again").stop();
+    serve(&dir, needed, needed).expect("enough again").stop();
 }
 
 #[test]
@@ -191,8 +191,8 @@ fn the_soft_limit_is_raised_to_the_hard_one() {
     if !have(&["prlimit"]) {
         return;
     }
-    let place = Place::new();
-    let server = serve(&place, 32, 4096).expect("4,096 are enough");
+    let dir = TestDir::new();
+    let server = serve(&dir, 32, 4096).expect("4,096 are enough");
     let page = http::tcp(&server.metrics, "GET", "/metrics", "").body;
     assert!((value(&page, "everglade_descriptors_limit") - 4096.0).abs() < 0.5);
     assert!(!server.log().contains("lowered"), "{}", server.log());

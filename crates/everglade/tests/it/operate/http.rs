@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::running::Place;
+use crate::running::TestDir;
 
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
 
@@ -75,13 +75,13 @@ pub(crate) fn tcp(address: &str, method: &str, path: &str, headers: &str) -> Ans
 }
 
 /// Over the socket in the data directory.
-pub(crate) fn unix(place: &Place, method: &str, path: &str, headers: &str, body: &str) -> Answer {
-    exchange(open(place), &request(method, path, headers, body))
+pub(crate) fn unix(dir: &TestDir, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+    exchange(open(dir), &request(method, path, headers, body))
 }
 
 /// A connection to the socket in the data directory.
-pub(crate) fn open(place: &Place) -> UnixStream {
-    let stream = UnixStream::connect(place.data_dir().join("run/api.sock")).expect("a connection");
+pub(crate) fn open(dir: &TestDir) -> UnixStream {
+    let stream = UnixStream::connect(dir.data_dir().join("run/api.sock")).expect("a connection");
     stream.set_read_timeout(PATIENCE).expect("a timeout");
     stream
 }

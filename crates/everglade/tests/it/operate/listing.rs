@@ -2,22 +2,22 @@
 
 use super::http;
 use crate::manage::{ask, ask_json, refused, serve};
-use crate::running::Place;
+use crate::running::TestDir;
 
-fn filled() -> (Place, crate::running::Server) {
-    let place = Place::new();
-    let server = serve(&place);
-    ask(&place, &["volume", "create", "v", "--sync", "always"]);
+fn filled() -> (TestDir, crate::running::Server) {
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    ask(&dir, &["volume", "create", "v", "--sync", "always"]);
     for (name, size) in [("v/a", "1GiB"), ("v/b", "2GiB"), ("v/c", "512MiB")] {
-        ask(&place, &["lun", "create", name, "--size", size]);
+        ask(&dir, &["lun", "create", name, "--size", size]);
     }
-    (place, server)
+    (dir, server)
 }
 
 #[test]
 fn a_list_is_as_the_one_who_asks_wants_it() {
-    let (place, server) = filled();
-    let shown = |args: &[&str]| ask(&place, &[&["lun", "show"], args].concat());
+    let (dir, server) = filled();
+    let shown = |args: &[&str]| ask(&dir, &[&["lun", "show"], args].concat());
     assert_eq!(
         shown(&[
             "--columns",
@@ -39,7 +39,7 @@ fn a_list_is_as_the_one_who_asks_wants_it() {
         "VOLUME\nvol0\n"
     );
     // What is left out is left out for programs too.
-    let some = ask_json(&place, &["lun", "show", "--where", "size>1GiB"]);
+    let some = ask_json(&dir, &["lun", "show", "--where", "size>1GiB"]);
     let names: Vec<_> = some["luns"]
         .as_array()
         .expect("a list")
@@ -48,7 +48,7 @@ fn a_list_is_as_the_one_who_asks_wants_it() {
         .collect();
     assert_eq!(names, ["b"]);
     let df = ask(
-        &place,
+        &dir,
         &[
             "df",
             "--columns",
@@ -72,17 +72,17 @@ fn a_list_is_as_the_one_who_asks_wants_it() {
         (&["top", "--interval", "0"], "0"),
         (&["event", "show", "--follow", "--exact"], "--exact"),
     ] {
-        refused(&place, args, 2, &[part]);
+        refused(&dir, args, 2, &[part]);
     }
-    refused(&place, &["job", "show", "7"], 4, &["no job 7"]);
-    refused(&place, &["job", "cancel", "7"], 4, &["no job 7"]);
+    refused(&dir, &["job", "show", "7"], 4, &["no job 7"]);
+    refused(&dir, &["job", "cancel", "7"], 4, &["no job 7"]);
     server.stop();
 }
 
 #[test]
 fn rest_sorts_filters_and_pages_collections() {
-    let (place, server) = filled();
-    let get = |path: &str| http::unix(&place, "GET", path, "", "");
+    let (dir, server) = filled();
+    let get = |path: &str| http::unix(&dir, "GET", path, "", "");
     let luns = get("/v1/volumes/v/luns?order_by=-size_bytes&fields=name&max_records=2");
     assert_eq!(luns.status, 200, "{luns:?}");
     let page = luns.json();
@@ -112,8 +112,8 @@ fn rest_sorts_filters_and_pages_collections() {
 
 #[test]
 fn every_path_of_the_description_is_there_and_answers_as_described() {
-    let (place, server) = filled();
-    let described = http::unix(&place, "GET", "/v1/openapi.json", "", "").json();
+    let (dir, server) = filled();
+    let described = http::unix(&dir, "GET", "/v1/openapi.json", "", "").json();
     let paths = described["paths"].as_object().expect("paths");
     let mut asked = 0;
     for (path, methods) in paths {
@@ -130,7 +130,7 @@ fn every_path_of_the_description_is_there_and_answers_as_described() {
                 ""
             };
             let method = method.to_uppercase();
-            let answer = http::unix(&place, &method, &real, headers, "");
+            let answer = http::unix(&dir, &method, &real, headers, "");
             let code = answer.json()["code"].clone();
             assert!(
                 code != "EVG-1006" && code != "EVG-1007",

@@ -5,7 +5,7 @@ use std::fs;
 
 use super::http;
 use crate::manage::{copy_in, noise, serve};
-use crate::running::{Place, code, everglade, stdout};
+use crate::running::{TestDir, code, everglade, stdout};
 use crate::tools::have;
 
 /// Names of metrics in a text.
@@ -47,8 +47,8 @@ fn what_clients_do_is_counted() {
     if !have(&["nbdcopy"]) {
         return;
     }
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     let page = || {
         let answer = http::tcp(&server.metrics, "GET", "/metrics", "");
         assert_eq!(answer.status, 200);
@@ -64,7 +64,7 @@ fn what_clients_do_is_counted() {
         value(&before, "everglade_nbd_requests_total{op=\"write\"}"),
         0.0
     );
-    copy_in(&server, &noise(&place, "noise", 8 << 20), "vol0/lun0");
+    copy_in(&server, &noise(&dir, "noise", 8 << 20), "vol0/lun0");
     let after = page();
     assert_eq!(
         value(&after, "everglade_nbd_bytes_total{op=\"write\"}"),
@@ -92,7 +92,7 @@ fn what_clients_do_is_counted() {
     assert_eq!(value(&after, logical), f64::from(64 << 20));
     let freezes = "everglade_cp_phase_seconds_count{aggregate=\"aggr0\",phase=\"freeze\"}";
     assert!(value(&after, freezes) >= 1.0);
-    let device = place.data_dir().join("aggregates/aggr0/dev0");
+    let device = dir.data_dir().join("aggregates/aggr0/dev0");
     let errors = format!(
         "everglade_device_errors_total{{device=\"{}\",kind=\"io\"}}",
         device.display()
@@ -103,7 +103,7 @@ fn what_clients_do_is_counted() {
         1.0
     );
     // Every metric of the table is on the page, and nothing else.
-    let table = place.run(&["reference", "metrics"]);
+    let table = dir.run(&["reference", "metrics"]);
     assert_eq!(code(&table), 0);
     let listed: BTreeSet<_> = stdout(&table)
         .lines()
@@ -118,8 +118,8 @@ fn what_clients_do_is_counted() {
 
 #[test]
 fn the_dashboard_and_the_alerts_name_only_metrics_that_exist() {
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     let known = families(&http::tcp(&server.metrics, "GET", "/metrics", "").body);
     let dist = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/monitoring/");
     for (file, least) in [
@@ -142,8 +142,8 @@ fn the_dashboard_and_the_alerts_name_only_metrics_that_exist() {
 
 #[test]
 fn health_and_readiness_are_told_apart_from_everything_else() {
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     let get = |path: &str| http::tcp(&server.metrics, "GET", path, "");
     assert_eq!(get("/healthz").status, 200);
     let ready = get("/readyz");
@@ -164,7 +164,7 @@ fn health_and_readiness_are_told_apart_from_everything_else() {
 
 #[test]
 fn a_second_daemon_does_without_the_usual_port_and_an_asked_for_one_is_needed() {
-    let (first, second) = (Place::new(), Place::new());
+    let (first, second) = (TestDir::new(), TestDir::new());
     let taken = serve(&first);
     let refused = second.serve_in_vain(&["--metrics-tcp", &taken.metrics]);
     assert_eq!(code(&refused), 1);

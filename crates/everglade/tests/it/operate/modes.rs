@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::manage::ask;
-use crate::running::{Place, code, stderr};
+use crate::running::{TestDir, code, stderr};
 
 const SMALL: [&str; 4] = ["--aggregate-size", "2GiB", "--lun-size", "64MiB"];
 
@@ -36,12 +36,12 @@ fn all(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
 #[test]
 fn modes_do_not_depend_on_the_umask() {
     for umask in ["0", "077"] {
-        let place = Place::new();
+        let dir = TestDir::new();
         let script = format!("umask {umask} && exec \"$0\" \"$@\"");
-        let server = place.try_serve_through(&["sh", "-c", &script], &SMALL);
+        let server = dir.try_serve_through(&["sh", "-c", &script], &SMALL);
         let server = server.unwrap_or_else(|output| panic!("{}", stderr(&output)));
-        ask(&place, &["volume", "create", "v"]);
-        let at = |name: &str| mode(&place.data_dir().join(name));
+        ask(&dir, &["volume", "create", "v"]);
+        let at = |name: &str| mode(&dir.data_dir().join(name));
         for name in ["state.toml", "LOCK", "log/history.jsonl"] {
             assert_eq!(at(name), 0o600, "{name} under umask {umask}");
         }
@@ -49,7 +49,7 @@ fn modes_do_not_depend_on_the_umask() {
             assert_eq!(at(name), 0o644, "{name} under umask {umask}");
         }
         let mut found = Vec::new();
-        all(&place.data_dir(), &mut found);
+        all(&dir.data_dir(), &mut found);
         assert!(found.len() > 8, "{found:?}");
         for path in found {
             assert_eq!(mode(&path) & 0o022, 0, "{}", path.display());
@@ -60,12 +60,12 @@ fn modes_do_not_depend_on_the_umask() {
 
 #[test]
 fn a_data_directory_that_others_can_write_to_is_refused() {
-    let place = Place::new();
-    let path = place.data_dir();
+    let dir = TestDir::new();
+    let path = dir.data_dir();
     for mode in [0o777, 0o1777, 0o775, 0o770] {
         fs::create_dir_all(&path).expect("made");
         set(&path, mode);
-        let refused = place.serve_in_vain(&SMALL);
+        let refused = dir.serve_in_vain(&SMALL);
         assert_eq!(code(&refused), 1, "{mode:o}");
         let remedy = format!("chmod go-w {}", path.display());
         assert!(stderr(&refused).contains(&remedy), "{}", stderr(&refused));
@@ -73,23 +73,23 @@ fn a_data_directory_that_others_can_write_to_is_refused() {
     }
     // The remedy works.
     set(&path, 0o770 & !0o022);
-    let server = place.serve(&SMALL);
+    let server = dir.serve(&SMALL);
     server.stop();
     set(&path, 0o777);
-    let refused = place.serve_in_vain(&SMALL);
+    let refused = dir.serve_in_vain(&SMALL);
     assert_eq!(code(&refused), 1, "also one that was served before");
 }
 
 #[test]
 fn files_of_an_earlier_version_lose_what_others_may_do() {
-    let place = Place::new();
-    place.serve(&SMALL).stop();
+    let dir = TestDir::new();
+    dir.serve(&SMALL).stop();
     let loose = [("state.toml", 0o666), ("LOCK", 0o644), ("run", 0o777)];
     for (name, mode) in loose {
-        set(&place.data_dir().join(name), mode);
+        set(&dir.data_dir().join(name), mode);
     }
-    let server = place.serve(&SMALL);
-    let at = |name: &str| mode(&place.data_dir().join(name));
+    let server = dir.serve(&SMALL);
+    let at = |name: &str| mode(&dir.data_dir().join(name));
     assert_eq!(
         (at("state.toml"), at("LOCK"), at("run")),
         (0o600, 0o600, 0o755)

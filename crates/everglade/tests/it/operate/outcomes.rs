@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::http::{self, Answer};
 use crate::manage::{ask, ask_json, serve};
-use crate::running::{Place, code, stderr, stdout};
+use crate::running::{TestDir, code, stderr, stdout};
 use crate::snapshots::names;
 
 const SNAPSHOTS: &str = "/v1/volumes/vol0/snapshots";
@@ -36,16 +36,16 @@ struct Shown {
 }
 
 impl Shown {
-    fn of(place: &Place) -> Shown {
-        let luns = ask_json(place, &["lun", "show"]);
+    fn of(dir: &TestDir) -> Shown {
+        let luns = ask_json(dir, &["lun", "show"]);
         let luns = luns["luns"].as_array().expect("a list").iter();
         let size = |lun: &Value| lun["size_bytes"].as_u64().expect("a size");
         let name = |lun: &Value| lun["name"].as_str().expect("a name").to_owned();
-        let snapshots = ask_json(place, &["snapshot", "show", "vol0"]);
+        let snapshots = ask_json(dir, &["snapshot", "show", "vol0"]);
         let held = snapshots["snapshots"].as_array().expect("a list").iter();
         let held = held.filter(|known| known["holds"].as_array().is_some_and(|it| !it.is_empty()));
         Shown {
-            snapshots: names(place, "vol0"),
+            snapshots: names(dir, "vol0"),
             held: held.map(name).collect(),
             luns: luns.map(|lun| (name(lun), size(lun))).collect(),
         }
@@ -57,7 +57,7 @@ impl Shown {
 }
 
 /// Makes what a round changes, and the changes: every kind that is one request and one change.
-fn prepare(place: &Place, round: usize) -> Vec<Change> {
+fn prepare(dir: &TestDir, round: usize) -> Vec<Change> {
     let mut changes = Vec::new();
     let mut add =
         |method, path: String, body: String, is_made: Box<dyn Fn(&Shown) -> bool + Send>| {
@@ -71,14 +71,11 @@ fn prepare(place: &Place, round: usize) -> Vec<Change> {
     for number in 0..EACH {
         let of = |kind: &str| format!("{kind}{round}-{number}");
         for kind in ["doomed", "kept"] {
-            ask(
-                place,
-                &["snapshot", "create", &format!("vol0@{}", of(kind))],
-            );
+            ask(dir, &["snapshot", "create", &format!("vol0@{}", of(kind))]);
         }
         for kind in ["gone", "grown", "named"] {
             let lun = format!("vol0/{}", of(kind));
-            ask(place, &["lun", "create", &lun, "--size", "1M"]);
+            ask(dir, &["lun", "create", &lun, "--size", "1M"]);
         }
         let name = of("doomed");
         add(
@@ -156,14 +153,14 @@ fn says(answer: &Answer) -> Option<bool> {
 /// deletions that were made in the last consistency point were answered with 503.
 #[test]
 fn a_stop_answers_each_change_with_what_became_of_it() {
-    let place = Place::new();
-    let mut server = serve(&place);
+    let dir = TestDir::new();
+    let mut server = serve(&dir);
     let (mut made, mut refused) = (0, 0);
     for round in 0..6 {
-        let changes = prepare(&place, round);
+        let changes = prepare(&dir, round);
         // All at once; the daemon does sixteen at a time.
         let changes: Vec<_> = changes.into_iter().take(16 + round).collect();
-        let socket = place.data_dir().join("run/api.sock");
+        let socket = dir.data_dir().join("run/api.sock");
         let streams: Vec<_> = changes
             .iter()
             .map(|_| UnixStream::connect(&socket).expect("a connection"))
@@ -190,8 +187,8 @@ fn a_stop_answers_each_change_with_what_became_of_it() {
             .map(|asker| asker.join().expect("it asks"))
             .collect();
         server.stop_asked();
-        server = serve(&place);
-        let shown = Shown::of(&place);
+        server = serve(&dir);
+        let shown = Shown::of(&dir);
         for (change, answer) in answers {
             let Some(said) = says(&answer) else {
                 continue;
@@ -213,9 +210,9 @@ fn a_stop_answers_each_change_with_what_became_of_it() {
     server.stop();
 }
 
-fn keyed(place: &Place, key: &str, method: &str, path: &str, body: &str) -> Answer {
+fn keyed(dir: &TestDir, key: &str, method: &str, path: &str, body: &str) -> Answer {
     http::unix(
-        place,
+        dir,
         method,
         path,
         &format!("Idempotency-Key: {key}\r\n"),
@@ -225,20 +222,20 @@ fn keyed(place: &Place, key: &str, method: &str, path: &str, body: &str) -> Answ
 
 #[test]
 fn a_request_that_is_repeated_with_its_key_is_done_once() {
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     let create = "{\"name\": \"s\"}";
-    let first = keyed(&place, "k1", "POST", SNAPSHOTS, create);
+    let first = keyed(&dir, "k1", "POST", SNAPSHOTS, create);
     assert_eq!(
         (first.status, first.header("idempotency-replayed")),
         (201, None)
     );
-    let again = keyed(&place, "k1", "POST", SNAPSHOTS, create);
+    let again = keyed(&dir, "k1", "POST", SNAPSHOTS, create);
     assert_eq!((again.status, &again.body), (201, &first.body));
     assert_eq!(again.header("idempotency-replayed"), Some("true"));
     assert_eq!(again.header("location"), first.header("location"));
     // Another request, another caller's business.
-    let other = keyed(&place, "k1", "POST", SNAPSHOTS, "{\"name\": \"t\"}");
+    let other = keyed(&dir, "k1", "POST", SNAPSHOTS, "{\"name\": \"t\"}");
     assert_eq!(
         (other.status, &other.json()["code"]),
         (409, &"EVG-2011".into())
@@ -246,38 +243,36 @@ fn a_request_that_is_repeated_with_its_key_is_done_once() {
     assert_eq!(other.json()["outcome"], "not-done");
     // What was refused may be tried again with the same key.
     let missing = format!("{SNAPSHOTS}/later");
-    let refused = keyed(&place, "k2", "DELETE", &missing, "");
+    let refused = keyed(&dir, "k2", "DELETE", &missing, "");
     assert_eq!(
         (refused.status, &refused.json()["outcome"]),
         (404, &"not-done".into())
     );
-    ask(&place, &["snapshot", "create", "vol0@later"]);
-    assert_eq!(keyed(&place, "k2", "DELETE", &missing, "").status, 202);
-    ask(&place, &["snapshot", "create", "vol0@later"]);
-    let replayed = keyed(&place, "k2", "DELETE", &missing, "");
+    ask(&dir, &["snapshot", "create", "vol0@later"]);
+    assert_eq!(keyed(&dir, "k2", "DELETE", &missing, "").status, 202);
+    ask(&dir, &["snapshot", "create", "vol0@later"]);
+    let replayed = keyed(&dir, "k2", "DELETE", &missing, "");
     assert_eq!(replayed.status, 202, "it was done before: {replayed:?}");
-    assert_eq!(names(&place, "vol0"), ["s", "later"]);
-    let bad = keyed(&place, "a b", "DELETE", &missing, "");
+    assert_eq!(names(&dir, "vol0"), ["s", "later"]);
+    let bad = keyed(&dir, "a b", "DELETE", &missing, "");
     assert_eq!(bad.json()["field"], "Idempotency-Key");
     // A question has no outcome.
-    assert!(
-        http::unix(&place, "GET", &format!("{SNAPSHOTS}/x"), "", "").json()["outcome"].is_null()
-    );
+    assert!(http::unix(&dir, "GET", &format!("{SNAPSHOTS}/x"), "", "").json()["outcome"].is_null());
     server.stop();
 }
 
 #[test]
 fn keys_are_known_after_a_restart_and_after_a_crash() {
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     let path = format!("{SNAPSHOTS}/s");
-    ask(&place, &["snapshot", "create", "vol0@s"]);
-    assert_eq!(keyed(&place, "k", "DELETE", &path, "").status, 202);
-    ask(&place, &["snapshot", "create", "vol0@s"]);
+    ask(&dir, &["snapshot", "create", "vol0@s"]);
+    assert_eq!(keyed(&dir, "k", "DELETE", &path, "").status, 202);
+    ask(&dir, &["snapshot", "create", "vol0@s"]);
     server.stop();
     for crash in [false, true] {
-        let server = serve(&place);
-        let again = keyed(&place, "k", "DELETE", &path, "");
+        let server = serve(&dir);
+        let again = keyed(&dir, "k", "DELETE", &path, "");
         assert_eq!(again.status, 208, "{again:?}");
         let said = again.json();
         assert_eq!(
@@ -294,14 +289,14 @@ fn keys_are_known_after_a_restart_and_after_a_crash() {
                 &1.into()
             )
         );
-        assert_eq!(names(&place, "vol0"), ["s"], "it is another one, and stays");
+        assert_eq!(names(&dir, "vol0"), ["s"], "it is another one, and stays");
         match crash {
             true => server.kill(),
             false => _ = server.stop(),
         }
     }
-    let server = serve(&place);
-    let shown = ask_json(&place, &["history"]);
+    let server = serve(&dir);
+    let shown = ask_json(&dir, &["history"]);
     assert!(!shown.to_string().contains("\"key\""), "{shown}");
     server.stop();
 }
@@ -323,8 +318,8 @@ fn key_of(stream: &UnixStream) -> String {
 
 #[test]
 fn the_command_line_repeats_a_request_whose_answer_was_lost_with_the_same_key() {
-    let place = Place::new();
-    let socket = place.file("daemon.sock");
+    let dir = TestDir::new();
+    let socket = dir.file("daemon.sock");
     let listener = UnixListener::bind(&socket).expect("a socket");
     let daemon = thread::spawn(move || {
         let (first, _) = listener.accept().expect("a client");
@@ -344,7 +339,7 @@ fn the_command_line_repeats_a_request_whose_answer_was_lost_with_the_same_key() 
     });
     let socket = socket.to_str().expect("UTF-8");
     let delete = ["snapshot", "rename", "vol0@s", "t", "--socket", socket];
-    let output = place.run(&delete);
+    let output = dir.run(&delete);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert!(
         stderr(&output).contains("done: snapshot delete vol0@s"),
@@ -353,21 +348,21 @@ fn the_command_line_repeats_a_request_whose_answer_was_lost_with_the_same_key() 
     );
     assert!(stdout(&output).is_empty());
     daemon.join().expect("the daemon");
-    let output = place.run(&delete);
+    let output = dir.run(&delete);
     assert_eq!(code(&output), 3, "nothing was sent: {}", stderr(&output));
 }
 
 #[test]
 fn an_outcome_that_nobody_knows_has_an_exit_code_of_its_own() {
-    let place = Place::new();
-    let socket = place.file("daemon.sock");
+    let dir = TestDir::new();
+    let socket = dir.file("daemon.sock");
     let listener = UnixListener::bind(&socket).expect("a socket");
     let daemon = thread::spawn(move || {
         let (first, _) = listener.accept().expect("a client");
         key_of(&first);
     });
     let socket = socket.to_str().expect("UTF-8");
-    let output = place.run(&[
+    let output = dir.run(&[
         "lun", "create", "vol0/l", "--size", "1M", "--socket", socket,
     ]);
     let said = stderr(&output);

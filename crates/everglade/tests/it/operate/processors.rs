@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use crate::running::{Place, Server};
+use crate::running::{Server, TestDir};
 
 /// What a thread's or a process's `status` says of `key`.
 fn said(folder: &Path, key: &str) -> Option<String> {
@@ -34,13 +34,13 @@ fn processors(server: &Server) -> Vec<String> {
 
 #[test]
 fn reactors_keep_to_processors_where_there_is_one_for_each() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let ours = processors_of(Path::new("/proc/self")).expect("it runs");
     let usable = rustix::thread::sched_getaffinity(None).expect("a mask");
     let usable = usable.count() as usize;
     let shared = |reactors: usize| vec![ours.clone(); reactors];
     let served = |reactors: usize, options: &[&str]| {
-        let server = place.serve(&[&["--reactors", &reactors.to_string()], options].concat());
+        let server = dir.serve(&[&["--reactors", &reactors.to_string()], options].concat());
         let kept = processors(&server);
         server.stop();
         assert_eq!(kept.len(), reactors, "{kept:?}");

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::http;
 use crate::manage::{ask, ask_json, copy_in, noise, serve};
-use crate::running::Place;
+use crate::running::TestDir;
 use crate::tools::have;
 
 fn texts(list: &Value, field: &str) -> Vec<String> {
@@ -17,15 +17,15 @@ fn texts(list: &Value, field: &str) -> Vec<String> {
 
 #[test]
 fn every_change_is_remembered_with_who_and_when_also_after_a_crash() {
-    let place = Place::new();
-    let server = serve(&place);
-    ask(&place, &["volume", "create", "v"]);
-    ask(&place, &["lun", "create", "v/l", "--size", "1G"]);
-    place.run(&["volume", "create", "v"]);
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    ask(&dir, &["volume", "create", "v"]);
+    ask(&dir, &["lun", "create", "v/l", "--size", "1G"]);
+    dir.run(&["volume", "create", "v"]);
     server.kill();
-    let server = serve(&place);
-    ask(&place, &["volume", "delete", "v", "--yes"]);
-    let history = ask_json(&place, &["history"]);
+    let server = serve(&dir);
+    ask(&dir, &["volume", "delete", "v", "--yes"]);
+    let history = ask_json(&dir, &["history"]);
     assert_eq!(
         texts(&history["changes"], "what"),
         [
@@ -44,7 +44,7 @@ fn every_change_is_remembered_with_who_and_when_also_after_a_crash() {
     );
     assert!(texts(&history["changes"], "time")[0].ends_with('Z'));
     let shown = ask(
-        &place,
+        &dir,
         &[
             "history",
             "--where",
@@ -63,27 +63,22 @@ fn a_deletion_is_a_job_that_ends_when_the_space_is_back() {
     if !have(&["nbdcopy"]) {
         return;
     }
-    let place = Place::new();
-    let server = serve(&place);
-    ask(&place, &["lun", "create", "vol0/l", "--size", "64M"]);
-    let image = noise(&place, "noise", 48 << 20);
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    ask(&dir, &["lun", "create", "vol0/l", "--size", "64M"]);
+    let image = noise(&dir, "noise", 48 << 20);
     copy_in(&server, &image, "vol0/l");
-    let deleted = ask_json(&place, &["lun", "delete", "vol0/l", "--yes", "--wait"]);
+    let deleted = ask_json(&dir, &["lun", "delete", "vol0/l", "--yes", "--wait"]);
     assert_eq!(deleted["state"], "done", "{deleted}");
     assert_eq!(deleted["percent"], 100);
-    let shown = ask_json(&place, &["job", "show"]);
+    let shown = ask_json(&dir, &["job", "show"]);
     assert_eq!(shown["jobs"][0]["object"], "vol0/l");
-    let pending = ask_json(&place, &["df"]);
+    let pending = ask_json(&dir, &["df"]);
     assert_eq!(pending["aggregates"][0]["pending_free_bytes"], 0);
     let id = deleted["id"].to_string();
-    ask(&place, &["job", "wait", &id]);
-    crate::manage::refused(
-        &place,
-        &["job", "cancel", &id],
-        5,
-        &["has ended", "EVG-2008"],
-    );
-    let events = ask_json(&place, &["event", "show", "--where", "kind=job"]);
+    ask(&dir, &["job", "wait", &id]);
+    crate::manage::refused(&dir, &["job", "cancel", &id], 5, &["has ended", "EVG-2008"]);
+    let events = ask_json(&dir, &["event", "show", "--where", "kind=job"]);
     let texts = texts(&events["events"], "text");
     assert!(
         texts.iter().any(|text| text.contains("is done")),
@@ -94,15 +89,15 @@ fn a_deletion_is_a_job_that_ends_when_the_space_is_back() {
 
 #[test]
 fn whoever_listens_hears_what_happens_until_the_daemon_stops() {
-    let place = Place::new();
-    let server = serve(&place);
-    let mut stream = http::open(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    let mut stream = http::open(&dir);
     let request = "GET /v1/events HTTP/1.1\r\nHost: e\r\nAccept: text/event-stream\r\n\r\n";
     stream.write_all(request.as_bytes()).expect("sent");
     let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
     assert!(lines.next().expect("a status").contains("200"));
     assert!(lines.any(|line| line == ": listening"));
-    ask(&place, &["volume", "create", "v"]);
+    ask(&dir, &["volume", "create", "v"]);
     let heard = lines
         .find(|line| line.starts_with("data: "))
         .expect("an event");
@@ -124,12 +119,12 @@ fn whoever_listens_hears_what_happens_until_the_daemon_stops() {
 
 #[test]
 fn listeners_are_few_and_do_not_keep_others_out() {
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     let request = "GET /v1/events HTTP/1.1\r\nHost: e\r\nAccept: text/event-stream\r\n\r\n";
     let mut listeners = Vec::new();
     for _ in 0..16 {
-        let mut stream = http::open(&place);
+        let mut stream = http::open(&dir);
         stream.write_all(request.as_bytes()).expect("sent");
         let mut reader = BufReader::new(stream);
         let mut line = String::new();
@@ -138,7 +133,7 @@ fn listeners_are_few_and_do_not_keep_others_out() {
         listeners.push(reader);
     }
     let answer = http::unix(
-        &place,
+        &dir,
         "GET",
         "/v1/events",
         "Accept: text/event-stream\r\n",
@@ -146,14 +141,14 @@ fn listeners_are_few_and_do_not_keep_others_out() {
     );
     assert_eq!(answer.json()["code"], "EVG-3003");
     let asked = http::unix(
-        &place,
+        &dir,
         "GET",
         "/v1/events?kind=change",
         "Accept: text/event-stream\r\n",
         "",
     );
     assert_eq!(asked.json()["code"], "EVG-1002");
-    ask(&place, &["status"]);
+    ask(&dir, &["status"]);
     drop(listeners);
     server.stop();
 }

@@ -8,15 +8,15 @@ use std::process::{Command, Stdio};
 
 use super::http;
 use crate::manage::{ask, ask_json};
-use crate::running::{Place, Server, code, stderr, stdout};
+use crate::running::{Server, TestDir, code, stderr, stdout};
 use crate::tools::{have, must};
 
 pub(crate) const LOOKER: &str = "looker-0123456789abcdef";
 const WORKER: &str = "worker-0123456789abcdef";
 const ROOT: &str = "adminn-0123456789abcdef";
 
-fn tokens(place: &Place) -> PathBuf {
-    let path = place.file("tokens");
+fn tokens(dir: &TestDir) -> PathBuf {
+    let path = dir.file("tokens");
     let text = format!(
         "# NAME ROLE TOKEN\nlooker read-only {LOOKER}\nworker operator {WORKER}\nroot admin \
         {ROOT}\n"
@@ -26,8 +26,8 @@ fn tokens(place: &Place) -> PathBuf {
     path
 }
 
-pub(crate) fn serve(place: &Place, more: &[&str]) -> (Server, String) {
-    let tokens = tokens(place);
+pub(crate) fn serve(dir: &TestDir, more: &[&str]) -> (Server, String) {
+    let tokens = tokens(dir);
     let args = [
         "--aggregate-size",
         "2GiB",
@@ -38,7 +38,7 @@ pub(crate) fn serve(place: &Place, more: &[&str]) -> (Server, String) {
         "--api-tokens",
         tokens.to_str().expect("UTF-8"),
     ];
-    let server = place.serve(&[&args, more].concat());
+    let server = dir.serve(&[&args, more].concat());
     let words = server.ready.split(' ');
     let address = words
         .into_iter()
@@ -49,8 +49,8 @@ pub(crate) fn serve(place: &Place, more: &[&str]) -> (Server, String) {
 
 #[test]
 fn a_token_says_who_asks_and_its_role_what_they_may() {
-    let place = Place::new();
-    let (server, address) = serve(&place, &[]);
+    let dir = TestDir::new();
+    let (server, address) = serve(&dir, &[]);
     let ask_as = |token: &str, method: &str, path: &str| {
         http::tcp(
             &address,
@@ -97,9 +97,9 @@ fn a_token_says_who_asks_and_its_role_what_they_may() {
     );
     assert_eq!(ask_as(WORKER, "DELETE", lun).status, 202);
     // The socket needs none, and the history knows who it was.
-    let history = ask_json(&place, &["history", "--where", "what=lun delete"]);
+    let history = ask_json(&dir, &["history", "--where", "what=lun delete"]);
     assert_eq!(history["changes"][0]["who"], "token worker");
-    ask(&place, &["status"]);
+    ask(&dir, &["status"]);
     for token in [LOOKER, WORKER, ROOT] {
         assert!(!server.log().contains(token), "tokens stay out of the log");
     }
@@ -108,19 +108,19 @@ fn a_token_says_who_asks_and_its_role_what_they_may() {
 
 #[test]
 fn tokens_that_others_can_read_refuse_the_start() {
-    let place = Place::new();
-    let path = tokens(&place);
+    let dir = TestDir::new();
+    let path = tokens(&dir);
     let text = path.to_str().expect("UTF-8");
     let args = ["--api-tcp", ":0", "--api-tokens", text];
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("chmod");
-    let refused = place.serve_in_vain(&args);
+    let refused = dir.serve_in_vain(&args);
     assert_eq!(code(&refused), 1);
     assert!(
         stderr(&refused).contains("chmod 600"),
         "{}",
         stderr(&refused)
     );
-    let refused = place.serve_in_vain(&["--api-tcp", ":0"]);
+    let refused = dir.serve_in_vain(&["--api-tcp", ":0"]);
     assert_eq!(code(&refused), 1);
     assert!(
         stderr(&refused).contains("api.tokens"),
@@ -128,11 +128,11 @@ fn tokens_that_others_can_read_refuse_the_start() {
         stderr(&refused)
     );
     assert!(
-        !place.data_dir().join("state.toml").exists(),
+        !dir.data_dir().join("state.toml").exists(),
         "nothing was made"
     );
     // The check of the configuration says the same without a start.
-    let checked = place.run(&["config", "check", "--api-tcp", ":0", "--api-tokens", text]);
+    let checked = dir.run(&["config", "check", "--api-tcp", ":0", "--api-tokens", text]);
     assert_eq!(code(&checked), 1);
     assert!(
         stderr(&checked).contains("chmod 600"),
@@ -172,8 +172,8 @@ fn with_certificates_the_port_is_encrypted_and_nothing_else() {
     if !have(&["openssl"]) {
         return;
     }
-    let place = Place::new();
-    let folder = place.file("tls");
+    let dir = TestDir::new();
+    let folder = dir.file("tls");
     fs::create_dir(&folder).expect("create");
     let file = |name: &str| folder.join(name).to_str().expect("UTF-8").to_owned();
     let (key, certificate) = (file("server-key.pem"), file("server-cert.pem"));
@@ -199,7 +199,7 @@ fn with_certificates_the_port_is_encrypted_and_nothing_else() {
         &[&new[..], &rest, &["-keyout", &key, "-out", &certificate]].concat(),
     );
     let text = folder.to_str().expect("UTF-8").to_owned();
-    let (server, address) = serve(&place, &["--api-tls-certificates", &text]);
+    let (server, address) = serve(&dir, &["--api-tls-certificates", &text]);
     let answer = ask_encrypted(&address, Path::new(&certificate));
     assert!(
         answer.starts_with("HTTP/1.1 200") && answer.contains("healthy"),
@@ -218,7 +218,7 @@ fn with_certificates_the_port_is_encrypted_and_nothing_else() {
     server.stop();
 
     fs::remove_file(&key).expect("remove");
-    let tokens = place.file("tokens");
+    let tokens = dir.file("tokens");
     let args = [
         "--api-tcp",
         ":0",
@@ -227,13 +227,13 @@ fn with_certificates_the_port_is_encrypted_and_nothing_else() {
         "--api-tokens",
     ];
     let args = [&args[..], &[tokens.to_str().expect("UTF-8")]].concat();
-    let refused = place.serve_in_vain(&args);
+    let refused = dir.serve_in_vain(&args);
     assert_eq!(code(&refused), 1);
     assert!(
         stderr(&refused).contains("server-key.pem"),
         "{}",
         stderr(&refused)
     );
-    let checked = place.run(&[&["config", "check"], &args[..]].concat());
+    let checked = dir.run(&[&["config", "check"], &args[..]].concat());
     assert_eq!(code(&checked), 1, "the check says so too");
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::running::{Place, everglade};
+use crate::running::{TestDir, everglade};
 
 /// Waits until this is among what is said.
 #[track_caller]
@@ -35,12 +35,12 @@ fn hear(socket: &UnixDatagram, wanted: &str) {
 
 #[test]
 fn a_service_manager_hears_ready_alive_and_stopping() {
-    let place = Place::new();
-    let path = place.file("notify.sock");
+    let dir = TestDir::new();
+    let path = dir.file("notify.sock");
     let socket = UnixDatagram::bind(&path).expect("a socket");
     let patience = Some(Duration::from_secs(60));
     socket.set_read_timeout(patience).expect("a timeout");
-    let mut daemon = everglade(&place.data_dir())
+    let mut daemon = everglade(&dir.data_dir())
         .args(["serve", "--nbd-tcp", ":0", "--aggregate-size", "2GiB"])
         .env("NOTIFY_SOCKET", &path)
         .env("WATCHDOG_USEC", "3000000")

@@ -3,10 +3,10 @@
 use std::fs;
 
 use crate::manage::{ask, ask_json, refused, serve};
-use crate::running::{Place, code};
+use crate::running::{TestDir, code};
 
-fn device(place: &Place, name: &str, bytes: u64) -> String {
-    let path = place.file(name);
+fn device(dir: &TestDir, name: &str, bytes: u64) -> String {
+    let path = dir.file(name);
     let file = fs::File::create(&path).expect("create");
     file.set_len(bytes).expect("sparse");
     path.to_str().expect("UTF-8").to_owned()
@@ -14,18 +14,18 @@ fn device(place: &Place, name: &str, bytes: u64) -> String {
 
 #[test]
 fn an_aggregate_that_cannot_be_opened_is_shown_and_the_others_serve() {
-    let place = Place::new();
-    let server = serve(&place);
-    let path = device(&place, "device", 2 << 30);
-    ask(&place, &["aggregate", "create", "b", "--devices", &path]);
-    ask(&place, &["volume", "create", "v", "--aggregate", "b"]);
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    let path = device(&dir, "device", 2 << 30);
+    ask(&dir, &["aggregate", "create", "b", "--devices", &path]);
+    ask(&dir, &["volume", "create", "v", "--aggregate", "b"]);
     server.stop();
-    let away = place.file("away");
+    let away = dir.file("away");
     fs::rename(&path, &away).expect("rename");
 
-    let server = serve(&place);
+    let server = serve(&dir);
     crate::wire::Client::open(&server.tcp, "vol0/lun0").expect("the other one serves");
-    let status = place.run(&["status", "--json"]);
+    let status = dir.run(&["status", "--json"]);
     assert_eq!(code(&status), 8);
     let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("JSON");
     let condition = &status["conditions"][0];
@@ -40,20 +40,20 @@ fn an_aggregate_that_cannot_be_opened_is_shown_and_the_others_serve() {
             .is_some_and(|what| what.contains(&path)),
         "{condition}"
     );
-    let shown = ask_json(&place, &["aggregate", "show", "b"]);
+    let shown = ask_json(&dir, &["aggregate", "show", "b"]);
     assert_eq!(shown["state"], "unavailable", "{shown}");
     assert_eq!(shown["devices"][0]["path"], path.as_str());
     refused(
-        &place,
+        &dir,
         &["volume", "create", "w", "--aggregate", "b"],
         1,
         &["EVG-3002", "device 0"],
     );
-    refused(&place, &["volume", "create", "w"], 2, &["--aggregate"]);
-    refused(&place, &["aggregate", "create", "b"], 5, &["b exists"]);
-    ask(&place, &["volume", "create", "w", "--aggregate", "aggr0"]);
+    refused(&dir, &["volume", "create", "w"], 2, &["--aggregate"]);
+    refused(&dir, &["aggregate", "create", "b"], 5, &["b exists"]);
+    ask(&dir, &["volume", "create", "w", "--aggregate", "aggr0"]);
     let events = ask(
-        &place,
+        &dir,
         &[
             "event",
             "show",
@@ -68,22 +68,22 @@ fn an_aggregate_that_cannot_be_opened_is_shown_and_the_others_serve() {
     server.stop();
 
     fs::rename(&away, &path).expect("rename");
-    let server = serve(&place);
-    assert_eq!(code(&place.run(&["status"])), 0);
+    let server = serve(&dir);
+    assert_eq!(code(&dir.run(&["status"])), 0);
     let volumes = ask(
-        &place,
+        &dir,
         &["volume", "show", "--columns", "name", "--no-header"],
     );
     assert_eq!(volumes, "v\nvol0\nw\n");
     server.stop();
-    crate::manage::assert_clean(&place, 2);
+    crate::manage::assert_clean(&dir, 2);
 }
 
 #[test]
 fn a_journal_is_as_large_and_where_it_is_wanted() {
-    let place = Place::new();
-    let journal = device(&place, "journal", 256 << 20);
-    let server = place.serve(&[
+    let dir = TestDir::new();
+    let journal = device(&dir, "journal", 256 << 20);
+    let server = dir.serve(&[
         "--aggregate-size",
         "2GiB",
         "--lun-size",
@@ -93,12 +93,12 @@ fn a_journal_is_as_large_and_where_it_is_wanted() {
         "--journal-half-size",
         "32MiB",
     ]);
-    let shown = ask_json(&place, &["aggregate", "show", "aggr0"]);
+    let shown = ask_json(&dir, &["aggregate", "show", "aggr0"]);
     assert_eq!(shown["journal"]["half_bytes"], 32 << 20, "{shown}");
     assert_eq!(shown["devices"][1]["path"], journal.as_str());
     let (data, other) = (
-        device(&place, "large", 2 << 30),
-        device(&place, "other", 256 << 20),
+        device(&dir, "large", 2 << 30),
+        device(&dir, "other", 256 << 20),
     );
     let create = [
         "aggregate",
@@ -109,19 +109,19 @@ fn a_journal_is_as_large_and_where_it_is_wanted() {
         "--journal-device",
     ];
     refused(
-        &place,
+        &dir,
         &[&create[..], &[&data]].concat(),
         2,
         &["--journal-device", "other devices"],
     );
     refused(
-        &place,
+        &dir,
         &[&create[..], &[&journal]].concat(),
         5,
         &["--journal-device", "aggr0"],
     );
     refused(
-        &place,
+        &dir,
         &[&create[..], &["/nix"]].concat(),
         1,
         &["--journal-device", "No such file"],
@@ -132,36 +132,36 @@ fn a_journal_is_as_large_and_where_it_is_wanted() {
         ("5G", "4.0 GiB"),
     ] {
         refused(
-            &place,
+            &dir,
             &[&create[..], &[&other, "--journal-half", half]].concat(),
             2,
             &["--journal-half", part],
         );
     }
-    let small = device(&place, "small", 1 << 20);
-    refused(&place, &[&create[..], &[&small]].concat(), 1, &["too few"]);
+    let small = device(&dir, "small", 1 << 20);
+    refused(&dir, &[&create[..], &[&small]].concat(), 1, &["too few"]);
     ask(
-        &place,
+        &dir,
         &[&create[..], &[&other, "--journal-half", "64M"]].concat(),
     );
-    let shown = ask_json(&place, &["aggregate", "show", "b"]);
+    let shown = ask_json(&dir, &["aggregate", "show", "b"]);
     assert_eq!(shown["journal"]["half_bytes"], 64 << 20, "{shown}");
     server.stop();
-    let server = place.serve(&[]);
-    assert_eq!(code(&place.run(&["status"])), 0);
+    let server = dir.serve(&[]);
+    assert_eq!(code(&dir.run(&["status"])), 0);
     server.stop();
-    crate::manage::assert_clean(&place, 2);
+    crate::manage::assert_clean(&dir, 2);
 }
 
 #[test]
 fn a_journal_device_that_cannot_be_used_refuses_the_first_start() {
-    let place = Place::new();
-    let refused = place.serve_in_vain(&["--journal-device", "/nonexistent/pmem0"]);
+    let dir = TestDir::new();
+    let refused = dir.serve_in_vain(&["--journal-device", "/nonexistent/pmem0"]);
     assert_eq!(code(&refused), 1);
     let said = crate::running::stderr(&refused);
     assert!(
         said.contains("journal.device: /nonexistent/pmem0"),
         "{said}"
     );
-    serve(&place).stop();
+    serve(&dir).stop();
 }

@@ -11,7 +11,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::http;
 use super::metrics::value;
 use super::remote::{LOOKER, serve};
-use crate::running::Place;
+use crate::running::TestDir;
 
 /// The goal is a moment; a machine that builds something else beside needs more.
 const SOON: Duration = Duration::from_secs(3);
@@ -33,8 +33,8 @@ fn raise_limit() {
 #[test]
 fn silent_connections_keep_no_administrator_out() {
     raise_limit();
-    let place = Place::new();
-    let (server, address) = serve(&place, &[]);
+    let dir = TestDir::new();
+    let (server, address) = serve(&dir, &[]);
     for count in [150, 1000] {
         let silent = |address: &str| -> Vec<TcpStream> {
             (0..count)
@@ -48,7 +48,7 @@ fn silent_connections_keep_no_administrator_out() {
             assert_eq!(answer.status, 200, "{what} beside {count}: {answer:?}");
             assert!(begun.elapsed() < SOON, "{what}: {:?}", begun.elapsed());
         };
-        timed("unix", &|| http::unix(&place, "GET", "/v1/status", "", ""));
+        timed("unix", &|| http::unix(&dir, "GET", "/v1/status", "", ""));
         timed("tcp", &|| {
             http::tcp(&address, "GET", "/v1/status", &bearer(LOOKER))
         });
@@ -62,8 +62,8 @@ fn silent_connections_keep_no_administrator_out() {
 
 #[test]
 fn unknown_tokens_are_counted_logged_and_slowed_down() {
-    let place = Place::new();
-    let (server, address) = serve(&place, &[]);
+    let dir = TestDir::new();
+    let (server, address) = serve(&dir, &[]);
     let ask = |token: &str| {
         let begun = Instant::now();
         let answer = http::tcp(&address, "GET", "/v1/status", &bearer(token));
@@ -81,7 +81,7 @@ fn unknown_tokens_are_counted_logged_and_slowed_down() {
     assert_eq!(http::tcp(&address, "GET", "/v1/status", "").status, 401);
     // Others are not slowed down.
     let begun = Instant::now();
-    assert_eq!(http::unix(&place, "GET", "/v1/status", "", "").status, 200);
+    assert_eq!(http::unix(&dir, "GET", "/v1/status", "", "").status, 200);
     assert!(begun.elapsed() < Duration::from_millis(800));
 
     let page = http::tcp(&server.metrics, "GET", "/metrics", "").body;

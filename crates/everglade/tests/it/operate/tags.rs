@@ -2,16 +2,16 @@
 
 use super::http;
 use crate::manage::{ask, refused, serve};
-use crate::running::Place;
+use crate::running::TestDir;
 
 const LUN: &str = "/v1/volumes/vol0/luns/lun0";
 
 #[test]
 fn a_change_can_be_made_conditional_on_what_was_seen() {
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     let send =
-        |method: &str, headers: &str, body: &str| http::unix(&place, method, LUN, headers, body);
+        |method: &str, headers: &str, body: &str| http::unix(&dir, method, LUN, headers, body);
     let seen = send("GET", "", "");
     let tag = seen.header("etag").expect("a tag").to_owned();
     let not_modified = send("GET", &format!("If-None-Match: {tag}\r\n"), "");
@@ -36,9 +36,9 @@ fn a_change_can_be_made_conditional_on_what_was_seen() {
 
 #[test]
 fn a_creation_may_be_repeated() {
-    let place = Place::new();
-    let server = serve(&place);
-    let put = |path: &str, body: &str| http::unix(&place, "PUT", path, "", body);
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    let put = |path: &str, body: &str| http::unix(&dir, "PUT", path, "", body);
     let (volume, lun) = ("/v1/volumes/v", "/v1/volumes/v/luns/l");
     let (small, large) = ("{\"size_bytes\": 4096}", "{\"size_bytes\": 8192}");
     assert_eq!(put(volume, "{}").status, 201);
@@ -58,42 +58,39 @@ fn a_creation_may_be_repeated() {
         "EVG-2001"
     );
     for _ in 0..2 {
-        ask(&place, &["volume", "create", "w", "--if-missing"]);
+        ask(&dir, &["volume", "create", "w", "--if-missing"]);
         ask(
-            &place,
+            &dir,
             &["lun", "create", "w/l", "--size", "1M", "--if-missing"],
         );
     }
     let other = ["lun", "create", "w/l", "--size", "2M", "--if-missing"];
-    refused(&place, &other, 5, &["EVG-2002", "1048576"]);
+    refused(&dir, &other, 5, &["EVG-2002", "1048576"]);
     server.stop();
 }
 
 #[test]
 fn a_dry_run_says_what_would_be_lost_and_changes_nothing() {
-    let place = Place::new();
-    let server = serve(&place);
-    let before = crate::manage::everything(&place);
-    let said = ask(&place, &["volume", "delete", "vol0", "--dry-run"]);
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    let before = crate::manage::everything(&dir);
+    let said = ask(&dir, &["volume", "delete", "vol0", "--dry-run"]);
     assert!(
         said.contains("vol0 with its LUN (64.0 MiB in all) would be lost"),
         "{said}"
     );
     assert!(said.contains("LUN vol0/lun0 (64.0 MiB)"), "{said}");
-    let said = ask(
-        &place,
-        &["lun", "delete", "vol0/lun0", "--dry-run", "--yes"],
-    );
+    let said = ask(&dir, &["lun", "delete", "vol0/lun0", "--dry-run", "--yes"]);
     assert!(said.contains("would be lost"), "{said}");
     let said = ask(
-        &place,
+        &dir,
         &["lun", "resize", "vol0/lun0", "--size", "32M", "--dry-run"],
     );
     assert!(
         said.contains("what lies in its last 32.0 MiB would be lost"),
         "{said}"
     );
-    let file = place.file("device");
+    let file = dir.file("device");
     std::fs::write(&file, vec![7; 4096]).expect("write");
     let device = std::fs::File::options()
         .write(true)
@@ -102,17 +99,17 @@ fn a_dry_run_says_what_would_be_lost_and_changes_nothing() {
     device.set_len(2 << 30).expect("sparse");
     let path = file.to_str().expect("UTF-8");
     let create = ["aggregate", "create", "b", "--devices", path, "--dry-run"];
-    let said = ask(&place, &create);
+    let said = ask(&dir, &create);
     assert!(said.contains("what it holds; needs --yes"), "{said}");
-    let plan = crate::manage::ask_json(&place, &create);
+    let plan = crate::manage::ask_json(&dir, &create);
     assert_eq!(plan["devices"][0]["holds_data"], true, "{plan}");
     refused(
-        &place,
+        &dir,
         &["volume", "delete", "nix", "--dry-run"],
         4,
         &["no volume nix"],
     );
-    assert_eq!(crate::manage::everything(&place), before);
+    assert_eq!(crate::manage::everything(&dir), before);
     assert_eq!(std::fs::read(&file).expect("read")[..4096], vec![7; 4096]);
     server.stop();
 }

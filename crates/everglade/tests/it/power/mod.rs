@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use everglade_torture::rig::{Place, Power};
+use everglade_torture::rig::{Installation, Power};
 use everglade_torture::run::{self, Cuts, DEVICE_BYTES, Kills, Row};
 use everglade_torture::{Failure, Tally};
 
@@ -42,9 +42,9 @@ fn kills_leave_every_block_as_it_may_be() {
         seed: 3,
         load_max: LOAD_MAX,
     };
-    let place = Place::new(everglade(), folder.path());
+    let installation = Installation::new(everglade(), folder.path());
     println!("{}", run::HEADER);
-    let tally = passed(run::kills(options, &place, &mut print));
+    let tally = passed(run::kills(options, &installation, &mut print));
     assert_eq!(tally.crashes, 6, "the fifth restart is killed too");
 }
 
@@ -61,10 +61,15 @@ fn power_cuts_leave_every_block_as_it_may_be() {
         load_max: LOAD_MAX,
         planted: None,
     };
-    let mut place = Place::new(everglade(), folder.path());
+    let mut installation = Installation::new(everglade(), folder.path());
     let mut power = Power::new(folder.path(), DEVICE_BYTES).expect("a device");
     println!("{}", run::HEADER);
-    let tally = passed(run::cuts(&options, &mut place, &mut power, &mut print));
+    let tally = passed(run::cuts(
+        &options,
+        &mut installation,
+        &mut power,
+        &mut print,
+    ));
     assert_eq!(tally.crashes, 4);
     assert!(tally.device_flushes > 0, "flushes reach the device");
 }

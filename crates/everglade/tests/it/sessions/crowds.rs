@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::{LUN, MIB, serve};
-use crate::running::{Place, Server};
+use crate::running::{Server, TestDir};
 use crate::tools::skip;
 use crate::wire::{CMD_READ, Client};
 
@@ -31,8 +31,8 @@ fn a_thousand_connections_are_served_and_one_more_than_the_bound_is_not() {
     if !may_open(1024 + 200) {
         return;
     }
-    let place = Place::new();
-    let server = serve(&place, &[]);
+    let dir = TestDir::new();
+    let server = serve(&dir, &[]);
     let mut clients = Vec::new();
     for _ in 0..1024 {
         clients.push(Client::open(&server.tcp, LUN).expect("a client").0);
@@ -61,8 +61,8 @@ fn a_thousand_connections_are_served_and_one_more_than_the_bound_is_not() {
 #[test]
 fn everybody_in_a_crowd_gets_a_share() {
     for options in [&["--reactors", "1"][..], &[]] {
-        let place = Place::new();
-        let server = serve(&place, options);
+        let dir = TestDir::new();
+        let server = serve(&dir, options);
         let (mut client, _) = Client::open(&server.tcp, LUN).expect("a client");
         for mib in 0..8 {
             client.write(mib * MIB, &vec![3; 1 << 20]).expect("written");
@@ -132,8 +132,8 @@ fn crowd(server: &Server) -> (u64, u64) {
 #[test]
 fn a_modest_client_beside_a_greedy_one_is_served() {
     for options in [[].as_slice(), &["--reactors", "1"]] {
-        let place = Place::new();
-        let server = serve(&place, options);
+        let dir = TestDir::new();
+        let server = serve(&dir, options);
         let (mut greedy, _) = Client::open(&server.tcp, LUN).expect("a client");
         for mib in 0..8 {
             greedy.write(mib * MIB, &vec![3; 1 << 20]).expect("written");

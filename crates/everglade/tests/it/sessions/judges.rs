@@ -2,7 +2,7 @@
 //! the protocol better than we do.
 
 use super::{LUN, serve};
-use crate::running::Place;
+use crate::running::TestDir;
 use crate::tools::{have, must, run, skip};
 
 /// What libnbd's API can ask, with its own checks of what a server may answer (strict mode)
@@ -126,9 +126,9 @@ fn libnbd_finds_nothing_wrong() {
     if !have(&["nbdsh"]) || !run(python, &["-c", "import nbd"]).status.success() {
         return skip("not installed: python3-libnbd");
     }
-    let place = Place::new();
-    let server = serve(&place, &[]);
-    let script = place.file("judge.py");
+    let dir = TestDir::new();
+    let server = serve(&dir, &[]);
+    let script = dir.file("judge.py");
     let text = format!("uri = {:?}\n{SCRIPT}", server.uri(LUN));
     std::fs::write(&script, text).expect("write");
     let said = must(python, &[script.to_str().expect("UTF-8")]);
@@ -141,9 +141,9 @@ fn nbdinfo_maps_what_nbdcopy_copied() {
     if !have(&["nbdcopy", "nbdinfo", "nbdkit", "qemu-img"]) {
         return;
     }
-    let place = Place::new();
-    let server = serve(&place, &[]);
-    let image = place.file("image");
+    let dir = TestDir::new();
+    let server = serve(&dir, &[]);
+    let image = dir.file("image");
     let mut bytes = vec![0; 256 << 20];
     bytes[8 << 20..9 << 20].fill(7);
     bytes[100 << 20..108 << 20].fill(8);
@@ -165,7 +165,7 @@ fn nbdinfo_maps_what_nbdcopy_copied() {
     must("nbdcopy", &zeroes);
     assert_eq!(data(&must("nbdinfo", &["--map", &uri])), 0);
     must("nbdcopy", &[image, &uri]);
-    let copy = place.file("copy");
+    let copy = dir.file("copy");
     let copy = copy.to_str().expect("UTF-8");
     must("nbdcopy", &["--sparse=4096", &uri, copy]);
     must(
@@ -186,8 +186,8 @@ fn nbdkit_passes_everything_on() {
     if !have(&["nbdkit", "nbdinfo", "nbdcopy"]) {
         return;
     }
-    let place = Place::new();
-    let server = serve(&place, &[]);
+    let dir = TestDir::new();
+    let server = serve(&dir, &[]);
     let uri = format!("uri={}", server.uri(LUN));
     let run = "nbdinfo --map \"$uri\" && nbdinfo --can fast-zero \"$uri\" && nbdinfo --can \
         cache \"$uri\"";

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::crowds::may_open;
 use super::{LUN, MIB};
-use crate::running::{Place, Server};
+use crate::running::{Server, TestDir};
 use crate::thrift::status_bytes;
 use crate::wire::{CMD_READ, CMD_WRITE, Client, header};
 
@@ -26,8 +26,8 @@ const PATIENCE: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-fn serve(place: &Place) -> Server {
-    place.serve(&[
+fn serve(dir: &TestDir) -> Server {
+    dir.serve(&[
         "--memory",
         "256MiB",
         "--lun-size",
@@ -146,8 +146,8 @@ fn assert_gives_back(server: &Server) {
 #[test]
 fn two_hundred_clients_with_one_request_of_8_mib_each_stay_below_the_cap() {
     const LENGTH: u32 = 8 << 20;
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     let mut clients = connect(&server, 200);
     let place_of = |index: usize| (index as u64 % 64) * u64::from(LENGTH);
     let payload = vec![7; LENGTH as usize];
@@ -170,8 +170,8 @@ fn a_thousand_clients_stalled_in_a_long_write_stay_below_the_cap() {
     if !may_open(1024 + 200) {
         return;
     }
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     let mut clients = connect(&server, 1000);
     let write = |index| header(CMD_WRITE, (index as u64 % 8) * 32 * MIB, 32 << 20);
     say(&mut clients, write, &[7; 900_000]);
@@ -193,8 +193,8 @@ fn a_thousand_clients_that_do_not_read_long_replies_stay_below_the_cap() {
     if !may_open(1024 + 200) {
         return;
     }
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     let (mut writer, _) = Client::open(&server.tcp, LUN).expect("a client");
     for mib in 0..512u64 {
         let byte = u8::try_from(mib % 251).expect("a byte");
@@ -226,8 +226,8 @@ fn a_thousand_clients_that_do_not_read_long_replies_stay_below_the_cap() {
 /// Each write of 4 KiB at an odd place is two parts of blocks that are not in memory.
 #[test]
 fn parts_of_blocks_stay_below_the_cap() {
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     let (mut writer, _) = Client::open(&server.tcp, LUN).expect("a client");
     for mib in 0..1024u64 {
         writer.write(mib * MIB, &vec![3; 1 << 20]).expect("written");

@@ -9,20 +9,20 @@ mod placing;
 mod stalled;
 mod tls;
 
-use crate::running::{Place, Server, code, stderr};
+use crate::running::{Server, TestDir, code, stderr};
 
 const MIB: u64 = 1 << 20;
 const LUN: &str = "vol0/lun0";
 
 /// A small first start, with more options.
-fn serve(place: &Place, options: &[&str]) -> Server {
+fn serve(dir: &TestDir, options: &[&str]) -> Server {
     let small = ["--lun-size", "256MiB", "--aggregate-size", "2GiB"];
-    place.serve(&[&small, options].concat())
+    dir.serve(&[&small, options].concat())
 }
 
 /// Runs a verb that must succeed.
 #[track_caller]
-fn ask(place: &Place, args: &[&str]) {
-    let output = place.run(args);
+fn ask(dir: &TestDir, args: &[&str]) {
+    let output = dir.run(args);
     assert_eq!(code(&output), 0, "{args:?}: {}", stderr(&output));
 }

@@ -4,7 +4,7 @@
 use super::{LUN, MIB, ask, serve};
 use crate::operate::http;
 use crate::operate::metrics::value;
-use crate::running::{Place, Server};
+use crate::running::{Server, TestDir};
 use crate::wire::Client;
 
 fn page(server: &Server) -> String {
@@ -39,11 +39,11 @@ pub(super) fn wait_for_none(server: &Server) {
 }
 
 /// Two pools, at home on one of two reactors each.
-pub(super) fn two_pools(place: &Place, options: &[&str]) -> Server {
-    let server = serve(place, &[&["--reactors", "2"], options].concat());
-    ask(place, &["aggregate", "create", "b", "--size", "1GiB"]);
-    ask(place, &["volume", "create", "other", "--aggregate", "b"]);
-    ask(place, &["lun", "create", "other/lun", "--size", "64MiB"]);
+pub(super) fn two_pools(dir: &TestDir, options: &[&str]) -> Server {
+    let server = serve(dir, &[&["--reactors", "2"], options].concat());
+    ask(dir, &["aggregate", "create", "b", "--size", "1GiB"]);
+    ask(dir, &["volume", "create", "other", "--aggregate", "b"]);
+    ask(dir, &["lun", "create", "other/lun", "--size", "64MiB"]);
     assert_eq!(
         by_reactor(&server, "everglade_reactor_aggregates"),
         [1.0, 1.0]
@@ -53,8 +53,8 @@ pub(super) fn two_pools(place: &Place, options: &[&str]) -> Server {
 
 #[test]
 fn a_lone_connection_keeps_away_from_the_home_of_its_export() {
-    let place = Place::new();
-    let server = two_pools(&place, &[]);
+    let dir = TestDir::new();
+    let server = two_pools(&dir, &[]);
     // Three in a round, so that each is first here and first there, as their turns are.
     for round in 0..4u8 {
         let other = ("other/lun", [1.0, 0.0]);
@@ -77,8 +77,8 @@ fn a_lone_connection_keeps_away_from_the_home_of_its_export() {
 
 #[test]
 fn several_connections_share_the_reactors_whatever_they_serve() {
-    let place = Place::new();
-    let server = two_pools(&place, &[]);
+    let dir = TestDir::new();
+    let server = two_pools(&dir, &[]);
     let mut clients = Vec::new();
     for count in 1..=9u32 {
         clients.push(Client::open(&server.tcp, LUN).expect("a client").0);

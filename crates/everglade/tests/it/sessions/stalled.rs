@@ -1,7 +1,7 @@
 //! Clients that stop in the middle: what they hold is bounded, and nobody waits for them.
 
 use super::{LUN, MIB, serve};
-use crate::running::Place;
+use crate::running::TestDir;
 use crate::thrift::status_bytes;
 use crate::wire::{CMD_WRITE, Client};
 
@@ -17,8 +17,8 @@ fn long_write(offset: u64) -> Vec<u8> {
 
 #[test]
 fn sixty_four_clients_stalled_in_a_long_write_disturb_nobody() {
-    let place = Place::new();
-    let mut server = serve(&place, &["--memory", "256MiB"]);
+    let dir = TestDir::new();
+    let mut server = serve(&dir, &["--memory", "256MiB"]);
     let mut stalled = Vec::new();
     for number in 0..64 {
         let (mut client, _) = Client::open(&server.tcp, LUN).expect("a client");
@@ -54,8 +54,8 @@ fn sixty_four_clients_stalled_in_a_long_write_disturb_nobody() {
 
 #[test]
 fn clients_that_do_not_take_their_replies_hold_little_and_disturb_nobody() {
-    let place = Place::new();
-    let server = serve(&place, &["--memory", "256MiB"]);
+    let dir = TestDir::new();
+    let server = serve(&dir, &["--memory", "256MiB"]);
     let (mut good, _) = Client::open(&server.tcp, LUN).expect("a client");
     for mib in 0..32 {
         good.write(mib * MIB, &vec![5; 1 << 20]).expect("written");

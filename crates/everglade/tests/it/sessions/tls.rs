@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::{LUN, ask};
-use crate::running::{Place, Server, stderr};
+use crate::running::{Server, TestDir, stderr};
 use crate::tools::{have, must, must_fail};
 use crate::wire::{Client, client_flags, option};
 
@@ -16,8 +16,8 @@ struct Certificates {
 }
 
 impl Certificates {
-    fn new(place: &Place) -> Certificates {
-        let folder = place.file("tls");
+    fn new(dir: &TestDir) -> Certificates {
+        let folder = dir.file("tls");
         fs::create_dir(&folder).expect("create");
         let certificates = Certificates { folder };
         let authority = [
@@ -81,8 +81,8 @@ impl Certificates {
     }
 
     /// A folder that only knows the authority.
-    fn without_client(&self, place: &Place) -> PathBuf {
-        let folder = place.file("authority-only");
+    fn without_client(&self, dir: &TestDir) -> PathBuf {
+        let folder = dir.file("authority-only");
         fs::create_dir(&folder).expect("create");
         fs::copy(self.path("ca-cert.pem"), folder.join("ca-cert.pem")).expect("copy");
         folder
@@ -94,10 +94,10 @@ fn text(path: &Path) -> &str {
 }
 
 /// A server with these lines in `[nbd]`.
-fn serve(place: &Place, lines: &str) -> Server {
-    let file = place.file("everglade.toml");
+fn serve(dir: &TestDir, lines: &str) -> Server {
+    let file = dir.file("everglade.toml");
     fs::write(&file, format!("[nbd]\n{lines}\n")).expect("write");
-    super::serve(place, &["--config", text(&file)])
+    super::serve(dir, &["--config", text(&file)])
 }
 
 /// `nbds` with certificates in `folder`.
@@ -108,8 +108,8 @@ fn encrypted_uri(server: &Server, export: &str, folder: &Path) -> String {
 }
 
 /// 16 MiB that compress to nothing small, and zeroes.
-fn image(place: &Place) -> PathBuf {
-    let path = place.file("image");
+fn image(dir: &TestDir) -> PathBuf {
+    let path = dir.file("image");
     let mut bytes = vec![0; 32 << 20];
     let source = fs::File::open("/dev/urandom").expect("open");
     source
@@ -125,12 +125,12 @@ fn required_encryption_is_used_by_real_clients_and_nothing_else_gets_in() {
     if !have(&["openssl", "nbdcopy", "nbdinfo", "qemu-img"]) {
         return;
     }
-    let place = Place::new();
-    let certificates = Certificates::new(&place);
+    let dir = TestDir::new();
+    let certificates = Certificates::new(&dir);
     let tls = certificates.path("");
     let lines =
         format!("tls = \"required\"\ntls_certificates = \"{tls}\"\ntls_clients = \"certified\"");
-    let server = serve(&place, &lines);
+    let server = serve(&dir, &lines);
     let start = [&client_flags()[..], &option(5, b"")].concat();
     let mut silent = Client::greet(&server.tcp).expect("a greeting");
     silent.send(&start).expect("sent");
@@ -139,8 +139,8 @@ fn required_encryption_is_used_by_real_clients_and_nothing_else_gets_in() {
     let said = must("nbdinfo", &[&uri]);
     assert!(said.contains("tls") || said.contains("TLS"), "{said}");
 
-    let image = image(&place);
-    let copy = place.file("copy");
+    let image = image(&dir);
+    let copy = dir.file("copy");
     must("nbdcopy", &["--connections=4", text(&image), &uri]);
     must("nbdcopy", &["--connections=4", &uri, text(&copy)]);
     let (image_bytes, copied) = (
@@ -161,7 +161,7 @@ fn required_encryption_is_used_by_real_clients_and_nothing_else_gets_in() {
     // In clear, without a certificate of ours, or with half of a handshake: no way in.
     must_fail("nbdinfo", &[&server.uri(LUN)]);
     assert!(Client::open(&server.tcp, LUN).is_err());
-    let stranger = certificates.without_client(&place);
+    let stranger = certificates.without_client(&dir);
     must_fail("nbdinfo", &[&encrypted_uri(&server, LUN, &stranger)]);
     let mut garbler = Client::greet(&server.tcp).expect("a greeting");
     garbler.send(&start).expect("sent");
@@ -181,14 +181,14 @@ fn offered_encryption_may_be_used_or_not() {
     if !have(&["openssl", "nbdinfo"]) {
         return;
     }
-    let place = Place::new();
-    let certificates = Certificates::new(&place);
+    let dir = TestDir::new();
+    let certificates = Certificates::new(&dir);
     let lines = format!(
         "tls = \"offered\"\ntls_certificates = \"{}\"",
         certificates.path("")
     );
-    let server = serve(&place, &lines);
-    let anyone = certificates.without_client(&place);
+    let server = serve(&dir, &lines);
+    let anyone = certificates.without_client(&dir);
     must(
         "nbdinfo",
         &["--size", &encrypted_uri(&server, LUN, &anyone)],
@@ -237,14 +237,14 @@ fn an_encrypted_connection_moves_to_another_reactor() {
     if !have(&["openssl", "nbdcopy", "python3"]) {
         return;
     }
-    let place = Place::new();
-    let certificates = Certificates::new(&place);
+    let dir = TestDir::new();
+    let certificates = Certificates::new(&dir);
     let tls = certificates.path("");
     let lines = format!("[nbd]\ntls = \"required\"\ntls_certificates = \"{tls}\"\n");
-    let file = place.file("everglade.toml");
+    let file = dir.file("everglade.toml");
     fs::write(&file, lines).expect("write");
-    let server = super::placing::two_pools(&place, &["--config", text(&file)]);
-    let image = image(&place);
+    let server = super::placing::two_pools(&dir, &["--config", text(&file)]);
+    let image = image(&dir);
     let written = fs::read(&image).expect("read");
     let gone = || super::placing::wait_for_none(&server);
     let port = server.tcp.rsplit(':').next().expect("a port");
@@ -257,7 +257,7 @@ fn an_encrypted_connection_moves_to_another_reactor() {
         }
         assert_eq!(super::placing::moved(&server), before + 1.0, "{export}");
         let uri = encrypted_uri(&server, export, &certificates.folder);
-        let copy = place.file("copy");
+        let copy = dir.file("copy");
         must("nbdcopy", &["--connections=1", text(&image), &uri]);
         gone();
         must("nbdcopy", &["--connections=1", &uri, text(&copy)]);
@@ -274,13 +274,13 @@ fn certificates_are_read_again_at_sighup_and_connections_stay() {
     if !have(&["openssl", "nbdinfo"]) {
         return;
     }
-    let place = Place::new();
-    let certificates = Certificates::new(&place);
+    let dir = TestDir::new();
+    let certificates = Certificates::new(&dir);
     let lines = format!(
         "tls = \"offered\"\ntls_certificates = \"{}\"",
         certificates.path("")
     );
-    let server = serve(&place, &lines);
+    let server = serve(&dir, &lines);
     let (mut stays, _) = Client::open(&server.tcp, LUN).expect("a client");
     let hang_up = || {
         let pid = rustix::process::Pid::from_raw(server.pid().cast_signed()).expect("a process");
@@ -293,10 +293,10 @@ fn certificates_are_read_again_at_sighup_and_connections_stay() {
             .output();
         output.expect("nbdinfo runs").status.success()
     };
-    let before = certificates.without_client(&place);
+    let before = certificates.without_client(&dir);
     assert!(knows(&before));
     // Another authority, another certificate.
-    let other_place = Place::new();
+    let other_place = TestDir::new();
     let others = Certificates::new(&other_place);
     let after = others.without_client(&other_place);
     assert!(!knows(&after));
@@ -325,12 +325,12 @@ fn certificates_that_cannot_be_used_refuse_the_start() {
     if !have(&["openssl"]) {
         return;
     }
-    let place = Place::new();
-    let certificates = Certificates::new(&place);
+    let dir = TestDir::new();
+    let certificates = Certificates::new(&dir);
     let refused = |lines: &str, part: &str| {
-        let file = place.file("everglade.toml");
+        let file = dir.file("everglade.toml");
         fs::write(&file, format!("[nbd]\n{lines}\n")).expect("write");
-        let output = place.serve_in_vain(&["--config", text(&file)]);
+        let output = dir.serve_in_vain(&["--config", text(&file)]);
         let said = stderr(&output);
         assert!(said.contains(part), "'{part}' is not in: {said}");
         assert!(!said.contains("PRIVATE"), "{said}");
@@ -360,11 +360,11 @@ fn certificates_that_cannot_be_used_refuse_the_start() {
 
 #[test]
 fn an_allow_list_hides_what_a_caller_may_not_use() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let lines = "allow.\"vol0/near\" = \"local\"\nallow.\"vol0/far\" = [\"10.9.8.0/24\"]";
-    let server = serve(&place, lines);
+    let server = serve(&dir, lines);
     for lun in ["vol0/near", "vol0/far"] {
-        ask(&place, &["lun", "create", lun, "--size", "64MiB"]);
+        ask(&dir, &["lun", "create", lun, "--size", "64MiB"]);
     }
     Client::open(&server.tcp, LUN).expect("it is for all");
     assert!(Client::open(&server.tcp, "vol0/near").is_err());
@@ -383,17 +383,17 @@ fn an_allow_list_knows_clients_by_the_names_in_their_certificates() {
     if !have(&["openssl", "nbdinfo"]) {
         return;
     }
-    let place = Place::new();
-    let certificates = Certificates::new(&place);
+    let dir = TestDir::new();
+    let certificates = Certificates::new(&dir);
     let lines = format!(
         "tls = \"offered\"\ntls_certificates = \"{}\"\ntls_clients = \"certified\"\n\
          allow.\"vol0/mine\" = \"cert:db1.example.org\"\nallow.\"vol0/other\" \
          = \"cert:db2.example.org\"",
         certificates.path("")
     );
-    let server = serve(&place, &lines);
+    let server = serve(&dir, &lines);
     for lun in ["vol0/mine", "vol0/other"] {
-        ask(&place, &["lun", "create", lun, "--size", "64MiB"]);
+        ask(&dir, &["lun", "create", lun, "--size", "64MiB"]);
     }
     let uri = |lun: &str| encrypted_uri(&server, lun, &certificates.folder);
     must("nbdinfo", &["--size", &uri("vol0/mine")]);
@@ -408,8 +408,8 @@ fn an_allow_list_knows_clients_by_the_names_in_their_certificates() {
 
 #[test]
 fn an_idle_connection_is_closed_if_that_is_wanted() {
-    let place = Place::new();
-    let server = serve(&place, "idle_timeout = \"2s\"");
+    let dir = TestDir::new();
+    let server = serve(&dir, "idle_timeout = \"2s\"");
     let (mut idle, _) = Client::open(&server.tcp, LUN).expect("a client");
     idle.write(0, b"abc").expect("written");
     assert!(idle.is_closed_by_server());

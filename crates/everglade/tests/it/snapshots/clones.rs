@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::names;
 use crate::manage::{ask, ask_json, assert_clean, refused, serve};
 use crate::operate::http;
-use crate::running::{Place, Server};
+use crate::running::{Server, TestDir};
 use crate::wire::Client;
 
 const MIB: u64 = 1 << 20;
@@ -21,22 +21,22 @@ fn number(value: &Value) -> u64 {
 
 #[test]
 fn a_clone_begins_as_its_snapshot_and_is_written_on_its_own() {
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     let mut parent = open(&server, "vol0/lun0");
     parent.write(0, &[1; 4 << 20]).expect("written");
-    ask(&place, &["snapshot", "create", "vol0@s"]);
+    ask(&dir, &["snapshot", "create", "vol0@s"]);
     parent.write(0, &[2; 1 << 20]).expect("written");
-    let made = ask_json(&place, &["clone", "create", "test", "--from", "vol0@s"]);
+    let made = ask_json(&dir, &["clone", "create", "test", "--from", "vol0@s"]);
     assert_eq!(made["clone_of"], "vol0@s");
     assert_eq!(made["lun_count"], 1);
     assert!(number(&made["used_bytes"]) > 4 * MIB, "{made}");
     assert!(number(&made["allocated_bytes"]) < MIB, "{made}");
-    let shown = ask(&place, &["clone", "show", "--columns", "name,from"]);
+    let shown = ask(&dir, &["clone", "show", "--columns", "name,from"]);
     assert_eq!(shown, "NAME  FROM\ntest  vol0@s\n");
-    let lun = ask_json(&place, &["lun", "show", "test/lun0"]);
+    let lun = ask_json(&dir, &["lun", "show", "test/lun0"]);
     assert!(number(&lun["used_bytes"]) > 4 * MIB, "{lun}");
-    refused(&place, &["clone", "show", "vol0"], 4, &["vol0 is no clone"]);
+    refused(&dir, &["clone", "show", "vol0"], 4, &["vol0 is no clone"]);
 
     // Both are written; neither sees the other, nor does the snapshot.
     let mut clone = open(&server, "test/lun0");
@@ -56,11 +56,11 @@ fn a_clone_begins_as_its_snapshot_and_is_written_on_its_own() {
     }
 
     // What is shared is taken once.
-    ask(&place, &["snapshot", "create", "test@t"]);
-    let aggregates = ask_json(&place, &["df"]);
+    ask(&dir, &["snapshot", "create", "test@t"]);
+    let aggregates = ask_json(&dir, &["df"]);
     let aggregate = &aggregates["aggregates"][0];
     assert!(number(&aggregate["shared_bytes"]) > 4 * MIB, "{aggregate}");
-    let volumes = ask_json(&place, &["df", "--volumes"]);
+    let volumes = ask_json(&dir, &["df", "--volumes"]);
     let volumes = volumes["volumes"].as_array().expect("a list").clone();
     let allocated = volumes.iter().map(|it| number(&it["allocated_bytes"]));
     assert!(allocated.sum::<u64>() < number(&aggregate["used_bytes"]));
@@ -68,25 +68,25 @@ fn a_clone_begins_as_its_snapshot_and_is_written_on_its_own() {
     assert!(used.sum::<u64>() > 8 * MIB, "{volumes:?}");
 
     // Whoever has it open keeps it while the parent is restored.
-    ask(&place, &["snapshot", "restore", "vol0@s"]);
+    ask(&dir, &["snapshot", "restore", "vol0@s"]);
     assert_eq!(parent.read(0, 4096), Ok(vec![1; 4096]));
     assert_eq!(clone.read(4096, 4096), Ok(vec![3; 4096]));
     drop((parent, clone));
     server.stop();
-    assert_clean(&place, 1);
-    let server = serve(&place);
+    assert_clean(&dir, 1);
+    let server = serve(&dir);
     assert_eq!(
         open(&server, "test/lun0").read(4096, 4096),
         Ok(vec![3; 4096])
     );
     assert_eq!(
-        ask_json(&place, &["clone", "show", "test"])["clone_of"],
+        ask_json(&dir, &["clone", "show", "test"])["clone_of"],
         "vol0@s"
     );
     // A name that changes is followed.
-    ask(&place, &["snapshot", "rename", "vol0@s", "u"]);
+    ask(&dir, &["snapshot", "rename", "vol0@s", "u"]);
     assert_eq!(
-        ask_json(&place, &["volume", "show", "test"])["clone_of"],
+        ask_json(&dir, &["volume", "show", "test"])["clone_of"],
         "vol0@u"
     );
     server.stop();
@@ -94,24 +94,24 @@ fn a_clone_begins_as_its_snapshot_and_is_written_on_its_own() {
 
 #[test]
 fn what_is_cloned_goes_after_its_clones_and_refusals_name_them() {
-    let place = Place::new();
-    let server = serve(&place);
-    ask(&place, &["snapshot", "create", "vol0@s"]);
-    ask(&place, &["snapshot", "create", "vol0@later"]);
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    ask(&dir, &["snapshot", "create", "vol0@s"]);
+    ask(&dir, &["snapshot", "create", "vol0@later"]);
     for (name, from) in [("c", "vol0@s"), ("d", "vol0@s"), ("e", "c@s")] {
-        ask(&place, &["clone", "create", name, "--from", from]);
+        ask(&dir, &["clone", "create", name, "--from", from]);
     }
-    let base = ask_json(&place, &["snapshot", "show", "vol0@s"]);
+    let base = ask_json(&dir, &["snapshot", "show", "vol0@s"]);
     assert_eq!(base["clones"], serde_json::json!(["c", "d"]));
     assert_eq!(base["is_clone_base"], false);
-    let held = ask(&place, &["snapshot", "show", "--columns", "name,holds"]);
+    let held = ask(&dir, &["snapshot", "show", "--columns", "name,holds"]);
     for line in [
         "vol0@s      clone:c,clone:d",
         "c@s         clone:e,clone:base",
     ] {
         assert!(held.contains(line), "{held}");
     }
-    let first = ask_json(&place, &["snapshot", "show", "c@s"]);
+    let first = ask_json(&dir, &["snapshot", "show", "c@s"]);
     assert_eq!(first["clones"], serde_json::json!(["e"]));
     assert_eq!(first["is_clone_base"], true);
     assert_eq!(first["exclusive_bytes"], 0);
@@ -135,7 +135,7 @@ fn what_is_cloned_goes_after_its_clones_and_refusals_name_them() {
             &["e is cloned", "EVG-2010"][..],
         ),
     ] {
-        refused(&place, words, 5, parts);
+        refused(&dir, words, 5, parts);
     }
     for (words, part) in [
         (
@@ -151,33 +151,33 @@ fn what_is_cloned_goes_after_its_clones_and_refusals_name_them() {
             "not now: c is a clone of vol0@s",
         ),
     ] {
-        let said = ask(&place, &words);
+        let said = ask(&dir, &words);
         assert!(said.contains(part), "{words:?}: {said}");
     }
     // A restore that would discard a base is refused before anything happens.
-    ask(&place, &["clone", "create", "f", "--from", "vol0@later"]);
+    ask(&dir, &["clone", "create", "f", "--from", "vol0@later"]);
     let discard = ["snapshot", "restore", "vol0@s", "--discard-newer", "--yes"];
     refused(
-        &place,
+        &dir,
         &discard,
         5,
         &["vol0@later is the base of f", "EVG-2010"],
     );
-    assert_eq!(names(&place, "vol0"), ["s", "later"]);
+    assert_eq!(names(&dir, "vol0"), ["s", "later"]);
 
     for name in ["f", "e", "c", "d", "vol0"] {
-        ask(&place, &["volume", "delete", name, "--yes", "--wait"]);
+        ask(&dir, &["volume", "delete", name, "--yes", "--wait"]);
     }
-    assert_eq!(ask(&place, &["volume", "show", "--no-header"]), "");
+    assert_eq!(ask(&dir, &["volume", "show", "--no-header"]), "");
     server.stop();
-    assert_clean(&place, 1);
+    assert_clean(&dir, 1);
 }
 
 #[test]
 fn wrong_clones_are_refused_with_what_is_wrong_and_nothing_is_made() {
-    let place = Place::new();
-    let server = serve(&place);
-    ask(&place, &["snapshot", "create", "vol0@s"]);
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    ask(&dir, &["snapshot", "create", "vol0@s"]);
     for (name, from, exit, parts) in [
         ("vol0", "vol0@s", 5, &["volume vol0 exists", "EVG-2002"][..]),
         ("c", "vol0@nix", 4, &["no snapshot vol0@nix"][..]),
@@ -188,13 +188,13 @@ fn wrong_clones_are_refused_with_what_is_wrong_and_nothing_is_made() {
         ("", "vol0@s", 2, &["is not a name"][..]),
     ] {
         refused(
-            &place,
+            &dir,
             &["clone", "create", name, "--from", from],
             exit,
             parts,
         );
     }
-    refused(&place, &["clone", "create", "c"], 2, &["--from"]);
+    refused(&dir, &["clone", "create", "c"], 2, &["--from"]);
     let volumes = "/v1/volumes";
     for (body, status, code, field) in [
         (
@@ -222,27 +222,27 @@ fn wrong_clones_are_refused_with_what_is_wrong_and_nothing_is_made() {
             "clone_of",
         ),
     ] {
-        let answer = http::unix(&place, "POST", volumes, "", body);
+        let answer = http::unix(&dir, "POST", volumes, "", body);
         assert_eq!(answer.status, status, "{body}: {answer:?}");
         assert_eq!(answer.json()["code"], code, "{body}");
         assert_eq!(answer.json()["field"], field, "{body}");
     }
-    assert_eq!(ask(&place, &["clone", "show", "--no-header"]), "");
+    assert_eq!(ask(&dir, &["clone", "show", "--no-header"]), "");
     // What the parent has may be said; and twice is once.
     let body = r#"{"clone_of": "vol0@s", "sync": "standard", "aggregate": "aggr0"}"#;
-    let put = |body: &str| http::unix(&place, "PUT", "/v1/volumes/c", "", body).status;
+    let put = |body: &str| http::unix(&dir, "PUT", "/v1/volumes/c", "", body).status;
     assert_eq!(put(body), 201);
     assert_eq!(put(body), 200);
     assert_eq!(put("{}"), 409, "an empty volume is something else");
     let again = ["clone", "create", "c", "--from", "vol0@s", "--if-missing"];
-    ask(&place, &again);
-    ask(&place, &["snapshot", "create", "vol0@t"]);
+    ask(&dir, &again);
+    ask(&dir, &["snapshot", "create", "vol0@t"]);
     let other = ["clone", "create", "c", "--from", "vol0@t", "--if-missing"];
-    refused(&place, &other, 5, &["as a clone of vol0@s", "EVG-2002"]);
+    refused(&dir, &other, 5, &["as a clone of vol0@s", "EVG-2002"]);
     // A snapshot that is deleted cannot be cloned any more.
-    ask(&place, &["snapshot", "delete", "vol0@t", "--yes"]);
+    ask(&dir, &["snapshot", "delete", "vol0@t", "--yes"]);
     refused(
-        &place,
+        &dir,
         &["clone", "create", "g", "--from", "vol0@t"],
         4,
         &["vol0@t"],

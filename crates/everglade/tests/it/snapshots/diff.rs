@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::manage::{ask, ask_json, refused, serve};
 use crate::operate::http;
-use crate::running::Place;
+use crate::running::TestDir;
 use crate::tools::{have, must, run, skip};
 use crate::wire::Client;
 
@@ -20,18 +20,18 @@ fn ranges(shown: &Value) -> Vec<(u64, u64)> {
 
 #[test]
 fn a_difference_has_what_was_written_and_what_was_discarded() {
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     let (mut client, _) = Client::open(&server.tcp, "vol0/lun0").expect("a client");
     client.write(0, &[1; 1 << 20]).expect("written");
-    ask(&place, &["snapshot", "create", "vol0@a"]);
+    ask(&dir, &["snapshot", "create", "vol0@a"]);
     client.write(8 * BLOCK, &[2; 8192]).expect("written");
     client.trim(64 * BLOCK, 4096).expect("trimmed");
-    ask(&place, &["snapshot", "create", "vol0@b"]);
+    ask(&dir, &["snapshot", "create", "vol0@b"]);
     client.write(32 << 20, &[3; 1]).expect("written");
     let diff = |args: &[&str]| {
         let verb = ["snapshot", "diff"];
-        ask_json(&place, &[&verb[..], args, &["--lun", "lun0"]].concat())
+        ask_json(&dir, &[&verb[..], args, &["--lun", "lun0"]].concat())
     };
     let shown = diff(&["vol0@a", "vol0@b"]);
     let between = [(8 * BLOCK, 8192), (64 * BLOCK, BLOCK)];
@@ -75,21 +75,21 @@ fn a_difference_has_what_was_written_and_what_was_discarded() {
     );
     assert_eq!(ranges(&diff(&["vol0@a", "--offset", "99999999999"])), []);
     // There is but one LUN.
-    let said = ask(&place, &["snapshot", "diff", "vol0@a", "vol0@b"]);
+    let said = ask(&dir, &["snapshot", "diff", "vol0@a", "vol0@b"]);
     let expected = "              OFFSET        LENGTH\n               32768       8.0 \
         KiB\n              \
                     262144       4.0 KiB\n12.0 KiB of 64.0 MiB differ in 2 ranges, vol0/lun0 from \
                     vol0@a to \
                     vol0@b\n";
     assert_eq!(said, expected);
-    let said = ask(&place, &["snapshot", "diff", "vol0@b", "--no-header"]);
+    let said = ask(&dir, &["snapshot", "diff", "vol0@b", "--no-header"]);
     let expected = "            33554432       4.0 KiB\n4.0 KiB of 64.0 MiB differ in 1 range, \
         vol0/lun0 from vol0@b \
                     to what is active now\n";
     assert_eq!(said, expected);
     // An answer has a bound, and the next goes on there.
     let path = "/v1/volumes/vol0/snapshots/a/changes?lun=lun0&until=b&max_records=1";
-    let page = http::unix(&place, "GET", path, "", "").json();
+    let page = http::unix(&dir, "GET", path, "", "").json();
     assert_eq!(ranges(&page), between[..1]);
     assert_eq!(page["next_offset"], 64 * BLOCK);
     drop(client);
@@ -98,9 +98,9 @@ fn a_difference_has_what_was_written_and_what_was_discarded() {
 
 #[test]
 fn more_ranges_than_an_answer_has_are_all_there() {
-    let place = Place::new();
-    let server = serve(&place);
-    ask(&place, &["snapshot", "create", "vol0@a"]);
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    ask(&dir, &["snapshot", "create", "vol0@a"]);
     let (mut client, _) = Client::open(&server.tcp, "vol0/lun0").expect("a client");
     // Blocks in pairs with one between: three answers of 3 ranges each hold them all.
     for at in 0..7 {
@@ -110,7 +110,7 @@ fn more_ranges_than_an_answer_has_are_all_there() {
     let (mut found, mut offset) = (Vec::new(), 0);
     loop {
         let path = format!("{path}&offset={offset}");
-        let page = http::unix(&place, "GET", &path, "", "").json();
+        let page = http::unix(&dir, "GET", &path, "", "").json();
         found.extend(ranges(&page));
         match page["next_offset"].as_u64() {
             None => break,
@@ -125,13 +125,13 @@ fn more_ranges_than_an_answer_has_are_all_there() {
 
 #[test]
 fn a_bad_comparison_is_refused_and_says_what_is_wrong() {
-    let place = Place::new();
-    let server = serve(&place);
-    ask(&place, &["snapshot", "create", "vol0@a"]);
-    ask(&place, &["lun", "create", "vol0/new", "--size", "1MiB"]);
-    ask(&place, &["snapshot", "create", "vol0@b"]);
-    ask(&place, &["volume", "create", "empty"]);
-    ask(&place, &["snapshot", "create", "empty@s"]);
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    ask(&dir, &["snapshot", "create", "vol0@a"]);
+    ask(&dir, &["lun", "create", "vol0/new", "--size", "1MiB"]);
+    ask(&dir, &["snapshot", "create", "vol0@b"]);
+    ask(&dir, &["volume", "create", "empty"]);
+    ask(&dir, &["snapshot", "create", "empty@s"]);
     let diff = ["snapshot", "diff"];
     for (args, exit, parts) in [
         (
@@ -160,7 +160,7 @@ fn a_bad_comparison_is_refused_and_says_what_is_wrong() {
         (&["vol0@x"], 4, &["vol0@x", "EVG-2001"]),
         (&["vol0", "--lun", "lun0"], 2, &["VOLUME@SNAPSHOT"]),
     ] {
-        refused(&place, &[&diff[..], args].concat(), exit, parts);
+        refused(&dir, &[&diff[..], args].concat(), exit, parts);
     }
     for (query, part) in [
         ("", "lun"),
@@ -169,7 +169,7 @@ fn a_bad_comparison_is_refused_and_says_what_is_wrong() {
         ("?lun=lun0&who=me", "unknown parameter"),
     ] {
         let path = format!("/v1/volumes/vol0/snapshots/a/changes{query}");
-        let answer = http::unix(&place, "GET", &path, "", "");
+        let answer = http::unix(&dir, "GET", &path, "", "");
         assert!((400..500).contains(&answer.status), "{query}: {answer:?}");
         assert!(answer.body.contains(part), "{answer:?}");
     }
@@ -218,20 +218,20 @@ fn a_backup_tool_copies_only_what_changed() {
     if !run(python, &["-c", "import nbd"]).status.success() {
         return skip("not installed: python3-libnbd");
     }
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     let (mut client, _) = Client::open(&server.tcp, "vol0/lun0").expect("a client");
     client.write(1 << 20, &[1; 1 << 20]).expect("written");
-    ask(&place, &["snapshot", "create", "vol0@monday"]);
+    ask(&dir, &["snapshot", "create", "vol0@monday"]);
     client.write((1 << 20) + 8192, &[2; 4096]).expect("written");
     client.trim((1 << 20) + 16_384, 8192).expect("trimmed");
     client.write(40 << 20, &[3; 65_536]).expect("written");
-    ask(&place, &["snapshot", "create", "vol0@tuesday"]);
+    ask(&dir, &["snapshot", "create", "vol0@tuesday"]);
     client.write(0, &[4; 65_536]).expect("written");
-    let image = place.file("backup");
+    let image = dir.file("backup");
     let image = image.to_str().expect("UTF-8");
     must("nbdcopy", &[&server.uri("vol0/lun0@monday"), image]);
-    let script = place.file("backup.py");
+    let script = dir.file("backup.py");
     let base = server.uri("");
     std::fs::write(
         &script,
@@ -283,10 +283,10 @@ fn what_a_backup_compares_with_is_not_deleted_under_it() {
     {
         return skip("not installed: python3-libnbd");
     }
-    let place = Place::new();
-    let server = serve(&place);
-    ask(&place, &["snapshot", "create", "vol0@s"]);
-    let script = place.file("delete.py");
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    ask(&dir, &["snapshot", "create", "vol0@s"]);
+    let script = dir.file("delete.py");
     let binary = env!("CARGO_BIN_EXE_everglade");
     let text = format!(
         r#"
@@ -302,7 +302,7 @@ h.shutdown()
 print("done")
 "#,
         server.uri("vol0/lun0"),
-        place.data_dir(),
+        dir.data_dir(),
     );
     std::fs::write(&script, text).expect("write");
     let said = must("/usr/bin/python3", &[script.to_str().expect("UTF-8")]);

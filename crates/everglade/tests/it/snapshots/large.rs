@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::clients::assert_clean;
 use crate::manage::{ask, ask_json};
-use crate::running::Place;
+use crate::running::TestDir;
 use crate::wire::Client;
 
 const MIB: u64 = 1 << 20;
@@ -26,8 +26,8 @@ fn byte(mib: u64, writers: usize) -> u8 {
     u8::try_from((mib + 7 * last) % 251).expect("below 251")
 }
 
-fn scan(place: &Place, args: &[&str]) -> Value {
-    ask_json(place, &[&["snapshot", "scan", "vol0"], args].concat())
+fn scan(dir: &TestDir, args: &[&str]) -> Value {
+    ask_json(dir, &[&["snapshot", "scan", "vol0"], args].concat())
 }
 
 fn number(shown: &Value, key: &str) -> u64 {
@@ -37,25 +37,25 @@ fn number(shown: &Value, key: &str) -> u64 {
 }
 
 /// Consistency points so far.
-fn points(place: &Place) -> u64 {
-    let shown = ask_json(place, &["aggregate", "show", "aggr0"]);
+fn points(dir: &TestDir) -> u64 {
+    let shown = ask_json(dir, &["aggregate", "show", "aggr0"]);
     number(&shown, "committed_cp")
 }
 
 /// Lets the pass go on at one percent for a moment, and stops it again: how it stands, and how many
 /// seconds were said to be left on the way.
-fn nudge(place: &Place) -> (Value, Option<u64>) {
-    scan(place, &["--pace", "1"]);
-    let eta = scan(place, &[])["eta_seconds"].as_u64();
-    (scan(place, &["--pause"]), eta)
+fn nudge(dir: &TestDir) -> (Value, Option<u64>) {
+    scan(dir, &["--pace", "1"]);
+    let eta = scan(dir, &[])["eta_seconds"].as_u64();
+    (scan(dir, &["--pause"]), eta)
 }
 
 /// Until so many percent of a delete pass are done, and it rests there.
-fn halt_at(place: &Place, percent: u64) -> Value {
+fn halt_at(dir: &TestDir, percent: u64) -> Value {
     let began = Instant::now();
     let mut was_told = false;
     loop {
-        let (shown, eta) = nudge(place);
+        let (shown, eta) = nudge(dir);
         was_told |= eta > Some(0);
         if shown["kind"] == "delete" && number(&shown, "percent") >= percent && was_told {
             return shown;
@@ -66,9 +66,9 @@ fn halt_at(place: &Place, percent: u64) -> Value {
 
 #[test]
 fn scans_of_a_large_volume_are_killed_on_the_way_and_go_on() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let lun = format!("{LUN_MIB}MiB");
-    let mut server = place.serve(&["--lun-size", &lun, "--aggregate-size", "4GiB"]);
+    let mut server = dir.serve(&["--lun-size", &lun, "--aggregate-size", "4GiB"]);
     let (mut client, _) = Client::open(&server.tcp, "vol0/lun0").expect("a client");
     for (count, (step, name)) in (1..).zip(WRITERS) {
         for mib in (0..LUN_MIB).filter(|mib| mib.is_multiple_of(step)) {
@@ -76,37 +76,37 @@ fn scans_of_a_large_volume_are_killed_on_the_way_and_go_on() {
             client.write(mib * MIB, &bytes).expect("written");
         }
         client.flush().expect("flushed");
-        ask(&place, &["snapshot", "create", &format!("vol0@{name}")]);
+        ask(&dir, &["snapshot", "create", &format!("vol0@{name}")]);
     }
     drop(client);
-    scan(&place, &["--pause"]);
+    scan(&dir, &["--pause"]);
     for name in ["vol0@b", "vol0@c"] {
-        ask(&place, &["snapshot", "delete", name, "--yes"]);
+        ask(&dir, &["snapshot", "delete", name, "--yes"]);
     }
-    let slowly = points(&place);
+    let slowly = points(&dir);
     let mut percent = 1;
     for kill in 0..3 {
-        let before = halt_at(&place, percent);
+        let before = halt_at(&dir, percent);
         percent = number(&before, "percent") + 5;
         server.kill();
-        assert_clean(&place);
-        server = place.serve(&[]);
-        let shown = scan(&place, &[]);
+        assert_clean(&dir);
+        server = dir.serve(&[]);
+        let shown = scan(&dir, &[]);
         // It is where it was, and rests as it did.
         for key in ["kind", "percent", "way", "pace_percent"] {
             assert_eq!(shown[key], before[key], "kill {kill}, {key}: {shown}");
         }
         if kill == 1 {
             // One more while the pass is under way: the next pass is for it.
-            ask(&place, &["snapshot", "delete", "vol0@a", "--yes"]);
-            assert_eq!(number(&scan(&place, &[]), "waiting_count"), 1);
+            ask(&dir, &["snapshot", "delete", "vol0@a", "--yes"]);
+            assert_eq!(number(&scan(&dir, &[]), "waiting_count"), 1);
         }
     }
-    let fast = points(&place);
-    scan(&place, &["--resume"]);
+    let fast = points(&dir);
+    scan(&dir, &["--resume"]);
     let began = Instant::now();
     let done = loop {
-        let shown = scan(&place, &[]);
+        let shown = scan(&dir, &[]);
         let left = shown["deleted_count"]
             .as_u64()
             .zip(shown["waiting_count"].as_u64());
@@ -122,7 +122,7 @@ fn scans_of_a_large_volume_are_killed_on_the_way_and_go_on() {
     assert_eq!(done["pending_free_bytes"], 0, "{done}");
     // Some ten percent took longer at one percent than all that was left, and the pass for a, with
     // nothing held back.
-    let (slow, fast) = (fast - slowly, points(&place) - fast);
+    let (slow, fast) = (fast - slowly, points(&dir) - fast);
     assert!(slow > 2 * fast, "{slow} consistency points, then {fast}");
     for (export, count) in [("vol0/lun0@d", 4), ("vol0/lun0@e", 5), ("vol0/lun0", 5)] {
         let (mut client, _) = Client::open(&server.tcp, export).expect("a client");
@@ -135,5 +135,5 @@ fn scans_of_a_large_volume_are_killed_on_the_way_and_go_on() {
         }
     }
     server.stop();
-    assert_clean(&place);
+    assert_clean(&dir);
 }

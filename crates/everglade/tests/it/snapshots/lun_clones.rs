@@ -3,7 +3,7 @@
 use super::names;
 use crate::manage::{ask, ask_json, assert_clean, refused, serve};
 use crate::operate::http;
-use crate::running::{Place, Server};
+use crate::running::{Server, TestDir};
 use crate::wire::Client;
 
 const MIB: u64 = 1 << 20;
@@ -14,21 +14,21 @@ fn open(server: &Server, export: &str) -> Client {
 
 #[test]
 fn a_lun_is_cloned_as_it_is_and_as_it_was() {
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     let mut one = open(&server, "vol0/lun0");
     one.write(40 * MIB, &[1; 1 << 20]).expect("written");
-    ask(&place, &["snapshot", "create", "vol0@s"]);
+    ask(&dir, &["snapshot", "create", "vol0@s"]);
     one.write(40 * MIB, &[2; 8192]).expect("written");
 
-    let job = ask_json(&place, &["lun", "clone", "vol0/lun0", "vol0/now", "--wait"]);
+    let job = ask_json(&dir, &["lun", "clone", "vol0/lun0", "vol0/now", "--wait"]);
     assert_eq!(
         (&job["kind"], &job["state"]),
         (&"lun clone".into(), &"done".into())
     );
     assert_eq!(job["object"], "vol0/now");
     let from = ["lun", "clone", "vol0/lun0", "vol0/old", "--from", "vol0@s"];
-    ask(&place, &[&from[..], &["--wait"]].concat());
+    ask(&dir, &[&from[..], &["--wait"]].concat());
     one.write(40 * MIB, &[3; 4096]).expect("written");
     let (mut now, mut old) = (open(&server, "vol0/now"), open(&server, "vol0/old"));
     assert_eq!(
@@ -38,18 +38,18 @@ fn a_lun_is_cloned_as_it_is_and_as_it_was() {
     assert_eq!(old.read(40 * MIB, 12288), Ok(vec![1; 12288]));
     now.write(40 * MIB, &[4; 4096]).expect("written");
     assert_eq!(one.read(40 * MIB, 4096), Ok(vec![3; 4096]));
-    let shown = ask_json(&place, &["lun", "show", "vol0/now"]);
+    let shown = ask_json(&dir, &["lun", "show", "vol0/now"]);
     assert_eq!(shown["size_bytes"], 64 * MIB);
     // Nothing is left of what the clone was made from.
-    assert_eq!(names(&place, "vol0"), ["s"]);
-    let history = ask(&place, &["history", "--where", "what=lun clone"]);
+    assert_eq!(names(&dir, "vol0"), ["s"]);
+    let history = ask(&dir, &["history", "--where", "what=lun clone"]);
     assert!(history.contains("of vol0/lun0@s"), "{history}");
 
     drop((one, now, old));
-    ask(&place, &["lun", "delete", "vol0/lun0", "--yes", "--wait"]);
+    ask(&dir, &["lun", "delete", "vol0/lun0", "--yes", "--wait"]);
     server.stop();
-    assert_clean(&place, 1);
-    let server = serve(&place);
+    assert_clean(&dir, 1);
+    let server = serve(&dir);
     assert_eq!(
         open(&server, "vol0/now").read(40 * MIB, 4096),
         Ok(vec![4; 4096])
@@ -63,10 +63,10 @@ fn a_lun_is_cloned_as_it_is_and_as_it_was() {
 
 #[test]
 fn what_cannot_be_cloned_is_refused_and_named() {
-    let place = Place::new();
-    let server = serve(&place);
-    ask(&place, &["snapshot", "create", "vol0@s"]);
-    ask(&place, &["volume", "create", "vol1"]);
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    ask(&dir, &["snapshot", "create", "vol0@s"]);
+    ask(&dir, &["volume", "create", "vol1"]);
     let refusals: [(&[&str], i32, &[&str]); 6] = [
         (
             &["vol0/lun0", "vol1/new"],
@@ -96,14 +96,14 @@ fn what_cannot_be_cloned_is_refused_and_named() {
         ),
     ];
     for (words, code, parts) in refusals {
-        refused(&place, &[&["lun", "clone"], words].concat(), code, parts);
+        refused(&dir, &[&["lun", "clone"], words].concat(), code, parts);
     }
     let path = "/v1/volumes/vol0/luns/lun0/actions/clone";
-    let answer = http::unix(&place, "POST", path, "", "{\"name\": \"a/b\"}");
+    let answer = http::unix(&dir, "POST", path, "", "{\"name\": \"a/b\"}");
     assert_eq!(answer.status, 422, "{answer:?}");
     assert_eq!(answer.json()["field"], "name");
     assert_eq!(
-        ask_json(&place, &["lun", "show"])["luns"]
+        ask_json(&dir, &["lun", "show"])["luns"]
             .as_array()
             .map(Vec::len),
         Some(1)

@@ -17,12 +17,12 @@ mod verbs;
 use serde_json::Value;
 
 use crate::manage::ask_json;
-use crate::running::Place;
+use crate::running::TestDir;
 
 /// Names of a volume's snapshots, in order of creation.
 #[track_caller]
-pub(crate) fn names(place: &Place, volume: &str) -> Vec<String> {
-    let shown = ask_json(place, &["snapshot", "show", volume]);
+pub(crate) fn names(dir: &TestDir, volume: &str) -> Vec<String> {
+    let shown = ask_json(dir, &["snapshot", "show", volume]);
     let list = shown["snapshots"].as_array().expect("a list").clone();
     let name = |snapshot: &Value| snapshot["name"].as_str().expect("a name").to_owned();
     list.iter().map(name).collect()

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::names;
 use crate::manage::{ask, ask_json, refused, serve};
 use crate::operate::http;
-use crate::running::{Place, Server, code, everglade, stderr};
+use crate::running::{Server, TestDir, code, everglade, stderr};
 use crate::waiting::{event, within};
 use crate::wire::Client;
 
@@ -23,7 +23,7 @@ fn wait_until(what: &str, is_so: impl FnMut() -> bool) {
 
 /// Starts a daemon that finds a book of an earlier version, in which volume `vol0` has policy `p`,
 /// these hourly and daily snapshots were taken for it, and everything was seen to long ago.
-fn serve_after_absence(place: &Place, hourly: &[&str], daily: &[&str]) -> Server {
+fn serve_after_absence(dir: &TestDir, hourly: &[&str], daily: &[&str]) -> Server {
     let mut book =
         "# Written by everglade.\nversion = 1\n[volume.vol0]\npolicy = \"p\"\n".to_owned();
     for (every, taken) in [("hourly", hourly), ("daily", daily)] {
@@ -33,17 +33,17 @@ fn serve_after_absence(place: &Place, hourly: &[&str], daily: &[&str]) -> Server
             book += &format!("[[volume.vol0.run.{every}.taken]]\nid = {id}\nname = \"{name}\"\n");
         }
     }
-    let path = place.data_dir().join("policies.toml");
+    let path = dir.data_dir().join("policies.toml");
     fs::write(&path, book + "# end of policies\n").expect("write");
-    let server = serve(place);
+    let server = serve(dir);
     wait_until("the book is in the pool", || !path.exists());
     server
 }
 
 /// Starts a daemon in an empty data directory and kills it as soon as `is_time`.
-fn kill_first_start(place: &Place, is_time: impl Fn() -> bool) {
+fn kill_first_start(dir: &TestDir, is_time: impl Fn() -> bool) {
     let first = ["serve", "--nbd-tcp", ":0", "--aggregate-size", "1GiB"];
-    let mut daemon = everglade(&place.data_dir())
+    let mut daemon = everglade(&dir.data_dir())
         .args(first)
         .args(["--snapshot-policy", "default"])
         .stdout(Stdio::null())
@@ -61,17 +61,17 @@ fn kill_first_start(place: &Place, is_time: impl Fn() -> bool) {
 #[test]
 fn a_first_start_that_is_killed_leaves_no_volume_without_its_policy() {
     let first = |phase: &str| {
-        let place = Place::new();
-        let state = place.data_dir().join("state.toml");
+        let dir = TestDir::new();
+        let state = dir.data_dir().join("state.toml");
         let phase = format!("phase = \"{phase}\"");
-        kill_first_start(&place, || {
+        kill_first_start(&dir, || {
             fs::read_to_string(&state).is_ok_and(|text| text.contains(&phase))
         });
-        place
+        dir
     };
-    let policy = |place: &Place, usual: &str| {
-        let server = place.serve(&["--aggregate-size", "1GiB", "--snapshot-policy", usual]);
-        let shown = ask_json(place, &["volume", "show", "vol0"]);
+    let policy = |dir: &TestDir, usual: &str| {
+        let server = dir.serve(&["--aggregate-size", "1GiB", "--snapshot-policy", usual]);
+        let shown = ask_json(dir, &["volume", "show", "vol0"]);
         server.stop();
         shown["snapshot_policy"].clone()
     };
@@ -85,30 +85,30 @@ fn a_first_start_that_is_killed_leaves_no_volume_without_its_policy() {
 
 #[test]
 fn a_first_start_with_a_policy_that_cannot_be_serves_nothing_and_the_next_begins_anew() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let words = ["--aggregate-size", "1GiB", "--snapshot-policy", "office"];
-    let refusal = place.serve_in_vain(&words);
+    let refusal = dir.serve_in_vain(&words);
     assert_eq!(code(&refusal), 1, "{}", stderr(&refusal));
     let said = stderr(&refusal);
     for words in ["vol0", "no policy office", "default"] {
         assert!(said.contains(words), "no '{words}' in: {said}");
     }
-    let server = place.serve(&["--aggregate-size", "1GiB", "--snapshot-policy", "default"]);
-    let shown = ask_json(&place, &["volume", "show", "vol0"]);
+    let server = dir.serve(&["--aggregate-size", "1GiB", "--snapshot-policy", "default"]);
+    let shown = ask_json(&dir, &["volume", "show", "vol0"]);
     assert_eq!(shown["snapshot_policy"], "default");
     server.stop();
 }
 
 #[test]
 fn a_volume_has_the_policy_that_was_asked_for_and_the_first_one_the_usual() {
-    let place = Place::new();
-    let server = place.serve(&["--aggregate-size", "2GiB", "--snapshot-policy", "default"]);
+    let dir = TestDir::new();
+    let server = dir.serve(&["--aggregate-size", "2GiB", "--snapshot-policy", "default"]);
     let policy =
-        |volume: &str| ask_json(&place, &["volume", "show", volume])["snapshot_policy"].clone();
+        |volume: &str| ask_json(&dir, &["volume", "show", volume])["snapshot_policy"].clone();
     assert_eq!(policy("vol0"), "default");
-    ask(&place, &["volume", "create", "a"]);
+    ask(&dir, &["volume", "create", "a"]);
     ask(
-        &place,
+        &dir,
         &["volume", "create", "b", "--snapshot-policy", "none"],
     );
     let make = [
@@ -126,16 +126,16 @@ fn a_volume_has_the_policy_that_was_asked_for_and_the_first_one_the_usual() {
         "--time-zone",
         "Europe/Berlin",
     ];
-    ask(&place, &make);
+    ask(&dir, &make);
     ask(
-        &place,
+        &dir,
         &["volume", "create", "c", "--snapshot-policy", "office"],
     );
     assert_eq!(
         [policy("a"), policy("b"), policy("c")],
         ["default", "none", "office"]
     );
-    let shown = ask(&place, &["policy", "show"]);
+    let shown = ask(&dir, &["policy", "show"]);
     for part in [
         "NAME     HOURLY  DAILY  WEEKLY  AT     WEEKDAY  TIME-ZONE      VOLUMES",
         "default       6      2       2  00:00  sunday   UTC                  2",
@@ -143,7 +143,7 @@ fn a_volume_has_the_policy_that_was_asked_for_and_the_first_one_the_usual() {
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
-    let status = ask_json(&place, &["policy", "status", "c"]);
+    let status = ask_json(&dir, &["policy", "status", "c"]);
     assert!(
         status["next"]
             .as_str()
@@ -151,78 +151,78 @@ fn a_volume_has_the_policy_that_was_asked_for_and_the_first_one_the_usual() {
             .ends_with(":30:00Z"),
         "{status}"
     );
-    let all = ask(&place, &["policy", "status"]);
+    let all = ask(&dir, &["policy", "status"]);
     for part in [
         "volume b: policy none",
         "volume c: policy office, next snapshot at",
     ] {
         assert!(all.contains(part), "{part}: {all}");
     }
-    let all = ask_json(&place, &["policy", "status"]);
+    let all = ask_json(&dir, &["policy", "status"]);
     assert_eq!(all["volumes"].as_array().map(Vec::len), Some(4), "{all}");
-    ask(&place, &["policy", "set", "c", "none"]);
+    ask(&dir, &["policy", "set", "c", "none"]);
     assert_eq!(policy("c"), "none");
-    ask(&place, &["policy", "delete", "office"]);
+    ask(&dir, &["policy", "delete", "office"]);
     // Creating again says what is different.
     let again = ["volume", "create", "a", "--if-missing", "--snapshot-policy"];
-    ask(&place, &[&again[..], &["default"]].concat());
+    ask(&dir, &[&again[..], &["default"]].concat());
     refused(
-        &place,
+        &dir,
         &[&again[..], &["none"]].concat(),
         5,
         &["snapshot policy default"],
     );
     // What a volume had is not what the next one of its name has.
-    ask(&place, &["volume", "delete", "a", "--yes"]);
+    ask(&dir, &["volume", "delete", "a", "--yes"]);
     ask(
-        &place,
+        &dir,
         &["volume", "create", "a", "--snapshot-policy", "none"],
     );
     assert_eq!(policy("a"), "none");
     // Said as a verb of snapshots it is the same.
-    let show = ask(&place, &["policy", "show"]);
-    assert_eq!(ask(&place, &["snapshot", "policy", "show"]), show);
+    let show = ask(&dir, &["policy", "show"]);
+    assert_eq!(ask(&dir, &["snapshot", "policy", "show"]), show);
     server.stop();
-    let server = place.serve(&[]);
+    let server = dir.serve(&[]);
     assert_eq!([policy("vol0"), policy("a")], ["default", "none"]);
     server.stop();
 }
 
 #[test]
 fn a_daemon_that_was_away_takes_one_of_each_and_deletes_none_that_is_held_or_open() {
-    let place = Place::new();
-    let server = place.serve(&["--aggregate-size", "2GiB", "--lun-size", "64MiB"]);
+    let dir = TestDir::new();
+    let server = dir.serve(&["--aggregate-size", "2GiB", "--lun-size", "64MiB"]);
     ask(
-        &place,
+        &dir,
         &["policy", "create", "p", "--hourly", "1", "--daily", "1"],
     );
-    ask(&place, &["policy", "set", "vol0", "p"]);
-    assert!(names(&place, "vol0").is_empty(), "nothing at once");
-    ask(&place, &["policy", "set", "vol0", "none"]);
+    ask(&dir, &["policy", "set", "vol0", "p"]);
+    assert!(names(&dir, "vol0").is_empty(), "nothing at once");
+    ask(&dir, &["policy", "set", "vol0", "none"]);
     server.stop();
-    let server = serve_after_absence(&place, &[], &[]);
-    wait_until("both are taken", || names(&place, "vol0").len() == 2);
-    let first = names(&place, "vol0");
+    let server = serve_after_absence(&dir, &[], &[]);
+    wait_until("both are taken", || names(&dir, "vol0").len() == 2);
+    let first = names(&dir, "vol0");
     assert!(
         first[0].starts_with("hourly.20") && first[1].starts_with("daily.20"),
         "{first:?}"
     );
-    event(&place, "taken by policy p");
-    event(&place, "were missed");
+    event(&dir, "taken by policy p");
+    event(&dir, "were missed");
     let hourly = format!("vol0@{}", first[0]);
-    ask(&place, &["snapshot", "hold", &hourly, "audit"]);
-    ask(&place, &["policy", "set", "vol0", "none"]);
+    ask(&dir, &["snapshot", "hold", &hourly, "audit"]);
+    ask(&dir, &["policy", "set", "vol0", "none"]);
     server.stop();
     let [hour, day] = [format!("1 {}", first[0]), format!("2 {}", first[1])];
-    let server = serve_after_absence(&place, &[&hour], &[&day]);
+    let server = serve_after_absence(&dir, &[&hour], &[&day]);
     // The older daily one goes, the held hourly one stays.
     wait_until("one is deleted", || {
-        let found = names(&place, "vol0");
+        let found = names(&dir, "vol0");
         found.len() == 3 && !found.contains(&first[1])
     });
-    let found = names(&place, "vol0");
+    let found = names(&dir, "vol0");
     assert!(found.contains(&first[0]), "{found:?}");
-    let status = ask_json(&place, &["status"]);
+    let status = ask_json(&dir, &["status"]);
     assert_eq!(
         status["health"], "healthy",
         "that is how it is meant: {status}"
@@ -237,7 +237,7 @@ fn a_daemon_that_was_away_takes_one_of_each_and_deletes_none_that_is_held_or_ope
         what.contains(&first[0]) && what.contains("held by audit"),
         "{what}"
     );
-    let status = ask_json(&place, &["policy", "status", "vol0"]);
+    let status = ask_json(&dir, &["policy", "status", "vol0"]);
     assert_eq!(
         status["overdue"][0],
         Value::from(first[0].clone()),
@@ -246,25 +246,25 @@ fn a_daemon_that_was_away_takes_one_of_each_and_deletes_none_that_is_held_or_ope
     // Open in a client is as good as held.
     let export = format!("vol0/lun0@{}", first[0]);
     let (client, _) = Client::open(&server.tcp, &export).expect("a client");
-    ask(&place, &["snapshot", "release", &hourly, "audit"]);
+    ask(&dir, &["snapshot", "release", &hourly, "audit"]);
     wait_until("the reason is the client", || {
-        ask(&place, &["status"]).contains("open in a client")
+        ask(&dir, &["status"]).contains("open in a client")
     });
-    assert!(names(&place, "vol0").contains(&first[0]));
+    assert!(names(&dir, "vol0").contains(&first[0]));
     drop(client);
-    wait_until("it goes", || !names(&place, "vol0").contains(&first[0]));
+    wait_until("it goes", || !names(&dir, "vol0").contains(&first[0]));
     wait_until("all is said", || {
-        !ask(&place, &["status"]).contains("EVG-4007")
+        !ask(&dir, &["status"]).contains("EVG-4007")
     });
     server.stop();
 }
 
 #[test]
 fn a_policy_that_cannot_be_is_refused_with_the_remedy() {
-    let place = Place::new();
-    let server = serve(&place);
-    ask(&place, &["policy", "create", "p", "--hourly", "2"]);
-    ask(&place, &["policy", "set", "vol0", "p"]);
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    ask(&dir, &["policy", "create", "p", "--hourly", "2"]);
+    ask(&dir, &["policy", "set", "vol0", "p"]);
     for (words, exit, parts) in [
         (vec!["create", "q"], 2, vec!["--hourly", "no snapshots"]),
         (
@@ -346,15 +346,15 @@ fn a_policy_that_cannot_be_is_refused_with_the_remedy() {
         (vec!["status", "nix"], 4, vec!["no volume nix"]),
         (vec!["show", "nix"], 4, vec!["no policy nix"]),
     ] {
-        refused(&place, &[&["policy"], &words[..]].concat(), exit, &parts);
+        refused(&dir, &[&["policy"], &words[..]].concat(), exit, &parts);
     }
     refused(
-        &place,
+        &dir,
         &["volume", "create", "v", "--snapshot-policy", "nix"],
         4,
         &["no policy nix"],
     );
-    refused(&place, &["volume", "show", "v"], 4, &["no volume v"]);
+    refused(&dir, &["volume", "show", "v"], 4, &["no volume v"]);
     for (method, path, body, status, code) in [
         (
             "POST",
@@ -374,28 +374,28 @@ fn a_policy_that_cannot_be_is_refused_with_the_remedy() {
         ("PUT", "/v1/volumes/vol0/policy", "{}", 400, "EVG-1003"),
         ("DELETE", "/v1/policies/p", "", 409, "EVG-2010"),
     ] {
-        let answer = http::unix(&place, method, path, "", body);
+        let answer = http::unix(&dir, method, path, "", body);
         assert_eq!(answer.status, status, "{method} {path} {body}: {answer:?}");
         assert_eq!(answer.json()["code"], code, "{method} {path} {body}");
     }
-    let left = ask_json(&place, &["policy", "show"]);
+    let left = ask_json(&dir, &["policy", "show"]);
     assert_eq!(left["policies"].as_array().map(Vec::len), Some(2), "{left}");
     server.stop();
 }
 
 #[test]
 fn a_pool_takes_its_policies_to_another_data_directory() {
-    let (place, other) = (Place::new(), Place::new());
-    let server = place.serve(&["--aggregate-size", "2GiB", "--snapshot-policy", "default"]);
-    ask(&place, &["policy", "create", "office", "--hourly", "3"]);
-    ask(&place, &["volume", "create", "a"]);
-    ask(&place, &["policy", "set", "a", "office"]);
+    let (dir, other) = (TestDir::new(), TestDir::new());
+    let server = dir.serve(&["--aggregate-size", "2GiB", "--snapshot-policy", "default"]);
+    ask(&dir, &["policy", "create", "office", "--hourly", "3"]);
+    ask(&dir, &["volume", "create", "a"]);
+    ask(&dir, &["policy", "set", "a", "office"]);
     server.stop();
-    assert!(!place.data_dir().join("policies.toml").exists());
+    assert!(!dir.data_dir().join("policies.toml").exists());
     // Nothing but what says where the devices are, and the devices.
     fs::create_dir_all(other.data_dir()).expect("a directory");
     for name in ["FORMAT", "state.toml", "aggregates"] {
-        let (from, to) = (place.data_dir().join(name), other.data_dir().join(name));
+        let (from, to) = (dir.data_dir().join(name), other.data_dir().join(name));
         fs::rename(from, to).expect("moved");
     }
     let server = other.serve(&["--snapshot-policy", "none"]);
@@ -410,13 +410,13 @@ fn a_pool_takes_its_policies_to_another_data_directory() {
 
 #[test]
 fn a_book_that_cannot_be_read_is_put_aside_and_data_is_served() {
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     server.stop();
-    let path = place.data_dir().join("policies.toml");
+    let path = dir.data_dir().join("policies.toml");
     fs::write(&path, "version = 1\n[volume.vol0]\npol").expect("torn");
-    let server = serve(&place);
-    let status = ask(&place, &["status"]);
+    let server = serve(&dir);
+    let status = ask(&dir, &["status"]);
     for part in [
         "health: warning",
         "EVG-4006",
@@ -425,8 +425,8 @@ fn a_book_that_cannot_be_read_is_put_aside_and_data_is_served() {
     ] {
         assert!(status.contains(part), "{part}: {status}");
     }
-    assert!(place.data_dir().join("policies.toml.unreadable").exists());
-    assert_eq!(code(&place.run(&["policy", "set", "vol0", "default"])), 0);
-    assert!(!ask(&place, &["status"]).contains("EVG-4006"));
+    assert!(dir.data_dir().join("policies.toml.unreadable").exists());
+    assert_eq!(code(&dir.run(&["policy", "set", "vol0", "default"])), 0);
+    assert!(!ask(&dir, &["status"]).contains("EVG-4006"));
     server.stop();
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::names;
 use crate::manage::{ask, ask_json, refused, serve};
 use crate::operate::http;
-use crate::running::Place;
+use crate::running::TestDir;
 
 /// Texts that are no names of anything.
 fn no_names() -> Vec<String> {
@@ -27,9 +27,9 @@ fn no_names() -> Vec<String> {
 
 #[test]
 fn clones_and_policies_are_not_called_anything_either() {
-    let place = Place::new();
-    let server = serve(&place);
-    ask(&place, &["snapshot", "create", "vol0@good"]);
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    ask(&dir, &["snapshot", "create", "vol0@good"]);
     for name in no_names() {
         if !name.starts_with('-') {
             let lun = format!("vol0/{name}");
@@ -39,7 +39,7 @@ fn clones_and_policies_are_not_called_anything_either() {
                 vec!["policy", "create", &name, "--daily", "1"],
                 vec!["volume", "rename", "vol0", &name],
             ] {
-                refused(&place, &words, 2, &["name"]);
+                refused(&dir, &words, 2, &["name"]);
             }
         }
         for (path, more) in [
@@ -48,13 +48,13 @@ fn clones_and_policies_are_not_called_anything_either() {
         ] {
             let mut body = serde_json::json!({"name": name});
             body[more.0] = more.1;
-            let answer = http::unix(&place, "POST", path, "", &body.to_string());
+            let answer = http::unix(&dir, "POST", path, "", &body.to_string());
             assert_eq!(answer.status, 422, "{path} {name:?}: {answer:?}");
             assert_eq!(answer.json()["field"], "name", "{path} {name:?}");
         }
     }
     let count = |noun: &str, field: &str| {
-        let shown = ask_json(&place, &[noun, "show"]);
+        let shown = ask_json(&dir, &[noun, "show"]);
         shown[field].as_array().expect("a list").len()
     };
     assert_eq!(count("volume", "volumes"), 1);
@@ -65,49 +65,49 @@ fn clones_and_policies_are_not_called_anything_either() {
 
 #[test]
 fn a_volume_with_a_held_snapshot_stays_until_the_hold_is_released() {
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     for name in ["vol0@a", "vol0@b"] {
-        ask(&place, &["snapshot", "create", name]);
+        ask(&dir, &["snapshot", "create", name]);
     }
-    ask(&place, &["snapshot", "hold", "vol0@b", "audit"]);
+    ask(&dir, &["snapshot", "hold", "vol0@b", "audit"]);
     let delete = ["volume", "delete", "vol0", "--yes"];
     let remedy = ["vol0@b is held by audit", "release", "EVG-2010"];
-    refused(&place, &delete, 5, &remedy);
-    let would = ask_json(&place, &["volume", "delete", "vol0", "--dry-run"]);
+    refused(&dir, &delete, 5, &remedy);
+    let would = ask_json(&dir, &["volume", "delete", "vol0", "--dry-run"]);
     assert_eq!(would["obstacle"], "vol0@b is held by audit", "{would}");
-    let shown = ask_json(&place, &["snapshot", "list", "vol0"]);
+    let shown = ask_json(&dir, &["snapshot", "list", "vol0"]);
     assert_eq!(shown["snapshots"].as_array().map(Vec::len), Some(2));
-    ask(&place, &["snapshot", "release", "vol0@b", "audit"]);
-    ask(&place, &delete);
+    ask(&dir, &["snapshot", "release", "vol0@b", "audit"]);
+    ask(&dir, &delete);
     server.stop();
 }
 
 #[test]
 fn the_seventeenth_hold_is_refused_and_room_comes_back() {
-    let place = Place::new();
-    let server = serve(&place);
-    ask(&place, &["snapshot", "create", "vol0@a"]);
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    ask(&dir, &["snapshot", "create", "vol0@a"]);
     for number in 1..=16 {
         let tag = format!("t{number}");
-        ask(&place, &["snapshot", "hold", "vol0@a", &tag]);
+        ask(&dir, &["snapshot", "hold", "vol0@a", &tag]);
     }
     let more = ["snapshot", "hold", "vol0@a", "more"];
     let remedy = ["vol0@a has 16 holds", "release one", "EVG-2006"];
-    refused(&place, &more, 5, &remedy);
-    let shown = ask_json(&place, &["snapshot", "show", "vol0@a"]);
+    refused(&dir, &more, 5, &remedy);
+    let shown = ask_json(&dir, &["snapshot", "show", "vol0@a"]);
     let holds = shown["holds"].as_array().map(Vec::len);
     assert_eq!(holds, Some(16), "{shown}");
-    ask(&place, &["snapshot", "release", "vol0@a", "t7"]);
-    ask(&place, &more);
+    ask(&dir, &["snapshot", "release", "vol0@a", "t7"]);
+    ask(&dir, &more);
     server.stop();
 }
 
 #[test]
 fn names_that_are_none_are_refused_everywhere() {
-    let place = Place::new();
-    let server = serve(&place);
-    ask(&place, &["snapshot", "create", "vol0@good"]);
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    ask(&dir, &["snapshot", "create", "vol0@good"]);
     for name in &no_names() {
         let full = format!("vol0@{name}");
         for words in [
@@ -117,47 +117,41 @@ fn names_that_are_none_are_refused_everywhere() {
             vec!["snapshot", "restore", &full],
             vec!["snapshot", "show", &full],
         ] {
-            refused(&place, &words, 2, &["name"]);
+            refused(&dir, &words, 2, &["name"]);
         }
         if !name.starts_with('-') {
             refused(
-                &place,
+                &dir,
                 &["snapshot", "rename", "vol0@good", name.as_str()],
                 2,
                 &["name"],
             );
             refused(
-                &place,
+                &dir,
                 &["snapshot", "hold", "vol0@good", name.as_str()],
                 2,
                 &["name"],
             );
         }
         let body = serde_json::json!({"name": name}).to_string();
-        let answer = http::unix(&place, "POST", "/v1/volumes/vol0/snapshots", "", &body);
+        let answer = http::unix(&dir, "POST", "/v1/volumes/vol0/snapshots", "", &body);
         assert_eq!(answer.status, 422, "{name:?}: {answer:?}");
         assert_eq!(answer.json()["field"], "name");
-        let answer = http::unix(
-            &place,
-            "PATCH",
-            "/v1/volumes/vol0/snapshots/good",
-            "",
-            &body,
-        );
+        let answer = http::unix(&dir, "PATCH", "/v1/volumes/vol0/snapshots/good", "", &body);
         assert_eq!(answer.status, 422, "{name:?}");
     }
-    assert_eq!(names(&place, "vol0"), ["good"]);
+    assert_eq!(names(&dir, "vol0"), ["good"]);
     server.stop();
 }
 
 #[test]
 fn what_is_missing_taken_or_contradictory_is_named() {
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     for name in ["vol0@a", "vol0@b"] {
-        ask(&place, &["snapshot", "create", name]);
+        ask(&dir, &["snapshot", "create", name]);
     }
-    ask(&place, &["snapshot", "hold", "vol0@a", "x"]);
+    ask(&dir, &["snapshot", "hold", "vol0@a", "x"]);
     for (words, exit, parts) in [
         (
             vec!["create", "vol0@a"],
@@ -198,7 +192,7 @@ fn what_is_missing_taken_or_contradictory_is_named() {
         ),
         (vec!["restore", "vol0@a", "--force"], 2, vec!["--force"]),
     ] {
-        refused(&place, &[&["snapshot"], &words[..]].concat(), exit, &parts);
+        refused(&dir, &[&["snapshot"], &words[..]].concat(), exit, &parts);
     }
     let one = "/v1/volumes/vol0/snapshots/a";
     for (method, path, body, status, code) in [
@@ -268,18 +262,18 @@ fn what_is_missing_taken_or_contradictory_is_named() {
             "EVG-1004",
         ),
     ] {
-        let answer = http::unix(&place, method, path, "", body);
+        let answer = http::unix(&dir, method, path, "", body);
         assert_eq!(answer.status, status, "{method} {path} {body}: {answer:?}");
         assert_eq!(answer.json()["code"], code, "{method} {path} {body}");
     }
-    assert_eq!(names(&place, "vol0"), ["a", "b"]);
+    assert_eq!(names(&dir, "vol0"), ["a", "b"]);
     server.stop();
 }
 
 #[test]
 fn the_thousand_and_twenty_fourth_snapshot_is_refused_and_room_comes_back() {
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     // Several at a time share consistency points.
     let next = AtomicU32::new(1);
     std::thread::scope(|scope| {
@@ -291,25 +285,25 @@ fn the_thousand_and_twenty_fourth_snapshot_is_refused_and_room_comes_back() {
                         return;
                     }
                     let path = format!("/v1/volumes/vol0/snapshots/s{number}");
-                    let answer = http::unix(&place, "PUT", &path, "", "");
+                    let answer = http::unix(&dir, "PUT", &path, "", "");
                     assert_eq!(answer.status, 201, "{answer:?}");
                 }
             });
         }
     });
-    assert_eq!(names(&place, "vol0").len(), 1023);
+    assert_eq!(names(&dir, "vol0").len(), 1023);
     let remedy = ["1023 snapshots", "delete one", "EVG-2006"];
-    refused(&place, &["snapshot", "create", "vol0@more"], 5, &remedy);
-    refused(&place, &["snapshot", "restore", "vol0@s7"], 5, &remedy);
-    assert_eq!(names(&place, "vol0").len(), 1023);
+    refused(&dir, &["snapshot", "create", "vol0@more"], 5, &remedy);
+    refused(&dir, &["snapshot", "restore", "vol0@s7"], 5, &remedy);
+    assert_eq!(names(&dir, "vol0").len(), 1023);
     ask(
-        &place,
+        &dir,
         &["snapshot", "delete", "vol0@s500", "--yes", "--wait"],
     );
     // The last of it is given back by the next consistency points.
     let made = (0..200).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(20));
-        crate::running::code(&place.run(&["snapshot", "create", "vol0@more"])) == 0
+        crate::running::code(&dir.run(&["snapshot", "create", "vol0@more"])) == 0
     });
     assert!(made);
     server.stop();

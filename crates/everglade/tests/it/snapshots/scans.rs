@@ -6,18 +6,18 @@ use serde_json::Value;
 
 use crate::clients::assert_clean;
 use crate::manage::{ask, ask_json, refused, serve};
-use crate::running::Place;
+use crate::running::TestDir;
 use crate::wire::Client;
 
-fn scan(place: &Place, args: &[&str]) -> Value {
-    ask_json(place, &[&["snapshot", "scan", "vol0"], args].concat())
+fn scan(dir: &TestDir, args: &[&str]) -> Value {
+    ask_json(dir, &[&["snapshot", "scan", "vol0"], args].concat())
 }
 
 /// Looks until it is so.
-fn until(place: &Place, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+fn until(dir: &TestDir, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
     let began = Instant::now();
     loop {
-        let shown = scan(place, &[]);
+        let shown = scan(dir, &[]);
         if is_so(&shown) {
             return shown;
         }
@@ -31,24 +31,24 @@ fn until(place: &Place, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
 
 #[test]
 fn a_scan_that_rests_goes_on_when_it_is_told_to() {
-    let place = Place::new();
-    let server = serve(&place);
+    let dir = TestDir::new();
+    let server = serve(&dir);
     let (mut client, _) = Client::open(&server.tcp, "vol0/lun0").expect("a client");
     for name in ["vol0@a", "vol0@b", "vol0@c"] {
         client
             .write(0, &vec![name.as_bytes()[5]; 4 << 20])
             .expect("written");
-        ask(&place, &["snapshot", "create", name]);
+        ask(&dir, &["snapshot", "create", name]);
     }
     client.write(0, &vec![0; 4 << 20]).expect("written");
     client.flush().expect("flushed");
-    let shown = scan(&place, &["--pause"]);
+    let shown = scan(&dir, &["--pause"]);
     assert_eq!(
         (&shown["kind"], &shown["pace_percent"]),
         (&"none".into(), &0.into())
     );
     for name in ["vol0@a", "vol0@b"] {
-        ask(&place, &["snapshot", "delete", name, "--yes"]);
+        ask(&dir, &["snapshot", "delete", name, "--yes"]);
     }
     let rests = |shown: &Value| {
         assert!(
@@ -60,16 +60,16 @@ fn a_scan_that_rests_goes_on_when_it_is_told_to() {
             (&2.into(), &0.into())
         );
     };
-    rests(&scan(&place, &[]));
+    rests(&scan(&dir, &[]));
     // More consistency points change nothing about that, nor does a restart.
-    ask(&place, &["snapshot", "create", "vol0@d"]);
-    rests(&scan(&place, &[]));
+    ask(&dir, &["snapshot", "create", "vol0@d"]);
+    rests(&scan(&dir, &[]));
     drop(client);
     server.stop();
-    let server = serve(&place);
-    rests(&scan(&place, &[]));
+    let server = serve(&dir);
+    rests(&scan(&dir, &[]));
     let shown = ask(
-        &place,
+        &dir,
         &[
             "snapshot",
             "scan",
@@ -79,26 +79,21 @@ fn a_scan_that_rests_goes_on_when_it_is_told_to() {
         ],
     );
     assert_eq!(shown, "VOLUME  WAITING  PACE\nvol0          2    0%\n");
-    assert_eq!(scan(&place, &["--pace", "1"])["pace_percent"], 1);
-    let done = until(&place, "done", |shown| {
+    assert_eq!(scan(&dir, &["--pace", "1"])["pace_percent"], 1);
+    let done = until(&dir, "done", |shown| {
         shown["kind"] == "none" && shown["waiting_count"] == 0 && shown["deleted_count"] == 0
     });
     assert_eq!(done["pending_free_bytes"], 0);
     let ways = ["subtracted_maps", "added_maps"].map(|way| done[way].as_u64().expect("a number"));
     assert!(ways.iter().sum::<u64>() > 0, "{done}");
-    assert_eq!(scan(&place, &["--resume"])["pace_percent"], 100);
+    assert_eq!(scan(&dir, &["--resume"])["pace_percent"], 100);
     refused(
-        &place,
+        &dir,
         &["snapshot", "scan", "vol0", "--pace", "101"],
         2,
         &["101"],
     );
-    refused(
-        &place,
-        &["snapshot", "scan", "nix"],
-        4,
-        &["nix", "EVG-2001"],
-    );
+    refused(&dir, &["snapshot", "scan", "nix"], 4, &["nix", "EVG-2001"]);
     server.stop();
-    assert_clean(&place);
+    assert_clean(&dir);
 }

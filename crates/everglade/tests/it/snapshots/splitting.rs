@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::manage::{ask, ask_json, assert_clean, refused};
 use crate::operate::http;
-use crate::running::{Place, Server};
+use crate::running::{Server, TestDir};
 use crate::waiting::within;
 use crate::wire::{CMD_FLUSH, CMD_WRITE, Client};
 
@@ -31,28 +31,28 @@ fn byte(mib: u64) -> u8 {
 }
 
 /// All of `vol0/lun0` is written; `test` is a clone of it.
-fn with_clone(server: &Server, place: &Place) {
+fn with_clone(server: &Server, dir: &TestDir) {
     let mut parent = open(server, "vol0/lun0");
     for mib in 0..LUN_MIB {
         parent
             .write(mib * MIB, &vec![byte(mib); 1 << 20])
             .expect("written");
     }
-    ask(place, &["snapshot", "create", "vol0@s"]);
-    ask(place, &["clone", "create", "test", "--from", "vol0@s"]);
+    ask(dir, &["snapshot", "create", "vol0@s"]);
+    ask(dir, &["clone", "create", "test", "--from", "vol0@s"]);
 }
 
 /// Begins a split; the number of its job.
-fn start(place: &Place) -> String {
+fn start(dir: &TestDir) -> String {
     let path = "/v1/volumes/test/actions/split";
-    let answer = http::unix(place, "POST", path, "", "");
+    let answer = http::unix(dir, "POST", path, "", "");
     assert_eq!(answer.status, 202, "{answer:?}");
     answer.json()["id"].to_string()
 }
 
 /// Jobs that split clones, as they are now.
-fn splits(place: &Place) -> Vec<Value> {
-    let shown = ask_json(place, &["job", "show"]);
+fn splits(dir: &TestDir) -> Vec<Value> {
+    let shown = ask_json(dir, &["job", "show"]);
     let mut jobs = shown["jobs"].as_array().expect("a list").clone();
     jobs.retain(|job| job["kind"] == "clone split");
     jobs
@@ -60,13 +60,13 @@ fn splits(place: &Place) -> Vec<Value> {
 
 #[test]
 fn a_split_goes_on_when_its_volume_gets_another_name() {
-    let place = Place::new();
-    let server = place.serve(&SERVE);
-    with_clone(&server, &place);
-    let id = start(&place);
-    ask(&place, &["volume", "rename", "test", "mine"]);
-    ask(&place, &["job", "wait", &id]);
-    let jobs = splits(&place);
+    let dir = TestDir::new();
+    let server = dir.serve(&SERVE);
+    with_clone(&server, &dir);
+    let id = start(&dir);
+    ask(&dir, &["volume", "rename", "test", "mine"]);
+    ask(&dir, &["job", "wait", &id]);
+    let jobs = splits(&dir);
     assert_eq!(jobs.len(), 1, "one split is one job: {jobs:?}");
     assert_eq!(
         (&jobs[0]["object"], &jobs[0]["state"]),
@@ -79,34 +79,34 @@ fn a_split_goes_on_when_its_volume_gets_another_name() {
     }
     drop(clone);
     server.stop();
-    assert_clean(&place, 1);
+    assert_clean(&dir, 1);
 }
 
 #[test]
 fn a_clone_that_is_being_split_can_be_cloned_and_what_it_needs_stays() {
-    let place = Place::new();
-    let server = place.serve(&SERVE);
-    with_clone(&server, &place);
-    let id = start(&place);
-    ask(&place, &["snapshot", "create", "test@t"]);
-    ask(&place, &["clone", "create", "second", "--from", "test@t"]);
+    let dir = TestDir::new();
+    let server = dir.serve(&SERVE);
+    with_clone(&server, &dir);
+    let id = start(&dir);
+    ask(&dir, &["snapshot", "create", "test@t"]);
+    ask(&dir, &["clone", "create", "second", "--from", "test@t"]);
     // While it goes on, or for the sake of the second clone afterwards.
     let delete = |name: &'static str| ["snapshot", "delete", name, "--yes"];
     refused(
-        &place,
+        &dir,
         &delete("test@t"),
         5,
         &["test@t", "second", "EVG-2010"],
     );
-    ask(&place, &["job", "wait", &id]);
+    ask(&dir, &["job", "wait", &id]);
     refused(
-        &place,
+        &dir,
         &delete("test@t"),
         5,
         &["test@t", "second", "EVG-2010"],
     );
     // The first of them needs nobody any more.
-    ask(&place, &["volume", "delete", "vol0", "--yes", "--wait"]);
+    ask(&dir, &["volume", "delete", "vol0", "--yes", "--wait"]);
     for volume in ["test", "second"] {
         let mut clone = open(&server, &format!("{volume}/lun0"));
         for mib in (0..LUN_MIB).step_by(13) {
@@ -118,33 +118,33 @@ fn a_clone_that_is_being_split_can_be_cloned_and_what_it_needs_stays() {
         }
     }
     server.stop();
-    assert_clean(&place, 1);
+    assert_clean(&dir, 1);
 }
 
 #[test]
 fn a_split_that_somebody_stops_says_so_and_goes_on_when_it_is_told_to() {
-    let place = Place::new();
-    let server = place.serve(&SERVE);
-    with_clone(&server, &place);
-    start(&place);
+    let dir = TestDir::new();
+    let server = dir.serve(&SERVE);
+    with_clone(&server, &dir);
+    start(&dir);
     let path = "/v1/volumes/test/actions/stop-split";
-    let answer = http::unix(&place, "POST", path, "", "");
+    let answer = http::unix(&dir, "POST", path, "", "");
     assert_eq!(answer.status, 200, "{answer:?}");
     assert_eq!(answer.json()["state"], "stopped");
-    let jobs = ask(&place, &["job", "show"]);
+    let jobs = ask(&dir, &["job", "show"]);
     let goes_on = "stopped; 'clone split start test' goes on from there";
     assert!(jobs.contains("DETAIL") && jobs.contains(goes_on), "{jobs}");
-    let events = ask(&place, &["event", "show", "--where", "kind=job"]);
+    let events = ask(&dir, &["event", "show", "--where", "kind=job"]);
     assert!(events.contains(goes_on), "{events}");
     assert!(!events.contains("error"), "nothing failed: {events}");
     // Of all clones.
     let all = ask(
-        &place,
+        &dir,
         &["clone", "split", "show", "--columns", "volume,split"],
     );
     assert_eq!(all, "VOLUME  SPLIT\ntest    stopped\n");
-    ask(&place, &["clone", "split", "start", "test", "--wait"]);
-    let all = ask_json(&place, &["clone", "split", "show"]);
+    ask(&dir, &["clone", "split", "start", "test", "--wait"]);
+    let all = ask_json(&dir, &["clone", "split", "show"]);
     assert_eq!(all["splits"], Value::Array(Vec::new()), "{all}");
     server.stop();
 }
@@ -205,8 +205,8 @@ fn expect(server: &Server, export: &str, flushed: Option<u64>) {
     }
 }
 
-fn shown(place: &Place) -> Value {
-    let answer = http::unix(place, "GET", "/v1/volumes/test/split", "", "");
+fn shown(dir: &TestDir) -> Value {
+    let answer = http::unix(dir, "GET", "/v1/volumes/test/split", "", "");
     assert_eq!(answer.status, 200, "{answer:?}");
     answer.json()
 }
@@ -217,10 +217,10 @@ fn done_bytes(shown: &Value) -> u64 {
 
 #[test]
 fn a_split_goes_on_after_kills_and_an_orderly_end_under_writes() {
-    let place = Place::new();
-    let mut server = place.serve(&SERVE);
-    with_clone(&server, &place);
-    start(&place);
+    let dir = TestDir::new();
+    let mut server = dir.serve(&SERVE);
+    with_clone(&server, &dir);
+    start(&dir);
     let (mut met, mut followed) = (0, 0);
     let (mut parent, mut clone) = (0, 0);
     let mut copied = 0;
@@ -230,18 +230,18 @@ fn a_split_goes_on_after_kills_and_an_orderly_end_under_writes() {
             write(&server, "test/lun0", clone),
         ];
         within(PATIENCE, "it gets on", || {
-            let now = shown(&place);
+            let now = shown(&dir);
             now["state"] == "done" || done_bytes(&now) > copied
         });
-        let before = shown(&place);
+        let before = shown(&dir);
         match is_killed {
             true => server.kill(),
             false => _ = server.stop(),
         }
         [parent, clone] = writers.map(|writer| writer.join().expect("it ends with the server"));
-        assert_clean(&place, 1);
-        server = place.serve(&[]);
-        let after = shown(&place);
+        assert_clean(&dir, 1);
+        server = dir.serve(&[]);
+        let after = shown(&dir);
         if after["state"] == "done" {
             continue;
         }
@@ -251,9 +251,9 @@ fn a_split_goes_on_after_kills_and_an_orderly_end_under_writes() {
         copied = done_bytes(&after);
         assert!(copied >= done_bytes(&before), "{before}, and then {after}");
         within(PATIENCE, "somebody follows it", || {
-            !splits(&place).is_empty() || shown(&place)["state"] == "done"
+            !splits(&dir).is_empty() || shown(&dir)["state"] == "done"
         });
-        for job in splits(&place) {
+        for job in splits(&dir) {
             assert_eq!((&job["id"], &job["object"]), (&1.into(), &"test".into()));
             followed += 1;
         }
@@ -263,18 +263,18 @@ fn a_split_goes_on_after_kills_and_an_orderly_end_under_writes() {
         followed > 0,
         "no daemon had a job for a split that it found"
     );
-    within(PATIENCE, "it is done", || shown(&place)["state"] == "done");
+    within(PATIENCE, "it is done", || shown(&dir)["state"] == "done");
     expect(&server, "vol0/lun0", Some(parent));
     expect(&server, "test/lun0", Some(clone));
     for base in ["vol0/lun0@s", "test/lun0@s"] {
         expect(&server, base, None);
     }
     // It needs nothing of what it was cloned from.
-    ask(&place, &["snapshot", "delete", "vol0@s", "--yes", "--wait"]);
-    ask(&place, &["volume", "delete", "vol0", "--yes", "--wait"]);
+    ask(&dir, &["snapshot", "delete", "vol0@s", "--yes", "--wait"]);
+    ask(&dir, &["volume", "delete", "vol0", "--yes", "--wait"]);
     server.stop();
-    assert_clean(&place, 1);
-    server = place.serve(&[]);
+    assert_clean(&dir, 1);
+    server = dir.serve(&[]);
     expect(&server, "test/lun0", Some(clone));
     expect(&server, "test/lun0@s", None);
     server.stop();

@@ -4,7 +4,7 @@
 use everglade_target::Target;
 
 use super::super::terms::Style;
-use super::{OpenExport, Outcome};
+use super::{Answered, OpenExport};
 use crate::wire::handshake::EXPORT_NAME_ZEROES;
 use crate::wire::info;
 
@@ -13,14 +13,14 @@ pub(super) fn answer(
     no_zeroes: bool,
     style: Style,
     target: &mut dyn Target,
-) -> Outcome {
+) -> Answered {
     let opened = info::export_name(data).and_then(|name| OpenExport::open(name, target).ok());
     let Some(export) = opened else {
-        return Outcome::End(Vec::new());
+        return Answered::End(Vec::new());
     };
     let mut bytes = export.parameters(style).encode().to_vec();
     if !no_zeroes {
         bytes.resize(bytes.len() + EXPORT_NAME_ZEROES, 0);
     }
-    Outcome::Enter(bytes, export)
+    Answered::Enter(bytes, export)
 }

@@ -3,29 +3,29 @@
 
 use super::super::open_export::Refusal;
 use super::super::terms::Style;
-use super::{Cx, OpenExport, Outcome, glance, refuse};
+use super::{Answered, Cx, OpenExport, glance, refuse};
 use crate::wire::info::{block_size_data, export_data, facts, name_data};
 use crate::wire::option::{options, replies};
 use crate::wire::{InfoRequest, OptionReply};
 
 /// Describes an export.
-pub(super) fn info(data: &[u8], style: Style, cx: &mut Cx<'_>) -> Outcome {
+pub(super) fn info(data: &[u8], style: Style, cx: &mut Cx<'_>) -> Answered {
     let Some(request) = InfoRequest::parse(data) else {
         return malformed(options::INFO);
     };
     match glance(&request.name, cx.target) {
-        Ok(export) => Outcome::Reply(describe(options::INFO, &request, &export, style, cx)),
+        Ok(export) => Answered::Reply(describe(options::INFO, &request, &export, style, cx)),
         Err(refusal) => refused(options::INFO, &refusal),
     }
 }
 
 /// Describes an export and enters transmission with it.
-pub(super) fn go(data: &[u8], style: Style, cx: &mut Cx<'_>) -> Outcome {
+pub(super) fn go(data: &[u8], style: Style, cx: &mut Cx<'_>) -> Answered {
     let Some(request) = InfoRequest::parse(data) else {
         return malformed(options::GO);
     };
     match OpenExport::open(&request.name, cx.target) {
-        Ok(export) => Outcome::Enter(describe(options::GO, &request, &export, style, cx), export),
+        Ok(export) => Answered::Enter(describe(options::GO, &request, &export, style, cx), export),
         Err(refusal) => refused(options::GO, &refusal),
     }
 }
@@ -51,14 +51,14 @@ fn describe(
     bytes
 }
 
-fn malformed(option: u32) -> Outcome {
-    Outcome::Reply(refuse(
+fn malformed(option: u32) -> Answered {
+    Answered::Reply(refuse(
         option,
         replies::ERR_INVALID,
         "malformed option data",
     ))
 }
 
-fn refused(option: u32, refusal: &Refusal) -> Outcome {
-    Outcome::Reply(refuse(option, refusal.kind, &refusal.text))
+fn refused(option: u32, refusal: &Refusal) -> Answered {
+    Answered::Reply(refuse(option, refusal.kind, &refusal.text))
 }

@@ -16,7 +16,7 @@ use everglade_target::Target;
 
 use super::open_export::OpenExport;
 use super::terms::{Style, Terms};
-use super::{Cx, Settings, Step};
+use super::{Cx, Settings, StepEnd};
 use crate::wire::option::{options, replies};
 use crate::wire::{ClientFlags, InfoRequest, OptionHeader, OptionReply, info as info_data};
 
@@ -40,7 +40,7 @@ struct Skip {
 }
 
 /// The result of answering an option.
-enum Outcome {
+enum Answered {
     Reply(Vec<u8>),
     /// The session ends after these bytes.
     End(Vec<u8>),
@@ -62,67 +62,67 @@ impl Haggling {
         }
     }
 
-    pub(super) fn step(&mut self, cx: &mut Cx<'_>) -> Step {
+    pub(super) fn step(&mut self, cx: &mut Cx<'_>) -> StepEnd {
         // The client must not send the next option before the last reply (proto "Fixed newstyle
         // negotiation"); one that does waits, so that replies cannot pile up.
         if !cx.outgoing.is_empty() {
-            return Step::Stalled;
+            return StepEnd::Stalled;
         }
         if let Some(skip) = &mut self.skip {
             skip.rest -= cx.staging.skip(skip.rest);
             if skip.rest > 0 {
-                return Step::NeedBytes;
+                return StepEnd::NeedBytes;
             }
             let text = format!("option data above {} bytes", Settings::OPTION_BYTES_MAX);
             cx.outgoing
                 .push_bytes(refuse(skip.option, replies::ERR_TOO_BIG, &text));
             self.skip = None;
-            return Step::Again;
+            return StepEnd::Again;
         }
         let Some(bytes) = cx.staging.bytes().first_chunk() else {
-            return Step::NeedBytes;
+            return StepEnd::NeedBytes;
         };
         let Some(header) = OptionHeader::parse(bytes) else {
-            return Step::End;
+            return StepEnd::End;
         };
         if self.options_count == cx.settings.options_max {
-            return Step::End;
+            return StepEnd::End;
         }
         if header.length > Settings::OPTION_BYTES_MAX {
             return self.too_big(header, cx);
         }
         let whole = OptionHeader::BYTES + header.length as usize;
         let Some(message) = cx.staging.bytes().get(..whole) else {
-            return Step::NeedBytes;
+            return StepEnd::NeedBytes;
         };
         let data = message[OptionHeader::BYTES..].to_vec();
-        if cx.may_ask_for_place
+        if cx.may_ask_for_home
             && let Some(export) = self.about_to_open(header.option, &data, cx)
         {
-            return Step::AskForPlace(export);
+            return StepEnd::AskForHome(export);
         }
         cx.staging.consume(whole);
         self.options_count += 1;
         match self.answer(header.option, &data, cx) {
-            Outcome::Reply(bytes) => {
+            Answered::Reply(bytes) => {
                 cx.outgoing.push_bytes(bytes);
-                Step::Again
+                StepEnd::Again
             }
-            Outcome::End(bytes) => {
+            Answered::End(bytes) => {
                 cx.outgoing.push_bytes(bytes);
-                Step::End
+                StepEnd::End
             }
-            Outcome::Encrypt(bytes) => {
+            Answered::Encrypt(bytes) => {
                 cx.outgoing.push_bytes(bytes);
-                Step::Encrypt
+                StepEnd::Encrypt
             }
-            Outcome::Enter(bytes, export) => {
+            Answered::Enter(bytes, export) => {
                 cx.outgoing.push_bytes(bytes);
                 let terms = Terms {
                     style: self.style,
                     contexts: self.chosen.open(&export, cx.target),
                 };
-                Step::Enter(Box::new((export, terms)))
+                StepEnd::Enter(Box::new((export, terms)))
             }
         }
     }
@@ -141,35 +141,35 @@ impl Haggling {
         Some(found.export.name.into())
     }
 
-    fn answer(&mut self, option: u32, data: &[u8], cx: &mut Cx<'_>) -> Outcome {
+    fn answer(&mut self, option: u32, data: &[u8], cx: &mut Cx<'_>) -> Answered {
         if let Some(refusal) = self.demand_tls(option, cx) {
             return refusal;
         }
         match option {
             options::STARTTLS => self.start_tls(data, cx),
             // Extended headers forbid it, and it has no error reply.
-            options::EXPORT_NAME if self.style == Style::Extended => Outcome::End(Vec::new()),
+            options::EXPORT_NAME if self.style == Style::Extended => Answered::End(Vec::new()),
             options::EXPORT_NAME => {
                 export_name::answer(data, self.client.no_zeroes, self.style, cx.target)
             }
             options::GO => info::go(data, self.style, cx),
             options::INFO => info::info(data, self.style, cx),
-            options::STRUCTURED_REPLY => Outcome::Reply(self.use_structured(data)),
-            options::EXTENDED_HEADERS => Outcome::Reply(self.use_extended(data)),
-            options::LIST_META_CONTEXT => Outcome::Reply(self.list_contexts(data, cx)),
-            options::SET_META_CONTEXT => Outcome::Reply(self.set_contexts(data, cx)),
-            options::LIST => Outcome::Reply(list::answer(data, cx.target)),
+            options::STRUCTURED_REPLY => Answered::Reply(self.use_structured(data)),
+            options::EXTENDED_HEADERS => Answered::Reply(self.use_extended(data)),
+            options::LIST_META_CONTEXT => Answered::Reply(self.list_contexts(data, cx)),
+            options::SET_META_CONTEXT => Answered::Reply(self.set_contexts(data, cx)),
+            options::LIST => Answered::Reply(list::answer(data, cx.target)),
             // Data sent with ABORT is ignored (proto "Option types").
-            options::ABORT => Outcome::End(acknowledge(option)),
-            _ => Outcome::Reply(refuse(option, replies::ERR_UNSUP, "option not supported")),
+            options::ABORT => Answered::End(acknowledge(option)),
+            _ => Answered::Reply(refuse(option, replies::ERR_UNSUP, "option not supported")),
         }
     }
 
-    fn too_big(&mut self, header: OptionHeader, cx: &mut Cx<'_>) -> Step {
+    fn too_big(&mut self, header: OptionHeader, cx: &mut Cx<'_>) -> StepEnd {
         let hopeless = header.length > Settings::OPTION_SKIP_BYTES_MAX;
         // EXPORT_NAME has no error reply (proto "Option types").
         if hopeless || header.option == options::EXPORT_NAME {
-            return Step::End;
+            return StepEnd::End;
         }
         if header.option == options::SET_META_CONTEXT {
             self.chosen = contexts::Chosen::default();
@@ -180,7 +180,7 @@ impl Haggling {
             option: header.option,
             rest: header.length,
         });
-        Step::Again
+        StepEnd::Again
     }
 }
 

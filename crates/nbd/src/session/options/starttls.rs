@@ -6,12 +6,12 @@
 
 use everglade_target::sessions::TlsMode;
 
-use super::{Cx, Haggling, Outcome, acknowledge, refuse};
+use super::{Answered, Cx, Haggling, acknowledge, refuse};
 use crate::wire::option::{options, replies};
 
 impl Haggling {
-    pub(super) fn start_tls(&mut self, data: &[u8], cx: &Cx<'_>) -> Outcome {
-        let refuse = |kind, text| Outcome::Reply(refuse(options::STARTTLS, kind, text));
+    pub(super) fn start_tls(&mut self, data: &[u8], cx: &Cx<'_>) -> Answered {
+        let refuse = |kind, text| Answered::Reply(refuse(options::STARTTLS, kind, text));
         if cx.caller.tls == TlsMode::Off {
             return refuse(replies::ERR_UNSUP, "option not supported");
         }
@@ -22,7 +22,7 @@ impl Haggling {
             return refuse(replies::ERR_INVALID, "STARTTLS takes no data");
         }
         if !cx.staging.bytes().is_empty() {
-            return Outcome::End(Vec::new());
+            return Answered::End(Vec::new());
         }
         *self = Haggling {
             is_encrypted: true,
@@ -30,20 +30,20 @@ impl Haggling {
             options_count: self.options_count,
             ..Haggling::new(self.client)
         };
-        Outcome::Encrypt(acknowledge(options::STARTTLS))
+        Answered::Encrypt(acknowledge(options::STARTTLS))
     }
 
     /// The refusal of anything else while TLS is to come first.
-    pub(super) fn demand_tls(&self, option: u32, cx: &Cx<'_>) -> Option<Outcome> {
+    pub(super) fn demand_tls(&self, option: u32, cx: &Cx<'_>) -> Option<Answered> {
         let is_free = matches!(option, options::STARTTLS | options::ABORT);
         if is_free || self.is_encrypted || cx.caller.tls != TlsMode::Required {
             return None;
         }
         if option == options::EXPORT_NAME {
-            return Some(Outcome::End(Vec::new()));
+            return Some(Answered::End(Vec::new()));
         }
         let text = "this server wants TLS first";
         let bytes = refuse(option, replies::ERR_TLS_REQD, text);
-        Some(Outcome::Reply(bytes))
+        Some(Answered::Reply(bytes))
     }
 }

@@ -6,7 +6,7 @@ use everglade_target::{Error, Reply};
 
 use super::super::outgoing::{Data, Outgoing};
 use super::replies::{Replies, is_hole};
-use super::request_table::{Admitted, Completed, Course, Outcome, Progress};
+use super::request_table::{Admitted, Completed, Course, Progress, Success};
 use super::verdict::Refusal;
 use super::{Transmission, count};
 use crate::SessionMetrics;
@@ -107,13 +107,13 @@ impl Transmission {
     fn finish(
         &mut self,
         request: &Admitted,
-        outcome: Result<Outcome, Refusal>,
+        outcome: Result<Success, Refusal>,
         outgoing: Option<&mut Outgoing>,
         ledger: &mut Ledger,
     ) {
         let class = request.held.class;
         let Some(outgoing) = outgoing else {
-            if let Ok(Outcome::Data(Data::Many(parts))) = outcome {
+            if let Ok(Success::Data(Data::Many(parts))) = outcome {
                 parts.held().amounts().for_each(|held| ledger.give(held));
             }
             return ledger.give(request.held);
@@ -125,23 +125,23 @@ impl Transmission {
             class,
         };
         let freed = match outcome {
-            Ok(Outcome::Data(data)) if style.has_chunks() && is_hole(&data) => {
+            Ok(Success::Data(data)) if style.has_chunks() && is_hole(&data) => {
                 if let Data::Many(parts) = &data {
                     parts.held().amounts().for_each(|held| ledger.give(held));
                 }
                 replies.whole_hole(request.asker, request.offset, &data, own);
                 request.held.bytes - own.bytes
             }
-            Ok(Outcome::Data(data)) => {
+            Ok(Success::Data(data)) => {
                 replies.whole(request.asker, request.offset, data, request.held);
                 0
             }
-            Ok(Outcome::Extents(extents)) => {
+            Ok(Success::Extents(extents)) => {
                 let contexts = &self.terms.contexts;
                 replies.extents(request.asker, contexts, &extents, request.held);
                 0
             }
-            Ok(Outcome::Nothing) => {
+            Ok(Success::Nothing) => {
                 replies.done(request.asker, own);
                 request.held.bytes - own.bytes
             }

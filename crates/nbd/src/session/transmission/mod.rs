@@ -36,7 +36,7 @@ use everglade_target::{LunHandle, OP_BYTES_MAX, Op, WriteSpan};
 
 use super::open_export::OpenExport;
 use super::terms::{Style, Tells, Terms};
-use super::{Cx, Step};
+use super::{Cx, StepEnd};
 use crate::SessionMetrics;
 use crate::wire::request::command_flags;
 use crate::wire::{Command, Errno, Request};
@@ -153,9 +153,9 @@ impl Transmission {
         self.reading.is_some()
     }
 
-    pub(super) fn step(&mut self, cx: &mut Cx<'_>) -> Step {
+    pub(super) fn step(&mut self, cx: &mut Cx<'_>) -> StepEnd {
         if self.reading.is_some() && !self.read_on(cx) {
-            return Step::Stalled;
+            return StepEnd::Stalled;
         }
         match &mut self.receiving {
             Receiving::Header => self.next_request(cx),
@@ -168,12 +168,12 @@ impl Transmission {
             } => {
                 *rest -= cx.staging.skip(*rest);
                 if *rest > 0 {
-                    return Step::NeedBytes;
+                    return StepEnd::NeedBytes;
                 }
                 let style = self.terms.style;
                 replies(style, cx).failed(*asker, refusal, *held);
                 self.receiving = Receiving::Header;
-                Step::Again
+                StepEnd::Again
             }
         }
     }
@@ -211,25 +211,25 @@ impl Transmission {
     }
 
     /// The request at the front of the staging buffer, and how long its header is.
-    fn peek(&self, cx: &Cx<'_>) -> Result<(Request, usize), Step> {
+    fn peek(&self, cx: &Cx<'_>) -> Result<(Request, usize), StepEnd> {
         self.parse(cx.staging.bytes())
     }
 
     /// The request at the beginning of `bytes`, and how long its header is.
-    fn parse(&self, bytes: &[u8]) -> Result<(Request, usize), Step> {
+    fn parse(&self, bytes: &[u8]) -> Result<(Request, usize), StepEnd> {
         let (parsed, header_bytes) = if self.terms.style == Style::Extended {
-            let bytes = bytes.first_chunk().ok_or(Step::NeedBytes)?;
+            let bytes = bytes.first_chunk().ok_or(StepEnd::NeedBytes)?;
             (Request::parse_extended(bytes), Request::EXTENDED_BYTES)
         } else {
-            let bytes = bytes.first_chunk().ok_or(Step::NeedBytes)?;
+            let bytes = bytes.first_chunk().ok_or(StepEnd::NeedBytes)?;
             (Request::parse(bytes), Request::BYTES)
         };
         // A wrong magic number: the stream cannot be followed any more.
-        let request = parsed.ok_or(Step::End)?;
+        let request = parsed.ok_or(StepEnd::End)?;
         Ok((request, header_bytes))
     }
 
-    fn next_request(&mut self, cx: &mut Cx<'_>) -> Step {
+    fn next_request(&mut self, cx: &mut Cx<'_>) -> StepEnd {
         let (request, header_bytes) = match self.peek(cx) {
             Ok(found) => found,
             Err(step) => return step,
@@ -238,17 +238,17 @@ impl Transmission {
         // Proto "Terminating the transmission phase": DISC has no reply and its fields do not
         // matter.
         if request.command == Command::Disconnect.code() {
-            return Step::End;
+            return StepEnd::End;
         }
         if self.requests.len() + cx.outgoing.replies() >= cx.settings.requests_in_flight_max {
-            return Step::Stalled;
+            return StepEnd::Stalled;
         }
         let style = self.terms.style;
         let Some(size_bytes) = cx.target.size_bytes(self.lun) else {
             let refusal = Refusal::new(Errno::Shutdown, "the export is gone");
             let held = Held::none(Class::Small);
             replies(style, cx).failed(Asker::of(&request), &refusal, held);
-            return Step::End;
+            return StepEnd::End;
         };
         let law = Law {
             size_bytes,
@@ -266,12 +266,12 @@ impl Transmission {
                     class: charge.class,
                 };
                 if !cx.ledger.take(held.bytes, held.class) {
-                    return Step::Stalled;
+                    return StepEnd::Stalled;
                 }
                 cx.staging.consume(header_bytes);
                 self.foreseen -= 1;
                 self.start(command, &request, held, charge.slices, cx);
-                Step::Again
+                StepEnd::Again
             }
             Err(refusal) => {
                 let held = Held {
@@ -279,7 +279,7 @@ impl Transmission {
                     class: Class::Small,
                 };
                 if !cx.ledger.take(held.bytes, held.class) {
-                    return Step::Stalled;
+                    return StepEnd::Stalled;
                 }
                 cx.staging.consume(header_bytes);
                 self.foreseen -= 1;
@@ -288,13 +288,19 @@ impl Transmission {
         }
     }
 
-    fn refuse(&mut self, request: &Request, refusal: Refusal, held: Held, cx: &mut Cx<'_>) -> Step {
+    fn refuse(
+        &mut self,
+        request: &Request,
+        refusal: Refusal,
+        held: Held,
+        cx: &mut Cx<'_>,
+    ) -> StepEnd {
         cx.metrics.refused(Command::of_code(request.command));
         let (style, asker) = (self.terms.style, Asker::of(request));
         let payload = request.payload_bytes(style == Style::Extended);
         if payload == 0 {
             replies(style, cx).failed(asker, &refusal, held);
-            return Step::Again;
+            return StepEnd::Again;
         }
         match u32::try_from(payload) {
             Ok(rest) if rest <= cx.settings.accepted_bytes_max() => {
@@ -304,11 +310,11 @@ impl Transmission {
                     refusal,
                     held,
                 };
-                Step::Again
+                StepEnd::Again
             }
             _ => {
                 replies(style, cx).failed(asker, &refusal, held);
-                Step::End
+                StepEnd::End
             }
         }
     }
@@ -486,7 +492,7 @@ impl Transmission {
     }
 
     /// Moves staged payload into pages, and submits every slice that is full.
-    fn next_payload(&mut self, cx: &mut Cx<'_>) -> Step {
+    fn next_payload(&mut self, cx: &mut Cx<'_>) -> StepEnd {
         let Receiving::Payload(payload) = &mut self.receiving else {
             unreachable!("called while a payload is received")
         };
@@ -502,15 +508,15 @@ impl Transmission {
             };
             match (is_taken, has_bytes) {
                 (true, _) => payload.open(unit),
-                (false, true) => return Step::Stalled,
-                (false, false) => return Step::NeedBytes,
+                (false, true) => return StepEnd::Stalled,
+                (false, false) => return StepEnd::NeedBytes,
             }
         }
         let copied = payload.fill_from(cx.staging.bytes());
         cx.staging.consume(copied);
         let (id, durable) = (payload.request_id(), payload.durable());
         let Some(data) = payload.take_full() else {
-            return Step::NeedBytes;
+            return StepEnd::NeedBytes;
         };
         let (is_whole, is_last) = (payload.is_whole(), payload.is_complete());
         if is_last {
@@ -520,7 +526,7 @@ impl Transmission {
         if is_last {
             self.requests.all_submitted(id);
         }
-        Step::Again
+        StepEnd::Again
     }
 
     fn submit_write(&mut self, id: usize, is_whole: bool, write: WriteOp, cx: &mut Cx<'_>) {

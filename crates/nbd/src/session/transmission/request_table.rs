@@ -112,14 +112,14 @@ pub(super) enum Progress {
     /// The last operation completed.
     Finished {
         request: Admitted,
-        outcome: Result<Outcome, Refusal>,
+        outcome: Result<Success, Refusal>,
     },
     /// Data of a reply is there again, or will never be.
     Refilled(Option<ReadSpan>),
 }
 
 /// The result of a successful request.
-pub(super) enum Outcome {
+pub(super) enum Success {
     Nothing,
     Data(Data),
     /// For each context that was chosen.
@@ -204,7 +204,7 @@ impl RequestTable {
             Ok(Reply::Data(span)) if is_last && row.is_one_read() => {
                 row.assert_asked(&span);
                 let request = self.rows.remove(id).admitted;
-                let outcome = Ok(Outcome::Data(Data::One(span)));
+                let outcome = Ok(Success::Data(Data::One(span)));
                 return Completed {
                     freed: 0,
                     progress: Progress::Finished { request, outcome },
@@ -405,12 +405,12 @@ impl Row {
         } = self.more.map_or_else(More::default, |more| *more);
         let outcome = match (error, data, request.command) {
             (Some(refusal), _, _) => Err(refusal),
-            (None, Some(span), _) => Ok(Outcome::Data(Data::One(span))),
-            (None, None, Command::BlockStatus) => Ok(Outcome::Extents(extents)),
+            (None, Some(span), _) => Ok(Success::Data(Data::One(span))),
+            (None, None, Command::BlockStatus) => Ok(Success::Extents(extents)),
             (None, None, Command::Read) => {
-                Ok(Outcome::Data(Data::Many(reply_parts(&request, kept))))
+                Ok(Success::Data(Data::Many(reply_parts(&request, kept))))
             }
-            (None, None, _) => Ok(Outcome::Nothing),
+            (None, None, _) => Ok(Success::Nothing),
         };
         Progress::Finished { request, outcome }
     }

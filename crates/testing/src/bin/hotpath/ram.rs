@@ -14,7 +14,7 @@ pub(crate) struct Ram(Arc<Mutex<Vec<Option<PageRef>>>>);
 
 impl Ram {
     pub(crate) fn new(bytes: u64) -> Ram {
-        let blocks = place(bytes);
+        let blocks = block_index(bytes);
         Ram(Arc::new(Mutex::new(vec![None; blocks])))
     }
 
@@ -23,7 +23,7 @@ impl Ram {
     }
 }
 
-fn place(offset: u64) -> usize {
+fn block_index(offset: u64) -> usize {
     usize::try_from(offset).expect("memory is addressable") / BLOCK_SIZE
 }
 
@@ -34,7 +34,7 @@ impl Storage for Ram {
 
     fn read(&self, _device: DeviceId, offset: u64, buffer: &mut [u8]) -> Result<(), DiskError> {
         let blocks = self.blocks();
-        for (block, to) in blocks[place(offset)..]
+        for (block, to) in blocks[block_index(offset)..]
             .iter()
             .zip(buffer.chunks_exact_mut(BLOCK_SIZE))
         {
@@ -48,7 +48,7 @@ impl Storage for Ram {
 
     fn write(&self, _device: DeviceId, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
         let mut blocks = self.blocks();
-        for (block, from) in blocks[place(offset)..]
+        for (block, from) in blocks[block_index(offset)..]
             .iter_mut()
             .zip(bytes.chunks_exact(BLOCK_SIZE))
         {
@@ -92,7 +92,7 @@ impl Outside for RamOutside {
             Op::Read {
                 offset, mut pages, ..
             } => {
-                for (page, block) in pages.iter_mut().zip(&blocks[place(offset)..]) {
+                for (page, block) in pages.iter_mut().zip(&blocks[block_index(offset)..]) {
                     match block {
                         Some(content) => page.copy_from_slice(&**content),
                         None => page.fill(0),
@@ -101,7 +101,7 @@ impl Outside for RamOutside {
                 pages
             }
             Op::Write { offset, pages, .. } => {
-                for (page, block) in pages.into_iter().zip(&mut blocks[place(offset)..]) {
+                for (page, block) in pages.into_iter().zip(&mut blocks[block_index(offset)..]) {
                     *block = Some(page);
                 }
                 Vec::new()

@@ -130,7 +130,7 @@ struct Worker<'w> {
 }
 
 /// How a deed ended.
-enum Outcome {
+enum DeedEnd {
     /// It is done, and durable.
     Done,
     /// It was refused, or failed.
@@ -139,11 +139,11 @@ enum Outcome {
 }
 
 impl Worker<'_> {
-    fn change(&mut self, change: Change) -> Result<Outcome, Failure> {
+    fn change(&mut self, change: Change) -> Result<DeedEnd, Failure> {
         Ok(match self.asker.administer(Some(change))? {
-            Ended::Cut => Outcome::Cut,
-            Ended::With(Ok(())) => Outcome::Done,
-            Ended::With(Err(error)) => Outcome::Refused(error.to_string()),
+            Ended::Cut => DeedEnd::Cut,
+            Ended::With(Ok(())) => DeedEnd::Done,
+            Ended::With(Err(error)) => DeedEnd::Refused(error.to_string()),
         })
     }
 
@@ -159,23 +159,23 @@ impl Worker<'_> {
         Err(Failure::new("the repair does not end"))
     }
 
-    fn commit(&mut self) -> Result<Outcome, Failure> {
+    fn commit(&mut self) -> Result<DeedEnd, Failure> {
         Ok(match self.asker.administer(None)? {
-            Ended::Cut => Outcome::Cut,
-            Ended::With(Ok(())) => Outcome::Done,
-            Ended::With(Err(error)) => Outcome::Refused(error.to_string()),
+            Ended::Cut => DeedEnd::Cut,
+            Ended::With(Ok(())) => DeedEnd::Done,
+            Ended::With(Err(error)) => DeedEnd::Refused(error.to_string()),
         })
     }
 
-    fn op(&mut self, lun: &str, op: Op) -> Result<Outcome, Failure> {
+    fn op(&mut self, lun: &str, op: Op) -> Result<DeedEnd, Failure> {
         Ok(match self.asker.ask(lun, op)? {
-            Ended::Cut => Outcome::Cut,
-            Ended::With(Ok(_)) => Outcome::Done,
-            Ended::With(Err(error)) => Outcome::Refused(error.to_string()),
+            Ended::Cut => DeedEnd::Cut,
+            Ended::With(Ok(_)) => DeedEnd::Done,
+            Ended::With(Err(error)) => DeedEnd::Refused(error.to_string()),
         })
     }
 
-    fn write(&mut self, lun: &str, first: u64, count: u64, fill: u64) -> Result<Outcome, Failure> {
+    fn write(&mut self, lun: &str, first: u64, count: u64, fill: u64) -> Result<DeedEnd, Failure> {
         let mut after = self.state[lun].clone();
         let data = after.write(first, count, fill);
         let outcome = self.op(
@@ -185,13 +185,13 @@ impl Worker<'_> {
                 durable: true,
             },
         )?;
-        if matches!(outcome, Outcome::Done) {
+        if matches!(outcome, DeedEnd::Done) {
             self.state.insert(own(lun), after);
         }
         Ok(outcome)
     }
 
-    fn trim(&mut self, lun: &str, first: u64, count: u64) -> Result<Outcome, Failure> {
+    fn trim(&mut self, lun: &str, first: u64, count: u64) -> Result<DeedEnd, Failure> {
         let mut after = self.state[lun].clone();
         after
             .data
@@ -202,7 +202,7 @@ impl Worker<'_> {
             durable: true,
         };
         let outcome = self.op(lun, op)?;
-        if matches!(outcome, Outcome::Done) {
+        if matches!(outcome, DeedEnd::Done) {
             self.state.insert(own(lun), after);
         }
         Ok(outcome)
@@ -219,19 +219,19 @@ impl Worker<'_> {
         self.state.extend(kept);
     }
 
-    fn snapshot(&mut self, volume: &str, name: &str) -> Result<Outcome, Failure> {
+    fn snapshot(&mut self, volume: &str, name: &str) -> Result<DeedEnd, Failure> {
         let change = Change::CreateSnapshot {
             volume: own(volume),
             name: own(name),
         };
         let outcome = self.change(change)?;
-        if matches!(outcome, Outcome::Done) {
+        if matches!(outcome, DeedEnd::Done) {
             self.keep(volume, name);
         }
         Ok(outcome)
     }
 
-    fn create_lun(&mut self, volume: &str, name: &str) -> Result<Outcome, Failure> {
+    fn create_lun(&mut self, volume: &str, name: &str) -> Result<DeedEnd, Failure> {
         let change = Change::CreateLun {
             volume: own(volume),
             name: own(name),
@@ -245,13 +245,13 @@ impl Worker<'_> {
         self.change(change)
     }
 
-    fn delete_snapshot(&mut self, volume: &str, name: &str) -> Result<Outcome, Failure> {
+    fn delete_snapshot(&mut self, volume: &str, name: &str) -> Result<DeedEnd, Failure> {
         let change = Change::DeleteSnapshot {
             volume: own(volume),
             name: own(name),
         };
         let outcome = self.change(change)?;
-        if matches!(outcome, Outcome::Done) {
+        if matches!(outcome, DeedEnd::Done) {
             let end = format!("@{name}");
             let start = format!("{volume}/");
             self.state
@@ -260,14 +260,14 @@ impl Worker<'_> {
         Ok(outcome)
     }
 
-    fn deed(&mut self, deed: Deed) -> Result<Outcome, Failure> {
+    fn deed(&mut self, deed: Deed) -> Result<DeedEnd, Failure> {
         match deed {
             Deed::Write => self.write("v/l", 100, 60, 70_000),
             Deed::Trim => self.trim("v/l", 30, 80),
             Deed::DeleteLun => {
                 let (volume, name) = (own("v"), own("n"));
                 let outcome = self.change(Change::DeleteLun { volume, name })?;
-                if matches!(outcome, Outcome::Done) {
+                if matches!(outcome, DeedEnd::Done) {
                     self.state.remove("v/n");
                 }
                 Ok(outcome)
@@ -281,7 +281,7 @@ impl Worker<'_> {
                     safety: own("safe"),
                 };
                 let outcome = self.change(change)?;
-                if matches!(outcome, Outcome::Done) {
+                if matches!(outcome, DeedEnd::Done) {
                     self.keep("v", "safe");
                     self.restored("three");
                 }
@@ -306,7 +306,7 @@ impl Worker<'_> {
     }
 
     /// Reads everything; nothing may be wrong. With `is_whole` everything must be there.
-    fn look(&mut self, is_whole: bool) -> Result<(), Failure> {
+    fn verify_all(&mut self, is_whole: bool) -> Result<(), Failure> {
         for (name, lun) in self.state.clone() {
             if is_whole {
                 match self.asker.read(&name, &lun)? {
@@ -339,11 +339,11 @@ impl Worker<'_> {
     }
 }
 
-fn must(outcome: Result<Outcome, Failure>) -> Result<(), Failure> {
+fn must(outcome: Result<DeedEnd, Failure>) -> Result<(), Failure> {
     match outcome? {
-        Outcome::Done => Ok(()),
-        Outcome::Refused(reason) => Err(Failure::new(format!("refused: {reason}"))),
-        Outcome::Cut => Err(Failure::new("the power failed")),
+        DeedEnd::Done => Ok(()),
+        DeedEnd::Refused(reason) => Err(Failure::new(format!("refused: {reason}"))),
+        DeedEnd::Cut => Err(Failure::new("the power failed")),
     }
 }
 
@@ -491,14 +491,14 @@ impl Pool {
         let after = worker.state.clone();
         let answered = world.writes();
         let mut refused = match outcome {
-            Outcome::Refused(reason) => Some(reason),
+            DeedEnd::Refused(reason) => Some(reason),
             _ => None,
         };
-        if let Outcome::Refused(reason) = worker.commit()? {
+        if let DeedEnd::Refused(reason) = worker.commit()? {
             refused.get_or_insert(reason);
         }
         worker.asker.rest(REST);
-        worker.look(is_whole)?;
+        worker.verify_all(is_whole)?;
         if let (true, Some(reason)) = (is_whole, &refused) {
             return Err(Failure::new(format!("Durable: refused: {reason}")));
         }
@@ -557,7 +557,7 @@ impl Pool {
         let mut verdict = Ok(());
         for state in possible {
             worker.state.clone_from(state);
-            verdict = worker.look(is_whole);
+            verdict = worker.verify_all(is_whole);
             if verdict.is_ok() {
                 break;
             }

@@ -124,7 +124,7 @@ impl Life<'_> {
         };
         self.known.clients[client].is_busy = true;
         let token = self.new_token(pending);
-        self.note(format!(
+        self.trace(format!(
             "client {client}: {pending:?} {first}+{count} token {token}"
         ));
         self.system.target(reactor).submit(handle, op, token);
@@ -228,7 +228,7 @@ impl Life<'_> {
             Ok(_) => "ok".to_owned(),
             Err(error) => error.to_string(),
         };
-        self.note(format!("token {} {pending:?}: {short}", completion.token));
+        self.trace(format!("token {} {pending:?}: {short}", completion.token));
         match pending {
             Pending::Look { volume, client } => {
                 let slots = self.known.clients[client].track.base.len();

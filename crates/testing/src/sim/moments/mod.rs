@@ -169,7 +169,7 @@ struct Reading {
 
 /// What is known; it outlives systems.
 #[derive(Clone, Debug)]
-struct Known {
+struct Knowledge {
     clients: Vec<Client>,
     volumes: Vec<Volume>,
     next_value: u64,
@@ -182,7 +182,7 @@ struct Life<'a> {
     world: &'a SimWorld,
     system: EngineSystem,
     plan: Plan,
-    known: &'a mut Known,
+    known: &'a mut Knowledge,
     rng: Rng,
     /// Draws what is done to clones, so that it changes nothing where there are none.
     splits: Rng,
@@ -206,7 +206,7 @@ struct Life<'a> {
     errors: u64,
 }
 
-impl Known {
+impl Knowledge {
     /// Somebody saw what a restore of a volume goes to.
     fn sees_target(&mut self, volume: usize) {
         let clients = self.volumes[volume].clients.clone();
@@ -224,7 +224,7 @@ impl Known {
         })
     }
 
-    fn new(plan: Plan) -> Known {
+    fn new(plan: Plan) -> Knowledge {
         let client = |index: usize| Client {
             volume: index / plan.clients,
             lun: index % plan.clients % LUNS,
@@ -243,7 +243,7 @@ impl Known {
             let first = index * plan.clients;
             Volume::new(format!("v{index}"), first..first + plan.clients)
         };
-        Known {
+        Knowledge {
             clients: (0..plan.volumes * plan.clients).map(client).collect(),
             volumes: (0..plan.volumes).map(volume).collect(),
             next_value: 1,
@@ -262,7 +262,7 @@ impl<'a> Life<'a> {
         world: &'a SimWorld,
         system: EngineSystem,
         plan: Plan,
-        known: &'a mut Known,
+        known: &'a mut Knowledge,
         seed: u64,
         is_always: bool,
     ) -> Life<'a> {
@@ -295,7 +295,7 @@ impl<'a> Life<'a> {
         self.failure.get_or_insert_with(|| Failure::new(what));
     }
 
-    fn note(&mut self, what: String) {
+    fn trace(&mut self, what: String) {
         self.trace.push(format!("{} {what}", self.known.moment));
     }
 
@@ -388,7 +388,7 @@ pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failur
         plan,
         maker,
         rng: Rng::for_part(seed.0, "moments"),
-        known: Known::new(plan),
+        known: Knowledge::new(plan),
         report: Report::default(),
         worlds: 0,
         trace: Vec::new(),
@@ -425,7 +425,7 @@ struct Run<'a> {
     plan: Plan,
     maker: &'a EngineMaker,
     rng: Rng,
-    known: Known,
+    known: Knowledge,
     report: Report,
     worlds: u64,
     /// The end of the last life.
@@ -531,7 +531,7 @@ impl Run<'_> {
         self.report.errors += errors;
         self.report.actions += token;
         self.report.cps += cps;
-        self.report.interrupted.note(met);
+        self.report.interrupted.count(met);
         self.report.writes = world.writes();
         self.report.add_faults(&world);
         self.report.digest = world.digest();

@@ -47,7 +47,7 @@ impl Life<'_> {
             };
             self.known.volumes[volume].asked -= 1;
             self.tick();
-            self.note(format!(
+            self.trace(format!(
                 "v{volume}: {asked:?} token {}: {:?}",
                 one.token, one.result
             ));
@@ -62,7 +62,7 @@ impl Life<'_> {
         self.token += 1;
         let token = self.token;
         self.tick();
-        self.note(format!("v{volume}: ask {change:?} token {token}"));
+        self.trace(format!("v{volume}: ask {change:?} token {token}"));
         self.known.volumes[volume].asked += 1;
         self.asked.insert(token, (volume, asked));
         let core = self.system.core(0);
@@ -135,7 +135,7 @@ impl Life<'_> {
         self.known.volumes[volume].task = match task {
             Task::Create { name, least } if is_done => {
                 self.add_shot(volume, &name, &least);
-                self.look(volume, After::Shot(name))
+                self.begin_verify(volume, After::Shot(name))
             }
             Task::Restore { goal, least } if is_done => {
                 if let Before::Discarded(newer) = &goal.before {
@@ -148,7 +148,7 @@ impl Life<'_> {
             Task::Clone(base) if is_done => {
                 let name = base.snapshot.clone();
                 self.begin_clone(volume, base);
-                self.look(volume, After::Shot(name))
+                self.begin_verify(volume, After::Shot(name))
             }
             Task::Clone(_) => Task::Rebuild {
                 is_asked: false,
@@ -369,7 +369,7 @@ impl Life<'_> {
     }
 
     /// Begins to look at everything.
-    fn look(&mut self, volume: usize, after: After) -> Task {
+    fn begin_verify(&mut self, volume: usize, after: After) -> Task {
         let it = &mut self.known.volumes[volume];
         it.seen = vec![None; it.clients.len()];
         it.reads = 0;
@@ -408,7 +408,7 @@ impl Life<'_> {
         };
         self.known.volumes[volume].reads += 1;
         let token = self.new_token(Pending::Look { volume, client });
-        self.note(format!("look at {name}, client {client}, token {token}"));
+        self.trace(format!("look at {name}, client {client}, token {token}"));
         let op = Op::Read {
             offset: first * BLOCK,
             length: u32::try_from(width as u64 * BLOCK).expect("at most 1 MiB"),
@@ -459,7 +459,7 @@ impl Life<'_> {
                         Before::Safety(_) => After::Safety(goal),
                         Before::Discarded(_) => After::Restored(goal),
                     };
-                    let task = self.look(volume, after);
+                    let task = self.begin_verify(volume, after);
                     self.known.volumes[volume].task = task;
                 }
             }
@@ -498,7 +498,7 @@ impl Life<'_> {
                 };
                 self.judge_shot(volume, name, seen).map(|from| {
                     self.known.volumes[volume].from = from;
-                    self.look(volume, After::Restored(goal))
+                    self.begin_verify(volume, After::Restored(goal))
                 })
             }
             After::Restored(goal) => self.after_restore(volume, goal, seen),
@@ -800,7 +800,7 @@ impl Life<'_> {
             }
             87..95 if !known.is_empty() => {
                 let snapshot = known[self.rng.index(known.len())].clone();
-                self.look(volume, After::Shot(snapshot))
+                self.begin_verify(volume, After::Shot(snapshot))
             }
             95..99 => {
                 let mut restore = None;

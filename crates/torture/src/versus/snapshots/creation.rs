@@ -53,7 +53,7 @@ pub(super) fn run(
         store.settle()?;
         let paces = [small.pace, large.pace].map(|pace| pace.unwrap_or(f64::MAX));
         let pace = paces[0].min(paces[1]);
-        results.note((KEY, store.name()), "load", "writes/s", pace);
+        results.add((KEY, store.name()), "load", "writes/s", pace);
         loads.push(load::Load {
             pace: Some(pace),
             ..small
@@ -118,21 +118,21 @@ fn window(
         ("durable", durable.median),
         ("answered, the longest", answered.max),
     ] {
-        results.note(key, &format!("{title}: {what}"), "ms", value);
+        results.add(key, &format!("{title}: {what}"), "ms", value);
     }
-    results.note(
+    results.add(
         key,
         &format!("{title}: load reached"),
         "writes/s",
         sample.rate(),
     );
     if let Some(each) = each {
-        results.note(key, &format!("{title}: a consistency point"), "ms", each);
+        results.add(key, &format!("{title}: a consistency point"), "ms", each);
         let durable: f64 = all.iter().map(|one| ms(one.durable)).sum();
         #[expect(clippy::cast_precision_loss, reason = "some snapshots")]
         let mean = durable / all.len() as f64;
         let what = format!("{title}: durable / a consistency point");
-        results.note(key, &what, "", mean / each);
+        results.add(key, &what, "", mean / each);
     }
     Ok(())
 }

@@ -61,12 +61,12 @@ pub(super) fn run(
                 Ok((answered, begun.elapsed()))
             })?;
             let points = sample.latencies.points();
-            results.note(key, "writes while deleting, p50", "µs", us(points.p50));
-            results.note(key, "writes while deleting, p99", "µs", us(points.p99));
-            results.note(key, "writes while deleting, longest", "µs", us(points.max));
-            results.note(key, "writes while deleting", "writes/s", sample.rate());
-            results.note(key, "all deletions answered", "s", times.0.as_secs_f64());
-            results.note(key, "turn with the deletion", "s", times.1.as_secs_f64());
+            results.add(key, "writes while deleting, p50", "µs", us(points.p50));
+            results.add(key, "writes while deleting, p99", "µs", us(points.p99));
+            results.add(key, "writes while deleting, longest", "µs", us(points.max));
+            results.add(key, "writes while deleting", "writes/s", sample.rate());
+            results.add(key, "all deletions answered", "s", times.0.as_secs_f64());
+            results.add(key, "turn with the deletion", "s", times.1.as_secs_f64());
             store.drain()?;
             store.settle()?;
             if round % 2 == 1 {
@@ -89,10 +89,10 @@ fn without(
     store.settle()?;
     let key = (KEY, store.name());
     let points = sample.latencies.points();
-    results.note(key, "writes without, p50", "µs", us(points.p50));
-    results.note(key, "writes without, p99", "µs", us(points.p99));
-    results.note(key, "writes without, longest", "µs", us(points.max));
-    results.note(key, "writes without", "writes/s", sample.rate());
+    results.add(key, "writes without, p50", "µs", us(points.p50));
+    results.add(key, "writes without, p99", "µs", us(points.p99));
+    results.add(key, "writes without, longest", "µs", us(points.max));
+    results.add(key, "writes without", "writes/s", sample.rate());
     Ok(())
 }
 

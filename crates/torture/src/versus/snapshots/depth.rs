@@ -109,7 +109,7 @@ pub(super) fn run(
                 for turn in turns {
                     let rate = read(*store, arm.volume, plan, turn, round)?;
                     let what = format!("random reads q{}, {}", turn.0, title(arm, plan));
-                    results.note(key, &what, "reads/s", rate);
+                    results.add(key, &what, "reads/s", rate);
                 }
             }
         }

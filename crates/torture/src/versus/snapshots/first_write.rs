@@ -58,7 +58,7 @@ impl Writer {
     }
 
     /// The first write, and the mean of those that follow for a while; microseconds.
-    fn look(&mut self) -> io::Result<(f64, f64)> {
+    fn measure(&mut self) -> io::Result<(f64, f64)> {
         let first = self.write()?;
         let since = Instant::now();
         let mut count = 0.0;
@@ -98,10 +98,10 @@ pub(super) fn run(
                     store.settle()?;
                     "another consistency point"
                 };
-                let (first, mean) = writer.look().map_err(problem)?;
+                let (first, mean) = writer.measure().map_err(problem)?;
                 let key = (KEY, store.name());
-                results.note(key, &format!("first write after {what}"), "µs", first);
-                results.note(key, &format!("writes after {what}, mean"), "µs", mean);
+                results.add(key, &format!("first write after {what}"), "µs", first);
+                results.add(key, &format!("writes after {what}, mean"), "µs", mean);
             }
             store.delete(SMALL, &[name])?;
             store.drain()?;

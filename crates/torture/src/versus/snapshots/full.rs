@@ -76,10 +76,10 @@ fn job(
             let waited = escape(full, way, part)?;
             let key = (KEY, full.name());
             let what = format!("full, then a {way} deleted: succeeded");
-            results.note(key, &what, "of 1", if waited.is_some() { 1.0 } else { 0.0 });
+            results.add(key, &what, "of 1", if waited.is_some() { 1.0 } else { 0.0 });
             if let Some(waited) = waited {
                 let what = format!("full, then a {way} deleted: time to write 16 MiB");
-                results.note(key, &what, "s", waited.as_secs_f64());
+                results.add(key, &what, "s", waited.as_secs_f64());
             }
         }
     }
@@ -109,7 +109,7 @@ fn job(
     }
     for (store, name) in [(&*full, "drained"), (&*fresh, "fresh")] {
         let used = store.used()? * 100.0;
-        results.note((KEY, store.name()), &format!("used, {name}"), "%", used);
+        results.add((KEY, store.name()), &format!("used, {name}"), "%", used);
     }
     for round in 0..plan.pick(2, 7) {
         let mut pools: [(&mut dyn Store, &str); 2] =
@@ -247,7 +247,7 @@ fn turn(
         let sample = load.run(&server.socket, &server.export, time, seed);
         let sample = sample.map_err(|error| Failure::rig(what, &error))?;
         let key = (KEY, store.name());
-        results.note(key, &format!("{what}, {name}"), "writes/s", sample.rate());
+        results.add(key, &format!("{what}, {name}"), "writes/s", sample.rate());
         store.settle()?;
     }
     Ok(())

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use super::load::{self, Kind, Load, Order};
 use crate::Failure;
-use crate::rig::Place;
+use crate::rig::Installation;
 use btrfs::Btrfs;
 use ours::Ours;
 pub use results::Results;
@@ -92,8 +92,8 @@ pub fn run(
     written: &mut dyn FnMut(&Results) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let begun = Instant::now();
-    let place = Place::new(&programs.join("everglade"), folder);
-    let mut ours = Ours::start(place, &plan.memory)?;
+    let installation = Installation::new(&programs.join("everglade"), folder);
+    let mut ours = Ours::start(installation, &plan.memory)?;
     let mut btrfs = Btrfs::make(folder, "peer", BTRFS_BYTES)?;
     type Job = fn(&mut [&mut dyn Store], &Plan, &mut Results) -> Result<(), Failure>;
     // Depths before the deletion, which deletes the deepest of them.

@@ -13,7 +13,7 @@ use super::super::server::Server;
 use super::rest;
 use super::store::{Points, Store, Taken};
 use crate::Failure;
-use crate::rig::Place;
+use crate::rig::Installation;
 
 /// Requests at a time: what the daemon takes.
 const AT_A_TIME: usize = 16;
@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The daemon, with aggregates in it.
 pub(super) struct Ours {
     daemon: Rc<Server>,
-    place: Rc<Place>,
+    installation: Rc<Installation>,
     api: PathBuf,
     metrics: String,
     aggregate: String,
@@ -36,7 +36,7 @@ pub(super) struct Ours {
 
 impl Ours {
     /// Starts the daemon. Its first aggregate is the store.
-    pub(super) fn start(place: Place, memory: &str) -> Result<Ours, Failure> {
+    pub(super) fn start(installation: Installation, memory: &str) -> Result<Ours, Failure> {
         let words = [
             "--memory",
             memory,
@@ -45,8 +45,8 @@ impl Ours {
             "--metrics-tcp",
             ":0",
         ];
-        let daemon = Server::of_daemon(place.serve(&words)?, "vol0/lun0")?;
-        let run = place.data_dir().join("run");
+        let daemon = Server::of_daemon(installation.serve(&words)?, "vol0/lun0")?;
+        let run = installation.data_dir().join("run");
         let path = run.join("endpoints.json");
         let text = std::fs::read_to_string(&path).map_err(|e| Failure::at("read", &path, &e))?;
         let told: Value =
@@ -54,7 +54,7 @@ impl Ours {
         let metrics = told["metrics"].as_str().unwrap_or_default().to_owned();
         Ok(Ours {
             daemon: Rc::new(daemon),
-            place: Rc::new(place),
+            installation: Rc::new(installation),
             api: run.join("api.sock"),
             metrics,
             aggregate: "aggr0".to_owned(),
@@ -68,7 +68,7 @@ impl Ours {
     pub(super) fn another(&self, name: &str, bytes: u64) -> Result<Ours, Failure> {
         let it = Ours {
             daemon: self.daemon.clone(),
-            place: self.place.clone(),
+            installation: self.installation.clone(),
             api: self.api.clone(),
             metrics: self.metrics.clone(),
             aggregate: name.to_owned(),

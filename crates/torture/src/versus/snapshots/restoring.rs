@@ -47,10 +47,10 @@ pub(super) fn run(
                     .and_then(|(after, before)| after.each_ms_since(before));
                 Ok((took, each))
             })?;
-            results.note(key, "restore of a 10 TiB volume", "ms", ms(took));
+            results.add(key, "restore of a 10 TiB volume", "ms", ms(took));
             if let Some(each) = each {
-                results.note(key, "a consistency point", "ms", each);
-                results.note(
+                results.add(key, "a consistency point", "ms", each);
+                results.add(
                     key,
                     "restore, less a consistency point",
                     "ms",

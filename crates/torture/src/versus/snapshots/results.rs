@@ -26,7 +26,7 @@ pub(super) struct Figure {
 
 impl Results {
     /// Adds a value.
-    pub(super) fn note(
+    pub(super) fn add(
         &mut self,
         (job, store): (&'static str, &'static str),
         what: &str,
@@ -82,9 +82,9 @@ mod tests {
     fn values_are_kept_by_job_quantity_and_store() {
         let mut results = Results::default();
         for (store, value) in [(OURS, 3.0), ("other", 9.0), (OURS, 1.0), (OURS, 2.0)] {
-            results.note(("job", store), "time", "ms", value);
+            results.add(("job", store), "time", "ms", value);
         }
-        results.note(("another", OURS), "time", "ms", 7.0);
+        results.add(("another", OURS), "time", "ms", 7.0);
         assert_eq!(results.ours("job", "time"), [3.0, 1.0, 2.0]);
         assert!(results.ours("job", "rate").is_empty());
         assert_eq!(results.figures.len(), 2);

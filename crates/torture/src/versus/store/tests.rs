@@ -31,14 +31,14 @@ fn record(rate: f64) -> Record {
     }
 }
 
-fn outcome(row: Row) -> Outcome {
+fn outcome(row: Row) -> RowResult {
     let arms = row.arms.iter().enumerate();
     let records = arms.map(|(index, arm)| {
         #[expect(clippy::cast_precision_loss, reason = "a dozen")]
         let rate = 10.0 * (index + 1) as f64;
         (*arm, record(rate))
     });
-    Outcome {
+    RowResult {
         records: records.collect(),
         seconds: 10.0,
         commit: "c1".to_owned(),

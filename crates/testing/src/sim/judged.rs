@@ -25,12 +25,12 @@ struct Recovery {
 
 /// See the module's documentation.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct Judged {
     checks: RefCell<Vec<Footprint>>,
     recoveries: RefCell<Vec<Recovery>>,
 }
 
-impl Known {
+impl Judged {
     /// True if media with this footprint were found clean.
     pub(super) fn is_clean(&self, images: &Images) -> bool {
         let mut checks = self.checks.borrow_mut();
@@ -71,7 +71,7 @@ impl Known {
     }
 
     /// Remembers a recovery that was found right at `moment`.
-    pub(super) fn note(&self, mark: Footprint, view: View, moment: [usize; 3]) {
+    pub(super) fn remember(&self, mark: Footprint, view: View, moment: [usize; 3]) {
         let mut recoveries = self.recoveries.borrow_mut();
         let right_at = BTreeSet::from([moment]);
         recoveries.insert(

@@ -8,7 +8,7 @@ use crate::pool::volume::Volume;
 pub(crate) fn all(volume: &Volume) -> Vec<SnapshotInfo> {
     let known = volume.snapshots();
     let mut all: Vec<SnapshotInfo> = known.iter().map(|info| with_parent(info, &known)).collect();
-    look(&mut all, volume);
+    fill_in(&mut all, volume);
     all
 }
 
@@ -17,7 +17,7 @@ pub(crate) fn one(volume: &Volume, name: &str) -> Option<SnapshotInfo> {
     let known = volume.snapshots();
     let found = known.iter().find(|info| info.name == name)?;
     let mut found = [with_parent(found, &known)];
-    look(&mut found, volume);
+    fill_in(&mut found, volume);
     let [found] = found;
     Some(found)
 }
@@ -32,7 +32,7 @@ fn with_parent(info: &SnapshotInfo, all: &[SnapshotInfo]) -> SnapshotInfo {
 }
 
 /// Fills in the fields that show the present, not the last consistency point.
-fn look(snapshots: &mut [SnapshotInfo], volume: &Volume) {
+fn fill_in(snapshots: &mut [SnapshotInfo], volume: &Volume) {
     bases::mark(snapshots, volume);
     for snapshot in snapshots {
         // Freezes and publications want to change them, and would wait for who looks at a thousand

@@ -3,7 +3,7 @@
 
 /// What is known of that.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum HomeQuestion {
     /// The owner wants to be asked when there is something to ask.
     Unasked,
     /// It was asked, for this export, and the session waits.
