@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::failure::{Failure, exit};
 use crate::listing::{self, Cell, Column, if_asked};
 use crate::output::Output;
-use crate::session::{Session, Told};
+use crate::session::{Answer, Session};
 use crate::split;
 use crate::verb::{CloneCreate, CloneVerb, Show};
 
@@ -63,7 +63,7 @@ fn run_show(show: &Show, session: &Session, output: &Output) -> Result<(), Failu
             schema_version: SCHEMA_VERSION,
             body: &meant,
         });
-        let told = Told { raw, meant };
+        let told = Answer { raw, meant };
         let items = ("volumes", told.meant.volumes.as_slice());
         return listing::print(&told, items, &COLUMNS, &show.listing, output);
     };

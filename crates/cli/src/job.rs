@@ -9,7 +9,7 @@ use crate::failure::{Failure, exit};
 use crate::listing::{self, Cell, Column, if_asked};
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::session::{Session, Told};
+use crate::session::{Answer, Session};
 use crate::status::duration;
 use crate::verb::JobVerb;
 
@@ -67,7 +67,7 @@ pub(crate) fn run(verb: &JobVerb, session: &Session, output: &Output) -> Result<
 pub(crate) fn follow(
     session: &Session,
     output: &Output,
-    job: Told<Job>,
+    job: Answer<Job>,
     is_awaited: bool,
 ) -> Result<u8, Failure> {
     let what = format!("gives back {}", Size(job.meant.total_bytes));
@@ -78,7 +78,7 @@ pub(crate) fn follow(
 pub(crate) fn follow_work(
     session: &Session,
     output: &Output,
-    job: Told<Job>,
+    job: Answer<Job>,
     is_awaited: bool,
     what: &str,
 ) -> Result<u8, Failure> {
@@ -94,7 +94,7 @@ pub(crate) fn follow_work(
     Ok(exit::OK)
 }
 
-fn wait(session: &Session, output: &Output, mut told: Told<Job>) -> Result<Told<Job>, Failure> {
+fn wait(session: &Session, output: &Output, mut told: Answer<Job>) -> Result<Answer<Job>, Failure> {
     let mut line = Progress::new(output.is_quiet());
     while told.meant.state == JobState::Running {
         line.show(&progress(&told.meant));
@@ -105,7 +105,7 @@ fn wait(session: &Session, output: &Output, mut told: Told<Job>) -> Result<Told<
     Ok(told)
 }
 
-fn conclude(told: &Told<Job>, output: &Output) -> Result<u8, Failure> {
+fn conclude(told: &Answer<Job>, output: &Output) -> Result<u8, Failure> {
     output.for_programs(&told.raw)?;
     match (&told.meant.state, &told.meant.detail) {
         (JobState::Failed, detail) => {

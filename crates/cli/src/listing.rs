@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::failure::{Failure, exit};
 use crate::output::Output;
-use crate::session::Told;
+use crate::session::Answer;
 use crate::table::{Align, Table};
 use crate::verb::Listing;
 
@@ -110,7 +110,7 @@ pub(crate) const fn if_asked<T>(column: Column<T>) -> Column<T> {
 
 /// Prints a list. The items are those of `told.raw[key]`, in the same order.
 pub(crate) fn print<T, L>(
-    told: &Told<L>,
+    told: &Answer<L>,
     (key, items): (&str, &[T]),
     columns: &[Column<T>],
     listing: &Listing,
@@ -128,7 +128,7 @@ pub(crate) fn print<T, L>(
 
 /// Prints one thing as a list of one.
 pub(crate) fn print_one<T>(
-    told: &Told<T>,
+    told: &Answer<T>,
     columns: &[Column<T>],
     listing: &Listing,
     output: &Output,

@@ -10,7 +10,7 @@ use crate::failure::{Failure, exit};
 use crate::job;
 use crate::listing::{self, Cell, Column, if_asked};
 use crate::output::Output;
-use crate::session::{Session, Told};
+use crate::session::{Answer, Session};
 use crate::verb::{LunClone, LunCreate, LunResize, LunShow, LunVerb, Removal};
 
 const COLUMNS: [Column<Lun>; 5] = [
@@ -175,7 +175,7 @@ fn run_show(show: &LunShow, session: &Session, output: &Output) -> Result<(), Fa
 }
 
 /// The LUNs of all volumes. A volume that goes meanwhile takes its LUNs with it.
-fn everywhere(session: &Session) -> Result<Told<Luns>, Failure> {
+fn everywhere(session: &Session) -> Result<Answer<Luns>, Failure> {
     let mut luns = Vec::new();
     for volume in session.get::<Volumes>("/v1/volumes")?.meant.volumes {
         match session.get::<Luns>(&format!("/v1/volumes/{}/luns", volume.name)) {
@@ -189,7 +189,7 @@ fn everywhere(session: &Session) -> Result<Told<Luns>, Failure> {
         schema_version: SCHEMA_VERSION,
         body: &meant,
     });
-    Ok(Told { raw, meant })
+    Ok(Answer { raw, meant })
 }
 
 fn collection(volume: &Name) -> String {

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::failure::{Failure, exit};
 use crate::listing::{self, Cell, Column};
 use crate::output::Output;
-use crate::session::{Session, Told};
+use crate::session::{Answer, Session};
 use crate::verb::{PolicyCreate, PolicyVerb};
 
 const COLUMNS: [Column<Policy>; 8] = [
@@ -70,7 +70,7 @@ pub(crate) fn run(verb: &PolicyVerb, session: &Session, output: &Output) -> Resu
     Ok(exit::OK)
 }
 
-fn status_of(session: &Session, volume: &str) -> Result<Told<VolumePolicy>, Failure> {
+fn status_of(session: &Session, volume: &str) -> Result<Answer<VolumePolicy>, Failure> {
     session.get(&format!("/v1/volumes/{volume}/policy"))
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Session {
 }
 
 /// An answer, as it came and as it is meant.
-pub(crate) struct Told<T> {
+pub(crate) struct Answer<T> {
     pub(crate) raw: Value,
     pub(crate) meant: T,
 }
@@ -50,7 +50,7 @@ impl Session {
         Session { socket }
     }
 
-    pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Told<T>, Failure> {
+    pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Answer<T>, Failure> {
         understand(self.get_body(path)?)
     }
 
@@ -58,7 +58,7 @@ impl Session {
         &self,
         path: &str,
         body: &impl Serialize,
-    ) -> Result<Told<T>, Failure> {
+    ) -> Result<Answer<T>, Failure> {
         self.changed(Method::POST, path, Some(encode(body)?))
     }
 
@@ -66,7 +66,7 @@ impl Session {
         &self,
         path: &str,
         body: &impl Serialize,
-    ) -> Result<Told<T>, Failure> {
+    ) -> Result<Answer<T>, Failure> {
         self.changed(Method::PATCH, path, Some(encode(body)?))
     }
 
@@ -75,22 +75,25 @@ impl Session {
         &self,
         path: &str,
         body: &impl Serialize,
-    ) -> Result<Told<T>, Failure> {
+    ) -> Result<Answer<T>, Failure> {
         self.changed(Method::PUT, path, Some(encode(body)?))
     }
 
     /// Makes what has no settings unless it is there.
-    pub(crate) fn put_nothing<T: DeserializeOwned>(&self, path: &str) -> Result<Told<T>, Failure> {
+    pub(crate) fn put_nothing<T: DeserializeOwned>(
+        &self,
+        path: &str,
+    ) -> Result<Answer<T>, Failure> {
         self.changed(Method::PUT, path, None)
     }
 
     /// Sends a `POST` request without a body.
-    pub(crate) fn act<T: DeserializeOwned>(&self, path: &str) -> Result<Told<T>, Failure> {
+    pub(crate) fn act<T: DeserializeOwned>(&self, path: &str) -> Result<Answer<T>, Failure> {
         self.changed(Method::POST, path, None)
     }
 
     /// The job gives back the space.
-    pub(crate) fn delete(&self, path: &str) -> Result<Told<Job>, Failure> {
+    pub(crate) fn delete(&self, path: &str) -> Result<Answer<Job>, Failure> {
         self.changed(Method::DELETE, path, None)
     }
 
@@ -160,7 +163,7 @@ impl Session {
         method: Method,
         path: &str,
         body: Option<Bytes>,
-    ) -> Result<Told<T>, Failure> {
+    ) -> Result<Answer<T>, Failure> {
         let answer = self.change(&method, path, body)?;
         if answer.status != StatusCode::ALREADY_REPORTED {
             return understand(answer.body);
@@ -407,10 +410,10 @@ fn encode(body: &impl Serialize) -> Result<Bytes, Failure> {
         .map_err(|error| Failure::new(exit::USAGE, error.to_string()))
 }
 
-fn understand<T: DeserializeOwned>(body: Bytes) -> Result<Told<T>, Failure> {
+fn understand<T: DeserializeOwned>(body: Bytes) -> Result<Answer<T>, Failure> {
     let raw: Value = serde_json::from_slice(&body).map_err(Failure::not_understood)?;
     let meant = T::deserialize(&raw).map_err(Failure::not_understood)?;
-    Ok(Told { raw, meant })
+    Ok(Answer { raw, meant })
 }
 
 #[cfg(test)]

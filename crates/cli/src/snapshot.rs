@@ -13,7 +13,7 @@ use crate::job;
 use crate::listing::{self, Cell, Column, if_asked};
 use crate::output::Output;
 use crate::policy;
-use crate::session::{Session, Told};
+use crate::session::{Answer, Session};
 use crate::verb::{Removal, SnapshotHold, SnapshotRestore, SnapshotShow, SnapshotVerb};
 
 const COLUMNS: [Column<Snapshot>; 13] = [
@@ -105,7 +105,7 @@ fn holds_of(snapshot: &Snapshot) -> Vec<String> {
         .collect()
 }
 
-fn made(told: &Told<Snapshot>, output: &Output) -> Result<(), Failure> {
+fn made(told: &Answer<Snapshot>, output: &Output) -> Result<(), Failure> {
     output.made(&told.raw, || listing::of_one(&told.meant, &COLUMNS))
 }
 
@@ -141,7 +141,7 @@ fn run_show(show: &SnapshotShow, session: &Session, output: &Output) -> Result<(
 }
 
 /// The snapshots of all volumes. A volume that goes meanwhile takes its snapshots with it.
-fn everywhere(session: &Session) -> Result<Told<Snapshots>, Failure> {
+fn everywhere(session: &Session) -> Result<Answer<Snapshots>, Failure> {
     let mut snapshots = Vec::new();
     for volume in session.get::<Volumes>("/v1/volumes")?.meant.volumes {
         match session.get::<Snapshots>(&format!("/v1/volumes/{}/snapshots", volume.name)) {
@@ -155,7 +155,7 @@ fn everywhere(session: &Session) -> Result<Told<Snapshots>, Failure> {
         schema_version: SCHEMA_VERSION,
         body: &meant,
     });
-    Ok(Told { raw, meant })
+    Ok(Answer { raw, meant })
 }
 
 fn remove(

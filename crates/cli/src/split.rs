@@ -7,7 +7,7 @@ use crate::failure::{Failure, exit};
 use crate::job;
 use crate::listing::{self, Cell, Column};
 use crate::output::Output;
-use crate::session::{Session, Told};
+use crate::session::{Answer, Session};
 use crate::status::duration;
 use crate::verb::{SplitStart, SplitVerb};
 
@@ -45,7 +45,7 @@ pub(crate) fn run(verb: &SplitVerb, session: &Session, output: &Output) -> Resul
             None => {
                 let meant = of_clones(session)?;
                 let raw = listing::versioned(json!({ "splits": &meant }));
-                let told = Told { raw, meant };
+                let told = Answer { raw, meant };
                 let items = ("splits", told.meant.as_slice());
                 listing::print(&told, items, &COLUMNS, &show.listing, output)?;
             }

@@ -14,7 +14,7 @@ use everglade_api::{EventKind, Severity};
 use crate::Stop;
 use crate::administrator::Administrator;
 use crate::records::Records;
-use crate::records::events::Told;
+use crate::records::events::NewEvent;
 use crate::schedule::RoundEvent;
 
 /// The time between two looks at the clock.
@@ -62,7 +62,7 @@ fn round(administrator: &Administrator, records: &Records) {
         tracing::info!("{object}: {text}");
         records.events.tell(
             administrator.now(),
-            Told {
+            NewEvent {
                 severity,
                 kind: EventKind::Change,
                 object,

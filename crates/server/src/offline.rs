@@ -6,7 +6,7 @@ use everglade_env::{DeviceId, IoMode, World, WorldError, WorldOptions};
 
 use crate::datadir::format_file::{self, Recognised};
 use crate::datadir::lock::Lock;
-use crate::datadir::{AggregateState, DataDirError, Seen, State};
+use crate::datadir::{AggregateState, DataDirError, SeenPoints, State};
 use crate::devices::{self, DeviceError};
 
 /// The reasons why an aggregate cannot be read.
@@ -25,7 +25,7 @@ pub enum OfflineError {
 pub struct Offline {
     path: PathBuf,
     state: State,
-    seen: Seen,
+    seen: SeenPoints,
     _lock: Option<Lock>,
 }
 
@@ -50,7 +50,7 @@ impl Offline {
         Ok(Offline {
             path: path.to_owned(),
             state,
-            seen: Seen::read(path),
+            seen: SeenPoints::read(path),
             _lock: lock,
         })
     }
@@ -69,7 +69,7 @@ impl Offline {
 
     /// The newest consistency points seen of aggregates.
     #[must_use]
-    pub fn seen(&self) -> &Seen {
+    pub fn seen(&self) -> &SeenPoints {
         &self.seen
     }
 

@@ -10,7 +10,7 @@ use crate::datadir::Endpoints;
 use crate::fronts::{self, Listeners, Protocol};
 use crate::listen;
 use crate::ready::{self, Output};
-use crate::records::events::Told;
+use crate::records::events::NewEvent;
 use crate::records::{Deed, Records};
 use crate::rest::attempts::Attempts;
 use crate::rest::tokens::Tokens;
@@ -222,7 +222,7 @@ fn begin_records(reactors: &Reactors, records: &Records, config: &Config, is_fir
     }
     records.events.tell(
         now,
-        Told {
+        NewEvent {
             severity: Severity::Info,
             kind: EventKind::Daemon,
             object: "daemon".to_owned(),
@@ -230,7 +230,7 @@ fn begin_records(reactors: &Reactors, records: &Records, config: &Config, is_fir
             text: "ready".to_owned(),
         },
     );
-    let found = reactors.found();
+    let found = reactors.notices();
     for accepted in &found.accepted {
         let deed = Deed {
             what: "aggregate accept-rollback",
@@ -245,7 +245,7 @@ fn begin_records(reactors: &Reactors, records: &Records, config: &Config, is_fir
     for lost in &found.lost_copies {
         records.events.tell(
             now,
-            Told {
+            NewEvent {
                 severity: Severity::Warning,
                 kind: EventKind::Daemon,
                 object: format!("aggregate {}", lost.aggregate),

@@ -52,12 +52,12 @@ pub struct Reactors {
     exports: Vec<Export>,
     administrator: Arc<Administrator>,
     running: Running,
-    found: Found,
+    found: StartNotices,
 }
 
 /// What the start found and people should know of, besides what `status` says.
 #[derive(Default)]
-pub struct Found {
+pub struct StartNotices {
     /// Older copies of devices that are served because somebody said so.
     pub accepted: Vec<Accepted>,
     /// Copies of labels that were lost.
@@ -160,7 +160,7 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         exports,
         administrator,
         running,
-        found: Found {
+        found: StartNotices {
             accepted: opened.accepted,
             lost_copies,
         },
@@ -290,7 +290,7 @@ impl Reactors {
 
     /// What the start found.
     #[must_use]
-    pub fn found(&self) -> &Found {
+    pub fn notices(&self) -> &StartNotices {
         &self.found
     }
 

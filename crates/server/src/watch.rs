@@ -22,7 +22,7 @@ use crate::Stop;
 use crate::administrator::Administrator;
 use crate::ready;
 use crate::records::Records;
-use crate::records::events::Told;
+use crate::records::events::NewEvent;
 
 /// The time between two checks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -136,7 +136,7 @@ impl Watcher {
     }
 
     fn say_stopping(&self) {
-        let told = Told {
+        let told = NewEvent {
             severity: Severity::Info,
             kind: EventKind::Daemon,
             object: "daemon".to_owned(),
@@ -151,8 +151,8 @@ impl Watcher {
 fn changes(
     before: &BTreeMap<(String, String), Condition>,
     after: &BTreeMap<(String, String), Condition>,
-) -> Vec<Told> {
-    let told = |condition: &Condition, severity, kind, text| Told {
+) -> Vec<NewEvent> {
+    let told = |condition: &Condition, severity, kind, text| NewEvent {
         severity,
         kind,
         object: condition.object.clone(),
@@ -177,12 +177,12 @@ fn changes(
 }
 
 /// The event for a job that has ended.
-fn ended(job: &Job) -> Told {
+fn ended(job: &Job) -> NewEvent {
     let severity = match job.state {
         JobState::Failed => Severity::Error,
         JobState::Running | JobState::Done => Severity::Info,
     };
-    Told {
+    NewEvent {
         severity,
         kind: EventKind::Job,
         object: job.object.clone(),

@@ -180,23 +180,31 @@ impl Plan {
     }
 
     /// True if releasing the victims changes nothing in a block of the maps, or below a block above
-    /// them, told by where everybody has it. `place` says so, or `None` if that cannot be told.
+    /// them, told by where everybody has it. `map_block_of` says so, or `None` if that cannot be
+    /// told.
     ///
     /// Where two neighbours have the very block that a victim has, they go on sharing it, and
     /// everybody's exclusive blocks stay what they are. A path of victims has what both of its ends
     /// have, if those and the survivors beside them have it: the holders of the map block itself
     /// are connected.
-    pub(crate) fn changes_nothing(&self, place: impl Fn(Node) -> Option<MapBlockAt>) -> bool {
-        let is_shared = |elimination: &Elimination| match place(elimination.victim) {
+    pub(crate) fn changes_nothing(
+        &self,
+        map_block_of: impl Fn(Node) -> Option<MapBlockAt>,
+    ) -> bool {
+        let is_shared = |elimination: &Elimination| match map_block_of(elimination.victim) {
             None => false,
             Some(MapBlockAt::Empty) => true,
             here => {
                 let near = elimination.near.iter();
-                near.filter(|(node, _)| place(*node) == here).count() >= 2
+                near.filter(|(node, _)| map_block_of(*node) == here).count() >= 2
             }
         };
         let is_alike = |group: &Group| {
-            let mut all = group.ends.iter().chain(&group.rim).map(|node| place(*node));
+            let mut all = group
+                .ends
+                .iter()
+                .chain(&group.rim)
+                .map(|node| map_block_of(*node));
             let first = all.next().flatten();
             let is_block = matches!(first, Some(MapBlockAt::At(_)));
             group.is_path && group.ends.len() == 2 && is_block && all.all(|it| it == first)

@@ -22,7 +22,7 @@ use everglade_format::{
 };
 
 use super::indirect::{Stamps, is_map_leaf};
-use super::leaves::{Leaves, What};
+use super::leaves::{LeafKind, Leaves};
 use super::survey::Walk;
 use super::view::View;
 use crate::read::load::{BlockName, Gather, LoadCx, Stop};
@@ -61,8 +61,8 @@ impl Below {
     pub(super) fn new(inode_file: &Inode, volume: FileId, name: BlockName, tag: Tag) -> Below {
         let skip = Some((name.file, (name.level, name.index)));
         let what = match name.file {
-            ACTIVE_MAP => What::Bits(Layer::Volume),
-            _ => What::Counts,
+            ACTIVE_MAP => LeafKind::Bits(Layer::Volume),
+            _ => LeafKind::Counts,
         };
         let all = (name.index * SPAN, 255);
         let leaves = Leaves::new(what, all, inode_file, Some(volume), skip);

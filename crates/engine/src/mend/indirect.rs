@@ -25,7 +25,7 @@ use everglade_format::{
     Pointer, Pvbn, SPAN, Tag, TagKey, bitmap,
 };
 
-use super::leaves::{Leaves, What};
+use super::leaves::{LeafKind, Leaves};
 use super::orphans::Orphans;
 use super::view::View;
 use crate::read::load::{BlockName, Gather, LoadCx, Stop};
@@ -81,8 +81,8 @@ impl Children {
         let is_lowest = name.level == 1;
         let first = (name.index * SPAN, 255);
         let what = match name.file {
-            ACTIVE_MAP if is_lowest => Some(What::Bits(Layer::Aggregate)),
-            CONTEXT_MAP if is_lowest => Some(What::Contexts),
+            ACTIVE_MAP if is_lowest => Some(LeafKind::Bits(Layer::Aggregate)),
+            CONTEXT_MAP if is_lowest => Some(LeafKind::Contexts),
             _ => None,
         };
         let leaves = what.map(|what| Leaves::new(what, first, view.inode_file, None, skip));

@@ -27,7 +27,7 @@ use crate::tree::position::Position;
 
 /// The kind of leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum LeafKind {
     /// A block of an active map.
     Bits(Layer),
     /// A block of a refcount file.
@@ -36,20 +36,20 @@ pub(super) enum What {
     Contexts,
 }
 
-impl What {
+impl LeafKind {
     /// Numbers that a leaf is about.
     pub(super) fn numbers(self) -> u64 {
         match self {
-            What::Bits(_) => BITS_PER_BLOCK,
-            What::Counts => COUNTS_PER_BLOCK,
-            What::Contexts => CONTEXTS_PER_BLOCK,
+            LeafKind::Bits(_) => BITS_PER_BLOCK,
+            LeafKind::Counts => COUNTS_PER_BLOCK,
+            LeafKind::Contexts => CONTEXTS_PER_BLOCK,
         }
     }
 }
 
 /// Leaves `first …` of a file that are being derived.
 pub(super) struct Leaves {
-    what: What,
+    what: LeafKind,
     first: u64,
     pages: Vec<Page>,
     /// References of each vvbn.
@@ -60,7 +60,7 @@ pub(super) struct Leaves {
 impl Leaves {
     /// `count` leaves from `first` on. Blocks below block `skip` are not read.
     pub(super) fn new(
-        what: What,
+        what: LeafKind,
         (first, count): (u64, usize),
         inode_file: &Inode,
         volume: Option<FileId>,
@@ -82,8 +82,8 @@ impl Leaves {
         let (pages, counts) = (&mut self.pages, &mut self.counts);
         let mut note = |inode: &Inode, position: Position, pointer: Pointer| {
             let number = match what {
-                What::Bits(Layer::Volume) | What::Counts => pointer.vvbn.0,
-                What::Bits(Layer::Aggregate) | What::Contexts => pointer.pvbn.0,
+                LeafKind::Bits(Layer::Volume) | LeafKind::Counts => pointer.vvbn.0,
+                LeafKind::Bits(Layer::Aggregate) | LeafKind::Contexts => pointer.pvbn.0,
             };
             if !(first..end).contains(&number) {
                 return;
@@ -91,12 +91,12 @@ impl Leaves {
             let leaf = usize::try_from((number - first) / what.numbers()).expect("below the end");
             let page = &mut pages[leaf];
             match what {
-                What::Bits(_) => _ = bitmap::set(page, number % BITS_PER_BLOCK),
-                What::Counts if inode.kind == Kind::Lun && position.0 == 0 => {
+                LeafKind::Bits(_) => _ = bitmap::set(page, number % BITS_PER_BLOCK),
+                LeafKind::Counts if inode.kind == Kind::Lun && position.0 == 0 => {
                     *counts.entry(number).or_default() += 1;
                 }
-                What::Counts => {}
-                What::Contexts => {
+                LeafKind::Counts => {}
+                LeafKind::Contexts => {
                     let (_, slot) = context::block_and_slot(Pvbn(number));
                     context_of(inode, position, pointer).encode_into(page, slot);
                 }
@@ -110,7 +110,7 @@ impl Leaves {
     }
 
     fn finish(&mut self) -> Result<(), Stop> {
-        let is_first = self.first == 0 && self.what == What::Bits(Layer::Volume);
+        let is_first = self.first == 0 && self.what == LeafKind::Bits(Layer::Volume);
         if is_first {
             bitmap::set(&mut self.pages[0], SUPERBLOCK_VVBN.0);
         }

@@ -59,7 +59,7 @@ use crate::tree::names::Names;
 use below::Below;
 use everglade_format::TagKey;
 use indirect::Children;
-use leaves::{Leaves, What};
+use leaves::{LeafKind, Leaves};
 use orphans::Orphans;
 use std::sync::Arc;
 use summary::Summary;
@@ -299,7 +299,7 @@ fn plan(
     let one = (index, 1);
     let work = match (name.volume, level) {
         (None, 0) if file == ACTIVE_MAP => {
-            let what = What::Bits(Layer::Aggregate);
+            let what = LeafKind::Bits(Layer::Aggregate);
             Work::Leaves(Box::new(Leaves::new(
                 what,
                 one,
@@ -311,7 +311,7 @@ fn plan(
         (None, 0) if file == CONTEXT_MAP => {
             must_be_committed(view, cx, name, pointer)?;
             Work::Leaves(Box::new(Leaves::new(
-                What::Contexts,
+                LeafKind::Contexts,
                 one,
                 view.inode_file,
                 None,
@@ -333,8 +333,8 @@ fn plan(
                 return Err(Stop::damaged("no image has this block".to_owned()));
             };
             let what = match file {
-                ACTIVE_MAP => What::Bits(Layer::Volume),
-                _ => What::Counts,
+                ACTIVE_MAP => LeafKind::Bits(Layer::Volume),
+                _ => LeafKind::Counts,
             };
             match level {
                 0 => Work::Leaves(Box::new(Leaves::new(what, one, &image, Some(volume), None))),

@@ -12,7 +12,7 @@ use everglade_format::{Indirect, Layer, Pointer, SPAN};
 use everglade_target::{Allocation, Extents, Op, Reply};
 
 use crate::ops::{BLOCK, Client, OpCx, RunEnd, find_in_overlays, is_mentioned};
-use crate::pool::overlay::Found;
+use crate::pool::overlay::LeafContent;
 use crate::pool::volume::Lun;
 use crate::read::load::{Gather, Stop};
 use crate::read::root::Root;
@@ -152,18 +152,18 @@ fn survey_range(
             let newer = if is_mentioned {
                 find_in_overlays(cx, lun, leaf)
             } else {
-                Found::Older
+                LeafContent::Older
             };
             let old = match (&since, &before) {
                 (Some(since), Some(block)) => Some(since.pointer_in(block.as_ref(), leaf)?),
                 _ => None,
             };
             let is_data = match (newer, old) {
-                (Found::Data(_) | Found::Fragment(_), _) => true,
-                (Found::Hole, None) => false,
-                (Found::Hole, Some(old)) => !old.is_hole(),
-                (Found::Older, None) => !pointer_in(level1.as_ref(), leaf)?.is_hole(),
-                (Found::Older, Some(old)) => {
+                (LeafContent::Data(_) | LeafContent::Fragment(_), _) => true,
+                (LeafContent::Hole, None) => false,
+                (LeafContent::Hole, Some(old)) => !old.is_hole(),
+                (LeafContent::Older, None) => !pointer_in(level1.as_ref(), leaf)?.is_hole(),
+                (LeafContent::Older, Some(old)) => {
                     let now = pointer_in(level1.as_ref(), leaf)?;
                     now.vvbn != old.vvbn || now.is_lost()
                 }

@@ -24,7 +24,7 @@ use everglade_target::{Error, Op, ReadSpan, Reply};
 
 use crate::pool::aggregate::Aggregate;
 use crate::pool::log::Log;
-use crate::pool::overlay::{Change, Found, Overlay};
+use crate::pool::overlay::{Change, LeafContent, Overlay};
 use crate::pool::volume::{Lun, STRIPE_BLOCKS, StripeState};
 use crate::read::load::{LoadCx, Pinned, Stop};
 use crate::read::shortcuts::Shortcuts;
@@ -355,19 +355,19 @@ fn stripe_of<'a>(cx: &'a OpCx<'_, '_>, lun: &'a Lun, leaf: u64) -> MutexGuard<'a
 }
 
 /// What the active overlay has for a leaf.
-pub(crate) fn find_in_active(cx: &OpCx<'_, '_>, lun: &Lun, leaf: u64) -> Found {
+pub(crate) fn find_in_active(cx: &OpCx<'_, '_>, lun: &Lun, leaf: u64) -> LeafContent {
     stripe_of(cx, lun, leaf).active.find(lun.file, leaf)
 }
 
 /// Newest content of a leaf as far as overlays know; a fragment is over whatever [`content`] finds
 /// below.
-pub(crate) fn find_in_overlays(cx: &OpCx<'_, '_>, lun: &Lun, leaf: u64) -> Found {
+pub(crate) fn find_in_overlays(cx: &OpCx<'_, '_>, lun: &Lun, leaf: u64) -> LeafContent {
     if lun.snapshot.is_some() {
-        return Found::Older;
+        return LeafContent::Older;
     }
     let state = stripe_of(cx, lun, leaf);
     match state.active.find(lun.file, leaf) {
-        Found::Older => state.find_in_frozen(lun.file, leaf),
+        LeafContent::Older => state.find_in_frozen(lun.file, leaf),
         found => found,
     }
 }
@@ -413,8 +413,8 @@ pub(crate) fn content(
     let state = stripe_of(cx, lun, leaf);
     let active = state.active.find(lun.file, leaf);
     let frozen = match active {
-        Found::Fragment(_) | Found::Older => state.find_in_frozen(lun.file, leaf),
-        Found::Data(_) | Found::Hole => Found::Older,
+        LeafContent::Fragment(_) | LeafContent::Older => state.find_in_frozen(lun.file, leaf),
+        LeafContent::Data(_) | LeafContent::Hole => LeafContent::Older,
     };
     drop(state);
     over(active, || over(frozen, || committed_content(cx, lun, leaf)))
@@ -422,14 +422,14 @@ pub(crate) fn content(
 
 /// What an overlay has for a leaf, over what is below it if that matters.
 fn over(
-    found: Found,
+    found: LeafContent,
     below: impl FnOnce() -> Result<Option<PageRef>, Stop>,
 ) -> Result<Option<PageRef>, Stop> {
     match found {
-        Found::Data(page) => Ok(Some(page)),
-        Found::Hole => Ok(None),
-        Found::Older => below(),
-        Found::Fragment(fragment) => {
+        LeafContent::Data(page) => Ok(Some(page)),
+        LeafContent::Hole => Ok(None),
+        LeafContent::Older => below(),
+        LeafContent::Fragment(fragment) => {
             let base = below()?.unwrap_or_else(PageRef::zero);
             Ok(Some(fragment.over(&base)))
         }

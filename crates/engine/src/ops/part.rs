@@ -12,7 +12,7 @@ use everglade_format::CpNumber;
 
 use crate::ops::{OpCx, Origin, content, find_in_active, leave};
 use crate::pool::fragment::{Fragment, Grown};
-use crate::pool::overlay::{Change, Found};
+use crate::pool::overlay::{Change, LeafContent};
 use crate::pool::volume::{Lun, STRIPE_BLOCKS};
 use crate::read::load::Stop;
 
@@ -66,12 +66,12 @@ pub(crate) fn write(
     }
     let page = page.freeze();
     let (change, is_new) = match find_in_active(cx, lun, leaf) {
-        Found::Fragment(fragment) => match fragment.with(&page, &range) {
+        LeafContent::Fragment(fragment) => match fragment.with(&page, &range) {
             Grown::Whole(page) => (Change::Data(page), false),
             Grown::Fragment(fragment) => (Change::Fragment(fragment), false),
         },
-        Found::Older => (Change::Fragment(Fragment::new(page.clone(), &range)), true),
-        Found::Data(_) | Found::Hole => unreachable!("then the content is known"),
+        LeafContent::Older => (Change::Fragment(Fragment::new(page.clone(), &range)), true),
+        LeafContent::Data(_) | LeafContent::Hole => unreachable!("then the content is known"),
     };
     leave(cx, lun, cp, leaf, change);
     (page, is_new)
@@ -80,7 +80,7 @@ pub(crate) fn write(
 /// Puts a fragment in the active overlay over the content below it. Inside the block's stripe.
 pub(crate) fn merge(cx: &mut OpCx<'_, '_>, lun: &Lun, leaf: u64) -> Result<(), Stop> {
     // In a frozen overlay it is the cleaner's.
-    if let Found::Fragment(_) = find_in_active(cx, lun, leaf) {
+    if let LeafContent::Fragment(_) = find_in_active(cx, lun, leaf) {
         let merged = content(cx, lun, leaf)?.expect("a fragment is no hole");
         let volume = &lun.volume;
         let index = volume.stripe_index(lun.file, leaf / STRIPE_BLOCKS);

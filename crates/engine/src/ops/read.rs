@@ -14,7 +14,7 @@ use everglade_target::span::block_count;
 use everglade_target::{ReadSpan, Reply};
 
 use crate::ops::{BLOCK, OpCx, RunEnd, committed_pointer, content, find_in_overlays, is_mentioned};
-use crate::pool::overlay::Found;
+use crate::pool::overlay::LeafContent;
 use crate::pool::volume::Lun;
 use crate::read::load::{Gather, Pinned, Stop};
 
@@ -151,16 +151,16 @@ fn blocks(
         }
         let newest = match below.is_mentioned {
             true => find_in_overlays(cx, lun, leaf),
-            false => Found::Older,
+            false => LeafContent::Older,
         };
         let page = match newest {
-            Found::Data(page) => Some(page),
-            Found::Hole => Some(PageRef::zero()),
-            Found::Fragment(_) => {
+            LeafContent::Data(page) => Some(page),
+            LeafContent::Hole => Some(PageRef::zero()),
+            LeafContent::Fragment(_) => {
                 let whole = gather.add(content(cx, lun, leaf));
                 whole.map(|page| page.expect("a fragment is no hole"))
             }
-            Found::Older => {
+            LeafContent::Older => {
                 // After the overlays, as above.
                 if let Level1::Unknown = below.level1 {
                     below.level1 = Level1::of(gather.add(cx.level1(lun, region)));

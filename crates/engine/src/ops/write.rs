@@ -14,7 +14,7 @@ use crate::ops::{
     BLOCK, Client, OpCx, Origin, RunEnd, charged_among, committed_pointer, find_in_overlays,
     leave_all, throttle,
 };
-use crate::pool::overlay::Found;
+use crate::pool::overlay::LeafContent;
 use crate::pool::space::Class;
 use crate::pool::volume::Lun;
 use crate::read::load::{Gather, Stop};
@@ -116,9 +116,9 @@ pub(crate) fn admit(
     let mut replaces = true;
     for leaf in leaves.iter().cloned().flatten() {
         let mapped = match find_in_overlays(cx, lun, leaf) {
-            Found::Data(_) | Found::Fragment(_) => Some(true),
-            Found::Hole => Some(false),
-            Found::Older => match committed_pointer(cx, lun, leaf) {
+            LeafContent::Data(_) | LeafContent::Fragment(_) => Some(true),
+            LeafContent::Hole => Some(false),
+            LeafContent::Older => match committed_pointer(cx, lun, leaf) {
                 // A block above is damaged, so the class is unknown; the write counts as growth,
                 // which may wait.
                 Err(Stop::Damaged(_) | Stop::Failed(_)) => Some(false),

@@ -55,7 +55,7 @@ pub(crate) struct Overlay {
 }
 
 /// Where the newest content of a leaf is.
-pub(crate) enum Found {
+pub(crate) enum LeafContent {
     Data(PageRef),
     /// Over what is older.
     Fragment(Fragment),
@@ -120,22 +120,22 @@ fn by_region(leaves: Range<u64>) -> impl Iterator<Item = (u64, Range<u8>)> {
 }
 
 impl Overlay {
-    pub(crate) fn find(&self, file: FileId, leaf: u64) -> Found {
+    pub(crate) fn find(&self, file: FileId, leaf: u64) -> LeafContent {
         let (region, slot) = split(leaf);
         let Some(region) = self.regions.get(&(file, region)) else {
-            return Found::Older;
+            return LeafContent::Older;
         };
         match region.find_slot(slot) {
             Ok(index) => match &region.entries[index].1 {
-                Change::Data(page) => Found::Data(page.clone()),
+                Change::Data(page) => LeafContent::Data(page.clone()),
                 Change::Fragment(fragment) if region.punched_whole => {
-                    Found::Data(fragment.over(&PageRef::zero()))
+                    LeafContent::Data(fragment.over(&PageRef::zero()))
                 }
-                Change::Fragment(fragment) => Found::Fragment(fragment.clone()),
-                Change::Punched => Found::Hole,
+                Change::Fragment(fragment) => LeafContent::Fragment(fragment.clone()),
+                Change::Punched => LeafContent::Hole,
             },
-            Err(_) if region.punched_whole => Found::Hole,
-            Err(_) => Found::Older,
+            Err(_) if region.punched_whole => LeafContent::Hole,
+            Err(_) => LeafContent::Older,
         }
     }
 
@@ -220,9 +220,9 @@ mod tests {
         Change::Data(page.freeze())
     }
 
-    fn first_byte(found: Found) -> Option<u8> {
+    fn first_byte(found: LeafContent) -> Option<u8> {
         match found {
-            Found::Data(page) => Some(page[0]),
+            LeafContent::Data(page) => Some(page[0]),
             _ => None,
         }
     }
@@ -235,9 +235,9 @@ mod tests {
         assert_eq!(overlay.insert(FILE, 255, data(3)).pages, 1);
         assert_eq!(first_byte(overlay.find(FILE, 300)), Some(2));
         assert_eq!(first_byte(overlay.find(FILE, 255)), Some(3));
-        assert!(matches!(overlay.find(FILE, 256), Found::Older));
+        assert!(matches!(overlay.find(FILE, 256), LeafContent::Older));
         assert!(
-            matches!(overlay.find(FileId(71), 300), Found::Older),
+            matches!(overlay.find(FileId(71), 300), LeafContent::Older),
             "another LUN"
         );
         assert_eq!(
@@ -245,7 +245,7 @@ mod tests {
             0,
             "a page less, a hole more"
         );
-        assert!(matches!(overlay.find(FILE, 300), Found::Hole));
+        assert!(matches!(overlay.find(FILE, 300), LeafContent::Hole));
     }
 
     #[test]
@@ -273,7 +273,7 @@ mod tests {
             let leaves = first..first + count;
             let charged = leaves.clone().filter(|leaf| {
                 let found = single.find(FILE, *leaf);
-                matches!(found, Found::Data(_) | Found::Fragment(_))
+                matches!(found, LeafContent::Data(_) | LeafContent::Fragment(_))
             });
             assert_eq!(
                 run.blocks_among(FILE, leaves.clone()),
@@ -299,12 +299,12 @@ mod tests {
         overlay.insert(FILE, 10, data(1));
         overlay.insert(FILE, 11, data(1));
         assert_eq!(overlay.punch_region(FILE, 0).pages, -1);
-        assert!(matches!(overlay.find(FILE, 10), Found::Hole));
-        assert!(matches!(overlay.find(FILE, 200), Found::Hole));
+        assert!(matches!(overlay.find(FILE, 10), LeafContent::Hole));
+        assert!(matches!(overlay.find(FILE, 200), LeafContent::Hole));
         overlay.insert(FILE, 200, data(9));
         assert_eq!(first_byte(overlay.find(FILE, 200)), Some(9));
         assert!(
-            matches!(overlay.find(FILE, 255), Found::Older),
+            matches!(overlay.find(FILE, 255), LeafContent::Older),
             "the next region"
         );
     }
@@ -355,8 +355,8 @@ mod tests {
             }
             for leaf in 0..LEAVES {
                 match (overlay.find(FILE, leaf), table.get(&leaf)) {
-                    (Found::Older, None) | (Found::Hole, Some(None)) => {}
-                    (Found::Data(page), Some(Some(byte))) => prop_assert_eq!(page[0], *byte),
+                    (LeafContent::Older, None) | (LeafContent::Hole, Some(None)) => {}
+                    (LeafContent::Data(page), Some(Some(byte))) => prop_assert_eq!(page[0], *byte),
                     (_, expected) => prop_assert!(false, "leaf {} is not {:?}", leaf, expected),
                 }
             }

@@ -20,7 +20,7 @@ use crate::pool::aggregate::Aggregate;
 use crate::pool::image::Image;
 use crate::pool::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo};
 use crate::pool::name::Name;
-use crate::pool::overlay::{Found, Overlay};
+use crate::pool::overlay::{LeafContent, Overlay};
 use crate::read::redirects::Followed;
 use crate::read::root::Root;
 
@@ -44,10 +44,10 @@ pub(crate) struct StripeState {
 
 impl StripeState {
     /// What the frozen overlay has for a leaf.
-    pub(crate) fn find_in_frozen(&self, file: FileId, leaf: u64) -> Found {
+    pub(crate) fn find_in_frozen(&self, file: FileId, leaf: u64) -> LeafContent {
         match &self.frozen {
             Some(frozen) => frozen.find(file, leaf),
-            None => Found::Older,
+            None => LeafContent::Older,
         }
     }
 }

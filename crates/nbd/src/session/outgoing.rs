@@ -15,7 +15,9 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-use everglade_target::sessions::memory::{CLASSES, Class, Held, SHORT_PIECE_BYTES, page_bytes};
+use everglade_target::sessions::memory::{
+    CLASSES, Class, Reservation, SHORT_PIECE_BYTES, page_bytes,
+};
 use everglade_target::{ReadSpan, span};
 
 use super::position::page_index;
@@ -39,7 +41,7 @@ struct Message {
     /// Of head and data.
     length: u64,
     /// The charge until the message is sent.
-    held: Held,
+    held: Reservation,
     /// The last message of a reply.
     ends_reply: bool,
 }
@@ -85,14 +87,14 @@ pub(super) enum Part {
 pub(super) struct Released([u64; CLASSES]);
 
 impl Released {
-    fn add(&mut self, held: Held) {
+    fn add(&mut self, held: Reservation) {
         self.0[held.class as usize] += held.bytes;
     }
 
     /// As amounts to release.
-    pub(super) fn amounts(self) -> impl Iterator<Item = Held> {
+    pub(super) fn amounts(self) -> impl Iterator<Item = Reservation> {
         let classes = [Class::Small, Class::Large, Class::Again];
-        let amounts = classes.map(|class| Held {
+        let amounts = classes.map(|class| Reservation {
             bytes: self.0[class as usize],
             class,
         });
@@ -145,13 +147,13 @@ impl Part {
     }
 
     /// Memory that it has.
-    fn held(&self) -> Held {
+    fn held(&self) -> Reservation {
         match self {
-            Part::Here(span, class) => Held {
+            Part::Here(span, class) => Reservation {
                 bytes: page_bytes(span.offset, span.length),
                 class: *class,
             },
-            Part::Owed { .. } => Held::none(Class::Large),
+            Part::Owed { .. } => Reservation::none(Class::Large),
         }
     }
 }
@@ -319,14 +321,14 @@ impl Outgoing {
     /// Queues bytes of the handshake.
     pub(super) fn push_bytes(&mut self, bytes: Vec<u8>) {
         if !bytes.is_empty() {
-            let held = Held::none(Class::Small);
+            let held = Reservation::none(Class::Small);
             self.push(Head::Long(bytes), Data::None, held, true);
         }
     }
 
     /// Queues a message of a reply: `head` and the data that follows it. `held` is charged until it
     /// was sent, parts besides.
-    pub(super) fn push(&mut self, head: Head, data: Data, held: Held, ends_reply: bool) {
+    pub(super) fn push(&mut self, head: Head, data: Data, held: Reservation, ends_reply: bool) {
         let length = head.bytes().len() as u64 + data.length();
         assert!(length > 0, "a message has bytes");
         self.replies += usize::from(ends_reply);

@@ -3,7 +3,7 @@
 use std::io::{IoSlice, IoSliceMut};
 
 use everglade_env::Nanos;
-use everglade_target::sessions::memory::Held;
+use everglade_target::sessions::memory::Reservation;
 use everglade_target::sessions::{self, Caller, Common};
 use everglade_target::{Error, Reply, Target, Token};
 
@@ -127,7 +127,7 @@ impl sessions::Session for Session {
     }
 
     #[inline]
-    fn wants_memory(&self) -> Option<Held> {
+    fn wants_memory(&self) -> Option<Reservation> {
         self.wants_memory()
     }
 

@@ -23,8 +23,8 @@ pub struct Settings {
     /// ended. A disk may be idle for days, so this limit is off by default.
     pub idle_max: Option<Nanos>,
     /// Before an export is opened the owner is asked where
-    /// ([`Session::home_question`](crate::Session::home_question)). For owners with several tables of
-    /// sessions.
+    /// ([`Session::home_question`](crate::Session::home_question)). For owners with several tables
+    /// of sessions.
     pub asks_for_home: bool,
 }
 

@@ -2,7 +2,7 @@
 //! wait for.
 
 use everglade_target::Target;
-use everglade_target::sessions::memory::Held;
+use everglade_target::sessions::memory::Reservation;
 
 use super::transmission::Transmission;
 use super::{Cx, Phase, Session, State};
@@ -82,7 +82,7 @@ impl Session {
     }
 
     /// The memory that the session waits for, if it waits for memory.
-    pub(crate) fn wants_memory(&self) -> Option<Held> {
+    pub(crate) fn wants_memory(&self) -> Option<Reservation> {
         let is_alive = matches!(self.state, State::Open | State::Draining);
         self.ledger.wants().filter(|_| is_alive)
     }

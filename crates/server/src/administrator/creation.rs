@@ -193,10 +193,10 @@ fn check_devices(
             problem: error.to_string(),
         })?;
         match found {
-            Found::Nothing => {}
-            Found::Label => return Err(CreationError::Labelled { path: path() }),
-            Found::Data if contents == Contents::Discarded => {}
-            Found::Data => return Err(CreationError::HoldsData { path: path() }),
+            DeviceContent::Nothing => {}
+            DeviceContent::Label => return Err(CreationError::Labelled { path: path() }),
+            DeviceContent::Data if contents == Contents::Discarded => {}
+            DeviceContent::Data => return Err(CreationError::HoldsData { path: path() }),
         }
     }
     Ok(())
@@ -247,20 +247,20 @@ pub(super) fn examine(
 }
 
 /// What is on a device.
-enum Found {
+enum DeviceContent {
     Nothing,
     Label,
     Data,
 }
 
-fn inspect(world: &World, id: DeviceId) -> Result<Found, DiskError> {
+fn inspect(world: &World, id: DeviceId) -> Result<DeviceContent, DiskError> {
     let size = world.size_bytes(id);
     let mut block = vec![0; BLOCK_SIZE];
     for label in label_offsets(size) {
         for slot in CONFIG_OFFSETS {
             world.read(id, label + slot, &mut block)?;
             if block.starts_with(LABEL_MAGIC) {
-                return Ok(Found::Label);
+                return Ok(DeviceContent::Label);
             }
         }
     }
@@ -268,10 +268,10 @@ fn inspect(world: &World, id: DeviceId) -> Result<Found, DiskError> {
     for offset in [0, size - LOOK_BYTES] {
         world.read(id, offset, &mut end)?;
         if end.iter().any(|byte| *byte != 0) {
-            return Ok(Found::Data);
+            return Ok(DeviceContent::Data);
         }
     }
-    Ok(Found::Nothing)
+    Ok(DeviceContent::Nothing)
 }
 
 fn plan(

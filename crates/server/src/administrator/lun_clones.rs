@@ -10,14 +10,19 @@ use everglade_api::{CloneLun, Code, Problem};
 use everglade_engine::admin;
 
 use super::administrator::Administrator;
-use crate::records::clones::{Sight, Sights};
+use crate::records::clones::{CloneOverview, CloneProgress};
 
 impl Administrator {
     /// Begins to clone a LUN.
     ///
     /// # Errors
     /// Nothing was changed.
-    pub fn clone_lun(&self, volume: &str, lun: &str, request: &CloneLun) -> Result<Sight, Problem> {
+    pub fn clone_lun(
+        &self,
+        volume: &str,
+        lun: &str,
+        request: &CloneLun,
+    ) -> Result<CloneProgress, Problem> {
         self.refuse_clone_for_others(volume, lun, request)?;
         let aggregate = self.aggregate_of(volume)?;
         let id = self.id_of(volume)?;
@@ -38,11 +43,11 @@ impl Administrator {
         let at = from.map_or(String::new(), |snapshot| format!("@{snapshot}"));
         tracing::info!("began to clone LUN {volume}/{lun}{at} as {volume}/{name}");
         let sights = self.lun_clones().clones.into_iter();
-        let mut here = sights.filter(|sight| sight.id == id && sight.name == name);
+        let mut here = sights.filter(|progress| progress.id == id && progress.name == name);
         // It may be there already.
         Ok(here.next().unwrap_or_else(|| {
             let size_bytes = self.lun(volume, &name).map_or(0, |lun| lun.size_bytes);
-            Sight {
+            CloneProgress {
                 id,
                 volume: volume.to_owned(),
                 name,
@@ -78,12 +83,12 @@ impl Administrator {
 
     /// The state of all clones.
     #[must_use]
-    pub fn lun_clones(&self) -> Sights {
+    pub fn lun_clones(&self) -> CloneOverview {
         // In this order: a clone that is not being made any more is among the LUNs.
         let volumes = self.engine.volumes().into_iter();
         let clones = volumes.filter_map(|volume| {
             let info = volume.lun_clone?;
-            Some(Sight {
+            Some(CloneProgress {
                 id: volume.id,
                 volume: volume.name,
                 name: info.name,
@@ -99,7 +104,7 @@ impl Administrator {
             let (_, name) = lun.name.split_once('/')?;
             Some((lun.volume, name.to_owned()))
         });
-        Sights {
+        CloneOverview {
             clones,
             luns: luns.collect(),
         }

@@ -5,7 +5,7 @@ use everglade_engine::{AggregateInfo, RepairState as Doing, admin};
 
 use super::administrator::Administrator;
 use crate::records::course::percent;
-use crate::records::repairs::Sight;
+use crate::records::repairs::RepairProgress;
 
 fn view(info: &AggregateInfo) -> Repair {
     let repair = &info.mended.repair;
@@ -50,12 +50,12 @@ impl Administrator {
     ///
     /// # Errors
     /// Nothing was changed.
-    pub fn start_repair(&self, aggregate: &str) -> Result<Sight, Problem> {
+    pub fn start_repair(&self, aggregate: &str) -> Result<RepairProgress, Problem> {
         let id = self.repairable(aggregate)?.id;
         self.change(id, admin::Change::StartRepair)?;
         tracing::info!("aggregate {aggregate} is being repaired");
         let mut sights = self.repairs().into_iter();
-        let found = sights.find(|sight| sight.id == id);
+        let found = sights.find(|progress| progress.id == id);
         found.ok_or_else(|| Problem::not_found("aggregate", aggregate).after_change())
     }
 
@@ -72,13 +72,13 @@ impl Administrator {
 
     /// Of all aggregates that were opened.
     #[must_use]
-    pub fn repairs(&self) -> Vec<Sight> {
-        let sight = |info: &AggregateInfo| Sight {
+    pub fn repairs(&self) -> Vec<RepairProgress> {
+        let progress = |info: &AggregateInfo| RepairProgress {
             id: info.id,
             repair: view(info),
             failure: info.state.reason().map(str::to_owned),
         };
-        self.engine.aggregates().iter().map(sight).collect()
+        self.engine.aggregates().iter().map(progress).collect()
     }
 
     /// What an aggregate is called now.

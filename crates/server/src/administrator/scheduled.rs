@@ -5,7 +5,7 @@ use everglade_engine::admin;
 
 use super::administrator::Administrator;
 use super::snapshots::deletion;
-use crate::schedule::{Seen, Volumes};
+use crate::schedule::{SnapshotEntry, Volumes};
 
 impl Administrator {
     /// Changes volumes, wherever they are, in as few consistency points as possible.
@@ -33,10 +33,10 @@ impl Administrator {
     }
 
     /// The snapshots of a volume; none if there is no such volume.
-    pub(crate) fn seen(&self, volume: &str) -> Vec<Seen> {
+    pub(crate) fn seen(&self, volume: &str) -> Vec<SnapshotEntry> {
         let snapshots = self.engine.snapshots(volume).into_iter();
         snapshots
-            .map(|info| Seen {
+            .map(|info| SnapshotEntry {
                 id: u64::from(info.id),
                 obstacle: match info.holds.as_slice() {
                     [] if info.is_exported => Some("open in a client".to_owned()),
@@ -54,7 +54,7 @@ impl Administrator {
 }
 
 impl Volumes for Administrator {
-    fn snapshots(&self, volume: &str) -> Option<Vec<Seen>> {
+    fn snapshots(&self, volume: &str) -> Option<Vec<SnapshotEntry>> {
         self.aggregate_of(volume).ok()?;
         Some(self.seen(volume))
     }

@@ -47,7 +47,7 @@ use std::path::{Path, PathBuf};
 
 pub use endpoints::{Address, Endpoint, Endpoints};
 pub use error::DataDirError;
-pub use seen::{Point, Seen};
+pub use seen::{Point, SeenPoints};
 pub use small_file::SmallFile;
 pub use state::{AggregateState, Device, DeviceKind, Phase, State};
 pub use uuid::Uuid;
@@ -78,7 +78,7 @@ pub struct DataDir {
     path: PathBuf,
     state: State,
     owed: Owed,
-    seen: Seen,
+    seen: SeenPoints,
     _lock: Lock,
 }
 
@@ -116,7 +116,7 @@ impl DataDir {
             path: path.to_owned(),
             state,
             owed: Owed::default(),
-            seen: Seen::read(path),
+            seen: SeenPoints::read(path),
             _lock: lock,
         };
         directory.prepare()?;
@@ -203,7 +203,7 @@ impl DataDir {
 
     /// The newest consistency points seen of aggregates.
     #[must_use]
-    pub fn seen(&self) -> &Seen {
+    pub fn seen(&self) -> &SeenPoints {
         &self.seen
     }
 

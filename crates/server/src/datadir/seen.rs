@@ -42,7 +42,7 @@ const BYTES_MAX: u64 = 1 << 20;
 
 /// See the module's documentation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenPoints {
     points: BTreeMap<Uuid, Point>,
 }
 
@@ -65,7 +65,7 @@ struct Document {
     points: Vec<Point>,
 }
 
-impl Seen {
+impl SeenPoints {
     /// The newest consistency point seen of an aggregate.
     #[must_use]
     pub fn of(&self, uuid: Uuid) -> Option<u64> {
@@ -73,7 +73,7 @@ impl Seen {
     }
 
     /// Reads the file. If the file cannot be read, it protects nothing, and the log says so.
-    pub(crate) fn read(directory: &Path) -> Seen {
+    pub(crate) fn read(directory: &Path) -> SeenPoints {
         match read(directory) {
             Ok(seen) => seen,
             Err(found) => {
@@ -81,7 +81,7 @@ impl Seen {
                     "{NAME} cannot be read: {found}; older copies of devices are not recognised at \
                     this start"
                 );
-                Seen::default()
+                SeenPoints::default()
             }
         }
     }
@@ -89,14 +89,14 @@ impl Seen {
     /// The same file, with the present consistency points of the open aggregates. Of others only
     /// those are kept that are recorded.
     #[must_use]
-    pub(super) fn with(&self, points: Vec<Point>, state: &State) -> Seen {
+    pub(super) fn with(&self, points: Vec<Point>, state: &State) -> SeenPoints {
         let mut all = self.points.clone();
         all.retain(|uuid, _| {
             let mut recorded = state.aggregates.iter().filter_map(|known| known.uuid);
             recorded.any(|known| known == *uuid)
         });
         all.extend(by_uuid(points));
-        Seen { points: all }
+        SeenPoints { points: all }
     }
 
     /// Replaces the file.
@@ -117,15 +117,15 @@ pub(super) fn file(directory: &Path) -> SmallFile {
     SmallFile::new(directory.join(NAME), modes::FILE_PRIVATE)
 }
 
-fn read(directory: &Path) -> Result<Seen, String> {
+fn read(directory: &Path) -> Result<SeenPoints, String> {
     let bytes = file(directory).read(BYTES_MAX);
     match bytes.map_err(|error| error.to_string())? {
-        None => Ok(Seen::default()),
+        None => Ok(SeenPoints::default()),
         Some(bytes) => parse(&bytes),
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Seen, String> {
+fn parse(bytes: &[u8]) -> Result<SeenPoints, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "bytes that are not text".to_owned())?;
     if text.trim_end().lines().next_back() != Some(END) {
         return Err(format!("it does not end with '{END}'"));
@@ -138,7 +138,7 @@ fn parse(bytes: &[u8]) -> Result<Seen, String> {
             document.version
         ));
     }
-    Ok(Seen {
+    Ok(SeenPoints {
         points: by_uuid(document.points).collect(),
     })
 }
@@ -182,10 +182,10 @@ mod tests {
     #[test]
     fn what_was_seen_is_read_back_and_goes_with_its_aggregate() {
         let place = tempfile::tempdir().expect("a temporary directory");
-        assert_eq!(Seen::read(place.path()), Seen::default());
-        let seen = Seen::default().with(vec![point(1, 7), point(2, 9)], &state(&[1, 2]));
+        assert_eq!(SeenPoints::read(place.path()), SeenPoints::default());
+        let seen = SeenPoints::default().with(vec![point(1, 7), point(2, 9)], &state(&[1, 2]));
         seen.write(place.path()).expect("written");
-        let seen = Seen::read(place.path());
+        let seen = SeenPoints::read(place.path());
         assert_eq!(seen.of(Uuid([1; 16])), Some(7));
         assert_eq!(seen.of(Uuid([3; 16])), None);
         // The second is not open now; then it is deleted.
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn what_is_torn_protects_nothing_and_stops_nobody() {
         let place = tempfile::tempdir().expect("a temporary directory");
-        let seen = Seen::default().with(vec![point(1, 7)], &state(&[1]));
+        let seen = SeenPoints::default().with(vec![point(1, 7)], &state(&[1]));
         seen.write(place.path()).expect("written");
         let text = file(place.path()).read(BYTES_MAX).expect("read");
         let text = text.expect("there");
@@ -208,6 +208,6 @@ mod tests {
         }
         let path = place.path().join(NAME);
         fs::write(&path, [0xff; 100]).expect("garbage");
-        assert_eq!(Seen::read(place.path()), Seen::default());
+        assert_eq!(SeenPoints::read(place.path()), SeenPoints::default());
     }
 }

@@ -11,13 +11,13 @@ use everglade_engine::VolumeId;
 use super::course::{Course, Work};
 use super::follow::Follow;
 
-/// How often nothing may be seen of a clone before it counts as lost: between two looks it may be
+/// How often nothing may be seen of a clone before it counts as lost: between two checks it may be
 /// on the way from being made to being there.
 const UNSEEN_MAX: u32 = 3;
 
 /// The engine's state of the clone of a LUN in a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sight {
+pub struct CloneProgress {
     /// The volume.
     pub id: VolumeId,
     /// Its present name.
@@ -36,9 +36,9 @@ pub struct Sight {
 
 /// The state of all clones.
 #[derive(Clone, Debug, Default)]
-pub struct Sights {
+pub struct CloneOverview {
     /// The clones that are being made, or that failed last.
-    pub clones: Vec<Sight>,
+    pub clones: Vec<CloneProgress>,
     /// All LUNs: their volumes and names.
     pub luns: Vec<(VolumeId, String)>,
 }
@@ -65,41 +65,41 @@ impl LunClone {
 }
 
 impl Follow for LunClone {
-    type Sight = Sight;
-    type Seen = Sights;
+    type Progress = CloneProgress;
+    type Overview = CloneOverview;
 
-    fn new(now: Moment, sight: &Sight) -> LunClone {
+    fn new(now: Moment, progress: &CloneProgress) -> LunClone {
         LunClone {
-            id: sight.id,
-            volume: sight.volume.clone(),
-            name: sight.name.clone(),
-            done: sight.done,
-            from: sight.done,
-            total: sight.total,
+            id: progress.id,
+            volume: progress.volume.clone(),
+            name: progress.name.clone(),
+            done: progress.done,
+            from: progress.done,
+            total: progress.total,
             eta_seconds: None,
             unseen: 0,
             course: Course::begun(now),
         }
     }
 
-    fn is_of(&self, sight: &Sight) -> bool {
-        (self.id, &self.name) == (sight.id, &sight.name)
+    fn is_of(&self, progress: &CloneProgress) -> bool {
+        (self.id, &self.name) == (progress.id, &progress.name)
     }
 
-    fn update(&mut self, now: Moment, sights: &Sights) {
-        let mut luns = sights.luns.iter();
+    fn update(&mut self, now: Moment, overview: &CloneOverview) {
+        let mut luns = overview.luns.iter();
         let is_there = luns.any(|(volume, name)| (*volume, name) == (self.id, &self.name));
-        let outcome = match sights.clones.iter().find(|sight| self.is_of(sight)) {
-            Some(sight) if sight.failed.is_none() => {
-                self.volume.clone_from(&sight.volume);
-                self.done = sight.done;
-                self.total = sight.total;
-                self.eta_seconds = sight.eta_seconds;
+        let outcome = match overview.clones.iter().find(|progress| self.is_of(progress)) {
+            Some(progress) if progress.failed.is_none() => {
+                self.volume.clone_from(&progress.volume);
+                self.done = progress.done;
+                self.total = progress.total;
+                self.eta_seconds = progress.eta_seconds;
                 self.unseen = 0;
                 return;
             }
             _ if is_there => Ok(()),
-            Some(sight) => Err(sight.failed.clone().unwrap_or_default()),
+            Some(progress) => Err(progress.failed.clone().unwrap_or_default()),
             None => {
                 self.unseen += 1;
                 if self.unseen < UNSEEN_MAX {
@@ -111,9 +111,9 @@ impl Follow for LunClone {
         self.course.end(now, outcome);
     }
 
-    fn going_on(sights: &Sights) -> impl Iterator<Item = &Sight> {
-        let clones = sights.clones.iter();
-        clones.filter(|sight| sight.failed.is_none())
+    fn going_on(overview: &CloneOverview) -> impl Iterator<Item = &CloneProgress> {
+        let clones = overview.clones.iter();
+        clones.filter(|progress| progress.failed.is_none())
     }
 
     fn course(&self) -> &Course {
@@ -147,8 +147,8 @@ mod tests {
         volume: 64,
     };
 
-    fn sight(done: u64, failed: Option<&str>) -> Sight {
-        Sight {
+    fn progress(done: u64, failed: Option<&str>) -> CloneProgress {
+        CloneProgress {
             id: VOLUME,
             volume: "v".to_owned(),
             name: "new".to_owned(),
@@ -159,25 +159,25 @@ mod tests {
         }
     }
 
-    fn sights(clones: Vec<Sight>, luns: &[&str]) -> Sights {
+    fn overview(clones: Vec<CloneProgress>, luns: &[&str]) -> CloneOverview {
         let luns = luns.iter().map(|lun| (VOLUME, (*lun).to_owned()));
         let luns = luns.collect();
-        Sights { clones, luns }
+        CloneOverview { clones, luns }
     }
 
     #[test]
     fn a_clone_is_done_when_the_lun_is_there() {
         let (mut clones, mut next) = (Followed::<LunClone>::default(), 0);
-        let job = clones.begin(&mut next, Moment(10), &sight(0, None));
+        let job = clones.begin(&mut next, Moment(10), &progress(0, None));
         assert_eq!((job.percent, job.cancellable), (0, true));
-        let now = sights(vec![sight(100, None)], &["old"]);
+        let now = overview(vec![progress(100, None)], &["old"]);
         assert!(clones.advance(&mut next, Moment(11), &now).is_empty());
         assert_eq!(clones.one(Moment(11), 1).map(|job| job.percent), Some(25));
         assert_eq!(clones.all(Moment(11)).count(), 1, "one job for one clone");
         // On its way from being made to being there.
-        let gone = sights(vec![], &["old"]);
+        let gone = overview(vec![], &["old"]);
         assert!(clones.advance(&mut next, Moment(11), &gone).is_empty());
-        let there = sights(vec![], &["old", "new"]);
+        let there = overview(vec![], &["old", "new"]);
         let ended = clones.advance(&mut next, Moment(12), &there);
         assert_eq!((ended[0].state, ended[0].percent), (JobState::Done, 100));
         assert_eq!((ended[0].cancellable, ended[0].eta_seconds), (false, None));
@@ -186,12 +186,12 @@ mod tests {
     #[test]
     fn a_clone_that_failed_or_vanished_says_so() {
         let (mut clones, mut next) = (Followed::<LunClone>::default(), 0);
-        clones.begin(&mut next, Moment(10), &sight(0, None));
-        let failed = sights(vec![sight(0, Some("full"))], &[]);
+        clones.begin(&mut next, Moment(10), &progress(0, None));
+        let failed = overview(vec![progress(0, Some("full"))], &[]);
         let ended = clones.advance(&mut next, Moment(11), &failed);
         assert_eq!(ended[0].detail.as_deref(), Some("full"));
-        clones.begin(&mut next, Moment(10), &sight(0, None));
-        let nothing = sights(vec![], &[]);
+        clones.begin(&mut next, Moment(10), &progress(0, None));
+        let nothing = overview(vec![], &[]);
         let ended: Vec<Job> = (0..UNSEEN_MAX)
             .flat_map(|_| clones.advance(&mut next, Moment(12), &nothing))
             .collect();
@@ -203,12 +203,16 @@ mod tests {
     #[test]
     fn one_that_is_under_way_at_the_start_is_found() {
         let (mut clones, mut next) = (Followed::<LunClone>::default(), 2);
-        let failed = sights(vec![sight(7, Some("full"))], &[]);
+        let failed = overview(vec![progress(7, Some("full"))], &[]);
         clones.advance(&mut next, Moment(1), &failed);
         assert_eq!(clones.all(Moment(1)).count(), 0);
-        clones.advance(&mut next, Moment(1), &sights(vec![sight(7, None)], &[]));
+        clones.advance(
+            &mut next,
+            Moment(1),
+            &overview(vec![progress(7, None)], &[]),
+        );
         assert_eq!(clones.all(Moment(1)).count(), 1);
-        let later = sights(vec![sight(27, None)], &[]);
+        let later = overview(vec![progress(27, None)], &[]);
         assert!(clones.advance(&mut next, Moment(3), &later).is_empty());
         let rate = clones
             .one(Moment(3), 3)
@@ -221,17 +225,17 @@ mod tests {
     #[test]
     fn a_clone_is_followed_when_its_volume_gets_another_name() {
         let (mut clones, mut next) = (Followed::<LunClone>::default(), 0);
-        clones.begin(&mut next, Moment(1), &sight(7, None));
-        let renamed = Sight {
+        clones.begin(&mut next, Moment(1), &progress(7, None));
+        let renamed = CloneProgress {
             volume: "w".to_owned(),
-            ..sight(9, None)
+            ..progress(9, None)
         };
-        let now = sights(vec![renamed], &[]);
+        let now = overview(vec![renamed], &[]);
         assert!(clones.advance(&mut next, Moment(2), &now).is_empty());
         assert_eq!(clones.all(Moment(2)).count(), 1, "it is the same clone");
         let object = clones.one(Moment(2), 1).map(|job| job.object);
         assert_eq!(object.as_deref(), Some("w/new"));
-        let there = sights(vec![], &["new"]);
+        let there = overview(vec![], &["new"]);
         let ended = clones.advance(&mut next, Moment(3), &there);
         assert_eq!(ended[0].state, JobState::Done);
     }

@@ -16,7 +16,7 @@ const BEHIND_MAX: usize = 256;
 
 /// Something that happened, before it has its number and time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct NewEvent {
     /// How much it matters.
     pub severity: Severity,
     /// The kind of event.
@@ -44,7 +44,7 @@ impl Events {
     }
 
     /// Adds one.
-    pub fn tell(&self, now: Moment, told: Told) {
+    pub fn tell(&self, now: Moment, told: NewEvent) {
         let mut ring = self.lock();
         let event = Event {
             number: ring.back().map_or(1, |last| last.number + 1),
@@ -84,8 +84,8 @@ impl Events {
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> Told {
-        Told {
+    fn told(text: &str) -> NewEvent {
+        NewEvent {
             severity: Severity::Info,
             kind: EventKind::Daemon,
             object: "daemon".to_owned(),

@@ -13,25 +13,25 @@ use super::course::{Course, forget_ended};
 /// A job of one kind of work.
 pub(super) trait Follow: Sized {
     /// The engine's state of one piece of work.
-    type Sight: 'static;
-    /// All that a look sees.
-    type Seen: ?Sized;
+    type Progress: 'static;
+    /// All that one check reads.
+    type Overview: ?Sized;
 
     /// Begins to follow this.
-    fn new(now: Moment, sight: &Self::Sight) -> Self;
+    fn new(now: Moment, progress: &Self::Progress) -> Self;
 
     /// True if this is what the job follows.
-    fn is_of(&self, sight: &Self::Sight) -> bool;
+    fn is_of(&self, progress: &Self::Progress) -> bool;
 
-    /// Takes note of how far it is, or how it ended.
-    fn update(&mut self, now: Moment, seen: &Self::Seen);
+    /// Takes in how far it is, or how it ended.
+    fn update(&mut self, now: Moment, overview: &Self::Overview);
 
     /// The work that is under way.
-    fn going_on(seen: &Self::Seen) -> impl Iterator<Item = &Self::Sight>;
+    fn going_on(overview: &Self::Overview) -> impl Iterator<Item = &Self::Progress>;
 
     fn course(&self) -> &Course;
 
-    /// The job, as of the last look.
+    /// The job, as of the last check.
     fn view(&self, id: u64, now: Moment) -> Job;
 
     fn is_running(&self) -> bool {
@@ -50,14 +50,14 @@ impl<F> Default for Followed<F> {
 
 impl<F: Follow> Followed<F> {
     /// Begins to follow this, under the next number, unless it is followed.
-    pub(super) fn begin(&mut self, next: &mut u64, now: Moment, sight: &F::Sight) -> Job {
-        let mut known = self.running().filter(|(_, job)| job.is_of(sight));
+    pub(super) fn begin(&mut self, next: &mut u64, now: Moment, progress: &F::Progress) -> Job {
+        let mut known = self.running().filter(|(_, job)| job.is_of(progress));
         if let Some((id, job)) = known.next() {
             return job.view(*id, now);
         }
         drop(known);
         *next += 1;
-        let job = F::new(now, sight);
+        let job = F::new(now, progress);
         let view = job.view(*next, now);
         self.0.insert(*next, job);
         forget_ended(&mut self.0, F::course);
@@ -66,16 +66,21 @@ impl<F: Follow> Followed<F> {
 
     /// Updates the progress of all jobs, and begins jobs for work that no job follows. Returns
     /// those that ended just now.
-    pub(super) fn advance(&mut self, next: &mut u64, now: Moment, seen: &F::Seen) -> Vec<Job> {
+    pub(super) fn advance(
+        &mut self,
+        next: &mut u64,
+        now: Moment,
+        overview: &F::Overview,
+    ) -> Vec<Job> {
         let mut ended = Vec::new();
         for (id, job) in self.0.iter_mut().filter(|(_, job)| job.is_running()) {
-            job.update(now, seen);
+            job.update(now, overview);
             if !job.is_running() {
                 ended.push(job.view(*id, now));
             }
         }
-        for sight in F::going_on(seen) {
-            self.begin(next, now, sight);
+        for progress in F::going_on(overview) {
+            self.begin(next, now, progress);
         }
         ended
     }

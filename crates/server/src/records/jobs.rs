@@ -19,10 +19,10 @@ use everglade_api::{Code, Job, JobState, Moment, Problem};
 use everglade_engine::VolumeId;
 use everglade_env::lock::{Mutex, MutexGuard};
 
-use super::clones::{LunClone, Sight, Sights};
+use super::clones::{CloneOverview, CloneProgress, LunClone};
 use super::course::{Course, Work, forget_ended};
 use super::follow::Followed;
-use super::repairs::{Repairing, Sight as Repair};
+use super::repairs::{RepairProgress, Repairing};
 use super::splits::{Split, Splitting};
 
 /// The space that an aggregate has yet to free.
@@ -104,15 +104,15 @@ impl Jobs {
     }
 
     /// Begins to follow a clone of a LUN, unless it is followed.
-    pub fn begin_clone(&self, now: Moment, sight: &Sight) -> Job {
+    pub fn begin_clone(&self, now: Moment, progress: &CloneProgress) -> Job {
         let inner = &mut *self.lock();
-        inner.clones.begin(&mut inner.next, now, sight)
+        inner.clones.begin(&mut inner.next, now, progress)
     }
 
     /// Looks how far clones of LUNs are; returns those that ended just now.
-    pub fn advance_clones(&self, now: Moment, sights: &Sights) -> Vec<Job> {
+    pub fn advance_clones(&self, now: Moment, overview: &CloneOverview) -> Vec<Job> {
         let inner = &mut *self.lock();
-        inner.clones.advance(&mut inner.next, now, sights)
+        inner.clones.advance(&mut inner.next, now, overview)
     }
 
     /// Volume and name of a clone of a LUN that is under way.
@@ -124,15 +124,15 @@ impl Jobs {
     }
 
     /// Begins to follow a repair, unless it is followed.
-    pub fn begin_repair(&self, now: Moment, sight: &Repair) -> Job {
+    pub fn begin_repair(&self, now: Moment, progress: &RepairProgress) -> Job {
         let inner = &mut *self.lock();
-        inner.repairs.begin(&mut inner.next, now, sight)
+        inner.repairs.begin(&mut inner.next, now, progress)
     }
 
     /// Looks how far repairs are; returns the jobs of those that ended just now.
-    pub fn advance_repairs(&self, now: Moment, sights: &[Repair]) -> Vec<Job> {
+    pub fn advance_repairs(&self, now: Moment, overview: &[RepairProgress]) -> Vec<Job> {
         let inner = &mut *self.lock();
-        inner.repairs.advance(&mut inner.next, now, sights)
+        inner.repairs.advance(&mut inner.next, now, overview)
     }
 
     /// The aggregate that a job repairs, if it is under way.
@@ -413,8 +413,8 @@ mod tests {
         assert_eq!(problem.code, Code::NotCancellable);
     }
 
-    fn sight(name: &str) -> Sight {
-        Sight {
+    fn progress(name: &str) -> CloneProgress {
+        CloneProgress {
             id: VOLUME,
             volume: "v".to_owned(),
             name: name.to_owned(),
@@ -429,12 +429,12 @@ mod tests {
     fn a_lun_that_is_being_cloned_is_one_job_under_way() {
         let jobs = Jobs::new();
         assert!(jobs.is_idle());
-        jobs.begin_clone(Moment(1), &sight("new"));
+        jobs.begin_clone(Moment(1), &progress("new"));
         assert!(!jobs.is_idle());
         // Somebody looked between the change and its answer.
-        jobs.begin_clone(Moment(1), &sight("new"));
+        jobs.begin_clone(Moment(1), &progress("new"));
         assert_eq!(jobs.all(Moment(1)).len(), 1, "one job for one clone");
-        let there = Sights {
+        let there = CloneOverview {
             clones: Vec::new(),
             luns: vec![(VOLUME, "new".to_owned())],
         };

@@ -23,7 +23,7 @@ use std::path::Path;
 
 use everglade_api::{Change, EventKind, Moment, Severity};
 
-use events::{Events, Told};
+use events::{Events, NewEvent};
 use history::{History, Keyed};
 use jobs::Jobs;
 
@@ -79,7 +79,7 @@ impl Records {
     ) -> Change {
         self.events.tell(
             now,
-            Told {
+            NewEvent {
                 severity: Severity::Info,
                 kind: EventKind::Change,
                 object: deed.object.clone(),
@@ -95,7 +95,7 @@ impl Records {
             );
             self.events.tell(
                 now,
-                Told {
+                NewEvent {
                     severity: Severity::Warning,
                     kind: EventKind::Daemon,
                     object: "history".to_owned(),

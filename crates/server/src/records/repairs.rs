@@ -16,7 +16,7 @@ const BLOCK: u64 = BLOCK_SIZE as u64;
 
 /// The engine's state of the last repair of an aggregate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sight {
+pub struct RepairProgress {
     /// The aggregate's number, whatever it is called.
     pub id: u32,
     /// How it is doing.
@@ -39,7 +39,7 @@ impl Repairing {
         self.aggregate
     }
 
-    fn take_in(&mut self, now: Moment, found: &Sight) {
+    fn take_in(&mut self, now: Moment, found: &RepairProgress) {
         self.repair = found.repair.clone();
         let name = &self.repair.aggregate;
         let outcome = match (&found.failure, found.repair.state) {
@@ -63,26 +63,26 @@ impl Repairing {
 }
 
 impl Follow for Repairing {
-    type Sight = Sight;
-    type Seen = [Sight];
+    type Progress = RepairProgress;
+    type Overview = [RepairProgress];
 
-    fn new(now: Moment, sight: &Sight) -> Repairing {
+    fn new(now: Moment, progress: &RepairProgress) -> Repairing {
         let mut job = Repairing {
-            aggregate: sight.id,
-            repair: sight.repair.clone(),
+            aggregate: progress.id,
+            repair: progress.repair.clone(),
             course: Course::begun(now),
         };
         // It may be done by now.
-        job.take_in(now, sight);
+        job.take_in(now, progress);
         job
     }
 
-    fn is_of(&self, sight: &Sight) -> bool {
-        self.aggregate == sight.id
+    fn is_of(&self, progress: &RepairProgress) -> bool {
+        self.aggregate == progress.id
     }
 
-    fn update(&mut self, now: Moment, seen: &[Sight]) {
-        match seen.iter().find(|sight| self.is_of(sight)) {
+    fn update(&mut self, now: Moment, overview: &[RepairProgress]) {
+        match overview.iter().find(|progress| self.is_of(progress)) {
             Some(found) => self.take_in(now, found),
             None => {
                 let text = format!("aggregate {} was deleted", self.repair.aggregate);
@@ -91,10 +91,11 @@ impl Follow for Repairing {
         }
     }
 
-    fn going_on(seen: &[Sight]) -> impl Iterator<Item = &Sight> {
-        let is_running = |sight: &&Sight| sight.repair.state == RepairState::Running;
-        seen.iter()
-            .filter(|sight| sight.failure.is_none())
+    fn going_on(overview: &[RepairProgress]) -> impl Iterator<Item = &RepairProgress> {
+        let is_running = |progress: &&RepairProgress| progress.repair.state == RepairState::Running;
+        overview
+            .iter()
+            .filter(|progress| progress.failure.is_none())
             .filter(is_running)
     }
 
@@ -125,8 +126,8 @@ mod tests {
     use super::*;
     use crate::records::follow::Followed;
 
-    fn sight(state: RepairState, read: u64) -> Sight {
-        Sight {
+    fn progress(state: RepairState, read: u64) -> RepairProgress {
+        RepairProgress {
             id: 3,
             repair: Repair {
                 aggregate: "a".to_owned(),
@@ -142,36 +143,36 @@ mod tests {
     #[test]
     fn a_repair_is_followed_until_everything_was_read() {
         let (mut repairs, mut next) = (Followed::<Repairing>::default(), 0);
-        let running = sight(RepairState::Running, 25);
+        let running = progress(RepairState::Running, 25);
         let job = repairs.begin(&mut next, Moment(1), &running);
         assert_eq!((job.percent, job.cancellable), (25, true));
         assert_eq!(repairs.under_way(1).map(Repairing::aggregate), Some(3));
         assert!(repairs.advance(&mut next, Moment(2), &[running]).is_empty());
         assert_eq!(repairs.all(Moment(2)).count(), 1, "one job for one repair");
-        let done = sight(RepairState::Done, 100);
+        let done = progress(RepairState::Done, 100);
         let ended = repairs.advance(&mut next, Moment(9), &[done]);
         assert_eq!((ended[0].percent, ended[0].state), (100, JobState::Done));
         assert!(!repairs.is_busy());
-        repairs.advance(&mut next, Moment(10), &[sight(RepairState::Running, 1)]);
+        repairs.advance(&mut next, Moment(10), &[progress(RepairState::Running, 1)]);
         assert_eq!(repairs.under_way(2).map(Repairing::aggregate), Some(3));
     }
 
     #[test]
     fn what_cannot_be_derived_fails_the_job_and_so_does_a_stop() {
         let (mut repairs, mut next) = (Followed::<Repairing>::default(), 0);
-        let changes: [fn(&mut Sight); 3] = [
+        let changes: [fn(&mut RepairProgress); 3] = [
             |it| it.repair.damaged_blocks = 2,
             |it| it.repair.state = RepairState::Stopped,
             |it| it.failure = Some("it broke".to_owned()),
         ];
         for (case, change) in changes.into_iter().enumerate() {
-            repairs.begin(&mut next, Moment(1), &sight(RepairState::Running, 1));
-            let mut later = sight(RepairState::Done, 100);
+            repairs.begin(&mut next, Moment(1), &progress(RepairState::Running, 1));
+            let mut later = progress(RepairState::Done, 100);
             change(&mut later);
             let ended = repairs.advance(&mut next, Moment(2), &[later]);
             assert_eq!(ended[0].state, JobState::Failed, "{case}");
         }
-        repairs.begin(&mut next, Moment(1), &sight(RepairState::Running, 1));
+        repairs.begin(&mut next, Moment(1), &progress(RepairState::Running, 1));
         let ended = repairs.advance(&mut next, Moment(2), &[]);
         let detail = ended[0].detail.clone().unwrap_or_default();
         assert!(detail.contains("deleted"), "{detail}");

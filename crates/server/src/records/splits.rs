@@ -1,6 +1,6 @@
 //! Jobs that split clones.
 
-use everglade_api::{Job, Moment, Split as Seen, SplitState};
+use everglade_api::{Job, Moment, Split as SplitReport, SplitState};
 use everglade_engine::VolumeId;
 
 use super::course::{Course, Work};
@@ -12,7 +12,7 @@ pub struct Splitting {
     /// Its volume, whatever that is called.
     pub id: VolumeId,
     /// How it is doing.
-    pub split: Seen,
+    pub split: SplitReport,
     /// The reason why its aggregate does nothing any more.
     pub failure: Option<String>,
 }
@@ -21,7 +21,7 @@ pub struct Splitting {
 pub(super) struct Split {
     volume: VolumeId,
     /// The state at the last check.
-    split: Seen,
+    split: SplitReport,
     /// The amount that had been copied when the job began.
     from: u64,
     course: Course,
@@ -55,8 +55,8 @@ impl Split {
 }
 
 impl Follow for Split {
-    type Sight = Splitting;
-    type Seen = [Splitting];
+    type Progress = Splitting;
+    type Overview = [Splitting];
 
     fn new(now: Moment, begun: &Splitting) -> Split {
         let mut job = Split {
@@ -70,12 +70,12 @@ impl Follow for Split {
         job
     }
 
-    fn is_of(&self, sight: &Splitting) -> bool {
-        self.volume == sight.id
+    fn is_of(&self, progress: &Splitting) -> bool {
+        self.volume == progress.id
     }
 
-    fn update(&mut self, now: Moment, seen: &[Splitting]) {
-        match seen.iter().find(|sight| self.is_of(sight)) {
+    fn update(&mut self, now: Moment, overview: &[Splitting]) {
+        match overview.iter().find(|progress| self.is_of(progress)) {
             Some(found) => self.take_in(now, found),
             None => {
                 let text = format!("volume {} was deleted", self.split.volume);
@@ -84,10 +84,11 @@ impl Follow for Split {
         }
     }
 
-    fn going_on(seen: &[Splitting]) -> impl Iterator<Item = &Splitting> {
+    fn going_on(overview: &[Splitting]) -> impl Iterator<Item = &Splitting> {
         let is_going_on =
             |state: SplitState| matches!(state, SplitState::Copying | SplitState::Waiting);
-        seen.iter()
+        overview
+            .iter()
             .filter(move |it| it.failure.is_none() && is_going_on(it.split.state))
     }
 

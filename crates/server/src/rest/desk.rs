@@ -23,7 +23,7 @@ use super::keys::Keys;
 use crate::administrator::{Administrator, Deleted};
 use crate::datadir::Endpoints;
 use crate::fronts::nbd;
-use crate::records::events::Told;
+use crate::records::events::NewEvent;
 use crate::records::{Deed, Records};
 
 /// Changes at a time; each may hold a thread.
@@ -187,7 +187,7 @@ impl Desk {
             let job = records.jobs.begin(now, what, &deed.object, &pending);
             records.events.tell(
                 now,
-                Told {
+                NewEvent {
                     severity: Severity::Info,
                     kind: EventKind::Job,
                     object: deed.object,
@@ -215,7 +215,7 @@ impl Desk {
             let detail = job.detail.unwrap_or_default();
             self.records.events.tell(
                 now,
-                Told {
+                NewEvent {
                     severity: Severity::Info,
                     kind: EventKind::Job,
                     object: job.object,
@@ -232,7 +232,7 @@ impl Desk {
         for job in self.records.jobs.end_of(now, aggregate) {
             self.records.events.tell(
                 now,
-                Told {
+                NewEvent {
                     severity: Severity::Info,
                     kind: EventKind::Job,
                     object: job.object,

@@ -31,7 +31,7 @@ mod rounds;
 
 pub use library::NAME;
 pub(crate) use library::{Shelf, Unwritten};
-pub(crate) use rounds::{RoundEvent, Seen, Volumes};
+pub(crate) use rounds::{RoundEvent, SnapshotEntry, Volumes};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -359,7 +359,12 @@ impl Schedule {
 
     /// The past and future work of a volume's policy. `present` are the snapshots that are there.
     #[must_use]
-    pub(crate) fn view(&self, now: Moment, volume: &str, present: &[Seen]) -> VolumePolicy {
+    pub(crate) fn view(
+        &self,
+        now: Moment,
+        volume: &str,
+        present: &[SnapshotEntry],
+    ) -> VolumePolicy {
         let inner = self.lock();
         let entry = inner.book.volumes.get(volume);
         let policy = entry.and_then(|entry| inner.book.policy(&entry.policy));

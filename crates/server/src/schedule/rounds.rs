@@ -18,7 +18,7 @@ const AGAIN_AFTER: i64 = 60;
 
 /// A snapshot that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct SnapshotEntry {
     /// Its number in the volume.
     pub(crate) id: u64,
     /// Its name.
@@ -27,7 +27,7 @@ pub(crate) struct Seen {
     pub(crate) obstacle: Option<String>,
 }
 
-impl Seen {
+impl SnapshotEntry {
     pub(super) fn is(&self, known: &Taken) -> bool {
         self.id == known.id && self.name == known.name
     }
@@ -37,7 +37,7 @@ impl Seen {
 /// or fails alone.
 pub(crate) trait Volumes {
     /// The snapshots of a volume, in order of creation; `None` if the volume cannot be asked now.
-    fn snapshots(&self, volume: &str) -> Option<Vec<Seen>>;
+    fn snapshots(&self, volume: &str) -> Option<Vec<SnapshotEntry>>;
 
     /// Takes snapshots; returns their numbers, or one line each.
     fn take(&self, wanted: &[(String, String)]) -> Vec<Result<u64, String>>;
@@ -384,7 +384,7 @@ fn find<'a>(book: &'a mut Book, due: &Due) -> Option<&'a mut Run> {
 }
 
 /// The name, or the name with a number behind it.
-fn unused(name: String, present: &[Seen]) -> String {
+fn unused(name: String, present: &[SnapshotEntry]) -> String {
     let is_taken = |name: &str| present.iter().any(|seen| seen.name == name);
     if !is_taken(&name) {
         return name;

@@ -7,7 +7,7 @@ use std::path::Path;
 use everglade_api::{Code, CreatePolicy, Moment, Problem};
 use everglade_engine::Unreadable;
 
-use super::{RoundEvent, Schedule, Seen, Shelf, Unwritten, Volumes};
+use super::{RoundEvent, Schedule, Shelf, SnapshotEntry, Unwritten, Volumes};
 
 const HOUR: u64 = 3_600;
 const DAY: u64 = 24 * HOUR;
@@ -54,14 +54,14 @@ fn start(paper: Paper) -> Schedule {
 #[derive(Default)]
 struct Fake {
     renamed: RefCell<Option<String>>,
-    present: RefCell<Vec<Seen>>,
+    present: RefCell<Vec<SnapshotEntry>>,
     next: RefCell<u64>,
     refusal: RefCell<Option<String>>,
     is_away: RefCell<bool>,
 }
 
 impl Volumes for Fake {
-    fn snapshots(&self, volume: &str) -> Option<Vec<Seen>> {
+    fn snapshots(&self, volume: &str) -> Option<Vec<SnapshotEntry>> {
         let name = self.renamed.borrow().clone();
         let is_it = volume == name.as_deref().unwrap_or("v");
         (is_it && !*self.is_away.borrow()).then(|| self.present.borrow().clone())
@@ -74,7 +74,7 @@ impl Volumes for Fake {
             }
             *self.next.borrow_mut() += 1;
             let id = *self.next.borrow();
-            self.present.borrow_mut().push(Seen {
+            self.present.borrow_mut().push(SnapshotEntry {
                 id,
                 name: name.clone(),
                 obstacle: None,
@@ -320,7 +320,7 @@ fn a_crash_between_taking_and_writing_it_down_loses_no_snapshot_and_takes_none_t
     // As if power had failed right after the snapshot.
     struct Cut<'a>(&'a Fake, &'a Paper);
     impl Volumes for Cut<'_> {
-        fn snapshots(&self, volume: &str) -> Option<Vec<Seen>> {
+        fn snapshots(&self, volume: &str) -> Option<Vec<SnapshotEntry>> {
             self.0.snapshots(volume)
         }
         fn take(&self, wanted: &[(String, String)]) -> Vec<Result<u64, String>> {

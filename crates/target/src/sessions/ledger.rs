@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::memory::{CLASSES, Class, Held, Memory};
+use super::memory::{CLASSES, Class, Memory, Reservation};
 
 /// A session's account. The memory that is left in it is released when it is dropped.
 pub struct Ledger {
@@ -12,7 +12,7 @@ pub struct Ledger {
     /// The most that this session may hold, whatever its share is.
     most: u64,
     /// The memory that could not be taken since [`Ledger::begin`].
-    wants: Option<Held>,
+    wants: Option<Reservation>,
 }
 
 impl Ledger {
@@ -65,7 +65,7 @@ impl Ledger {
             return false;
         }
         if !self.memory.take(bytes, class) {
-            self.wants = Some(Held { bytes, class });
+            self.wants = Some(Reservation { bytes, class });
             return false;
         }
         self.held[class as usize] += bytes;
@@ -85,7 +85,7 @@ impl Ledger {
     /// # Panics
     /// If that is more than was taken.
     #[inline]
-    pub fn give(&mut self, held: Held) {
+    pub fn give(&mut self, held: Reservation) {
         let mine = &mut self.held[held.class as usize];
         assert!(
             *mine >= held.bytes,
@@ -104,7 +104,7 @@ impl Ledger {
     /// The memory that the session waits for.
     #[must_use]
     #[inline]
-    pub fn wants(&self) -> Option<Held> {
+    pub fn wants(&self) -> Option<Reservation> {
         self.wants
     }
 }
@@ -113,7 +113,7 @@ impl Drop for Ledger {
     fn drop(&mut self) {
         for class in [Class::Small, Class::Large, Class::Again] {
             let bytes = self.held[class as usize];
-            self.memory.give(Held { bytes, class });
+            self.memory.give(Reservation { bytes, class });
         }
     }
 }

@@ -93,7 +93,7 @@ impl Parts {
 
 /// An amount that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct Reservation {
     /// How much.
     pub bytes: u64,
     /// From whose part.
@@ -170,11 +170,11 @@ impl Class {
     }
 }
 
-impl Held {
+impl Reservation {
     /// Nothing yet, of this class.
     #[must_use]
-    pub fn none(class: Class) -> Held {
-        Held { bytes: 0, class }
+    pub fn none(class: Class) -> Reservation {
+        Reservation { bytes: 0, class }
     }
 }
 
@@ -247,7 +247,7 @@ impl Memory {
     /// # Panics
     /// If that is more than was taken.
     #[inline]
-    pub fn give(&self, held: Held) {
+    pub fn give(&self, held: Reservation) {
         let used = &self.used[held.class as usize];
         let before = get(used);
         assert!(before >= held.bytes, "more memory given back than taken");
@@ -427,7 +427,7 @@ mod tests {
                 return;
             }
             let bytes = SMALL_BYTES;
-            memory.give(Held {
+            memory.give(Reservation {
                 bytes,
                 class: Class::Small,
             });

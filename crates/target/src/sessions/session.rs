@@ -16,7 +16,7 @@ use std::sync::Arc;
 use everglade_env::Nanos;
 
 use super::caller::Caller;
-use super::memory::{Held, Memory};
+use super::memory::{Memory, Reservation};
 use super::metrics::Metrics;
 use crate::{Error, Reply, Target, Token};
 
@@ -142,7 +142,7 @@ pub trait Session: Sized + Send + 'static {
     // ---- network memory (decision 0028) ----
 
     /// The memory that the session waits for, if it waits for memory.
-    fn wants_memory(&self) -> Option<Held> {
+    fn wants_memory(&self) -> Option<Reservation> {
         None
     }
 

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use everglade_env::Nanos;
 
 use super::caller::Caller;
-use super::memory::{CLASSES, Class, Held, Memory};
+use super::memory::{CLASSES, Class, Memory, Reservation};
 use super::metrics::Metrics;
 use super::seats::{Owner, Seats, SessionId};
 use super::session::{Common, Session};
@@ -407,7 +407,7 @@ impl<S: Session> Sessions<S> {
     fn enqueue(&mut self, id: SessionId, target: &mut dyn Target) {
         let is_first = !self.common.memory.is_pressed();
         let seat = self.seats.get_mut(id);
-        let Some(Held { class, .. }) = seat.session.wants_memory() else {
+        let Some(Reservation { class, .. }) = seat.session.wants_memory() else {
             return;
         };
         seat.waits = Some(class);

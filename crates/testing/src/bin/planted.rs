@@ -34,7 +34,7 @@ struct Row {
 }
 
 /// What came of a hunt.
-struct Found {
+struct Find {
     seed: u64,
     seeds: u64,
     time: Duration,
@@ -201,7 +201,7 @@ fn search_for(name: &str, limit: Duration) {
         Kind::Moments,
         Kind::Histories,
     ];
-    let mut best: Option<(Kind, Found)> = None;
+    let mut best: Option<(Kind, Find)> = None;
     for kind in kinds {
         let Some(found) = hunt(bug, kind, 0, limit) else {
             continue;
@@ -226,7 +226,7 @@ fn search_for(name: &str, limit: Duration) {
                 .collect::<String>()
                 .replace('\n', " ")
         );
-        let found = Found { time, ..found };
+        let found = Find { time, ..found };
         if best
             .as_ref()
             .is_none_or(|(_, known)| found.time < known.time)
@@ -249,7 +249,7 @@ fn search_for(name: &str, limit: Duration) {
 }
 
 /// Runs seeds with the bug planted until one fails or the time is up.
-fn hunt(bug: Bug, kind: Kind, first: u64, limit: Duration) -> Option<Found> {
+fn hunt(bug: Bug, kind: Kind, first: u64, limit: Duration) -> Option<Find> {
     plant(Some(bug));
     let begin = Instant::now();
     let mut found = None;
@@ -271,7 +271,7 @@ fn hunt(bug: Bug, kind: Kind, first: u64, limit: Duration) -> Option<Found> {
                 continue;
             }
             let assertion = panic.filter(|_| failure.checker().starts_with("assertion"));
-            found = Some(Found {
+            found = Some(Find {
                 seed,
                 seeds,
                 time: begin.elapsed(),

@@ -1,6 +1,6 @@
 //! Volumes and LUNs come, grow, shrink and go.
 
-use super::{Lun, LunId, Model, OpId, Volume, VolumeId, What};
+use super::{Deed, Lun, LunId, Model, OpId, Volume, VolumeId};
 
 impl Model {
     /// A volume that is there from the start.
@@ -32,7 +32,7 @@ impl Model {
     /// Creation of a volume was asked for. Like all of these it is durable once acknowledged.
     pub fn begin_create_volume(&mut self, name: &str, aggregate: u32) -> (OpId, VolumeId) {
         let volume = self.add_volume(name, aggregate);
-        let op = self.record(What::CreateVolume(volume), aggregate, true);
+        let op = self.record(Deed::CreateVolume(volume), aggregate, true);
         self.volumes[volume.0].created = Some(op);
         (op, volume)
     }
@@ -40,7 +40,7 @@ impl Model {
     /// Deletion of a volume, with its LUNs, was asked for.
     pub fn begin_delete_volume(&mut self, volume: VolumeId) -> OpId {
         let aggregate = self.volumes[volume.0].aggregate;
-        let op = self.record(What::DeleteVolume(volume), aggregate, true);
+        let op = self.record(Deed::DeleteVolume(volume), aggregate, true);
         self.volumes[volume.0].deletes.push(op);
         for lun in self.luns.iter_mut().filter(|lun| lun.volume == volume) {
             lun.deletes.push(op);
@@ -56,21 +56,21 @@ impl Model {
         size_bytes: u64,
     ) -> (OpId, LunId) {
         let lun = self.add_lun(volume, name, size_bytes);
-        let op = self.begin(What::CreateLun(lun), lun, true);
+        let op = self.begin(Deed::CreateLun(lun), lun, true);
         self.luns[lun.0].created = Some(op);
         (op, lun)
     }
 
     /// Deletion of a LUN was asked for.
     pub fn begin_delete_lun(&mut self, lun: LunId) -> OpId {
-        let op = self.begin(What::DeleteLun(lun), lun, true);
+        let op = self.begin(Deed::DeleteLun(lun), lun, true);
         self.luns[lun.0].deletes.push(op);
         op
     }
 
     /// Growth of a LUN was asked for.
     pub fn begin_grow(&mut self, lun: LunId, size_bytes: u64) -> OpId {
-        let op = self.begin(What::Grow(lun, size_bytes), lun, true);
+        let op = self.begin(Deed::Grow(lun, size_bytes), lun, true);
         self.luns[lun.0].sizes.push((Some(op), size_bytes));
         op
     }
@@ -79,7 +79,7 @@ impl Model {
     /// though nobody can look before it grows again.
     pub fn begin_shrink(&mut self, lun: LunId, size_bytes: u64) -> OpId {
         let before = self.size_bytes(lun);
-        let op = self.begin(What::Shrink(lun, size_bytes), lun, true);
+        let op = self.begin(Deed::Shrink(lun, size_bytes), lun, true);
         let gone = size_bytes / super::BLOCK..before.div_ceil(super::BLOCK);
         self.occupy(op, lun, gone.clone());
         for (_, versions) in self.luns[lun.0].blocks.range_mut(gone) {
@@ -92,9 +92,9 @@ impl Model {
     pub(super) fn withdraw_lifecycle(&mut self, op: OpId) {
         match self.ops[op.0].what {
             // It was never there: as if deleted by its own creation.
-            What::CreateVolume(volume) => self.volumes[volume.0].deletes.push(op),
-            What::CreateLun(lun) => self.luns[lun.0].deletes.push(op),
-            What::DeleteVolume(volume) => {
+            Deed::CreateVolume(volume) => self.volumes[volume.0].deletes.push(op),
+            Deed::CreateLun(lun) => self.luns[lun.0].deletes.push(op),
+            Deed::DeleteVolume(volume) => {
                 self.volumes[volume.0]
                     .deletes
                     .retain(|&delete| delete != op);
@@ -102,8 +102,8 @@ impl Model {
                     .iter_mut()
                     .for_each(|lun| lun.deletes.retain(|&delete| delete != op));
             }
-            What::DeleteLun(lun) => self.luns[lun.0].deletes.retain(|&delete| delete != op),
-            What::Grow(lun, _) | What::Shrink(lun, _) => {
+            Deed::DeleteLun(lun) => self.luns[lun.0].deletes.retain(|&delete| delete != op),
+            Deed::Grow(lun, _) | Deed::Shrink(lun, _) => {
                 self.luns[lun.0].sizes.retain(|&(by, _)| by != Some(op))
             }
             _ => {}

@@ -128,7 +128,7 @@ impl Violation {
 
 /// What an operation was, for messages.
 #[derive(Clone, Debug)]
-enum What {
+enum Deed {
     Write(LunId, Range<u64>),
     Discard(LunId, Range<u64>),
     Zeroes(LunId, Range<u64>),
@@ -142,18 +142,18 @@ enum What {
     Shrink(LunId, u64),
 }
 
-impl What {
+impl Deed {
     fn is_of_a_client(&self) -> bool {
         matches!(
             self,
-            What::Write(..) | What::Discard(..) | What::Zeroes(..) | What::Flush
+            Deed::Write(..) | Deed::Discard(..) | Deed::Zeroes(..) | Deed::Flush
         )
     }
 
     /// Bytes that a client's operation changes.
     fn length(&self) -> u64 {
         match self {
-            What::Write(_, range) | What::Discard(_, range) | What::Zeroes(_, range) => {
+            Deed::Write(_, range) | Deed::Discard(_, range) | Deed::Zeroes(_, range) => {
                 range.end - range.start
             }
             _ => 0,
@@ -163,7 +163,7 @@ impl What {
 
 #[derive(Clone, Debug)]
 struct OpRecord {
-    what: What,
+    what: Deed,
     /// Index of the aggregate; consistency points of different aggregates have nothing to do with
     /// each other.
     aggregate: u32,
@@ -286,7 +286,7 @@ impl Model {
     /// A write was submitted.
     pub fn begin_write(&mut self, lun: LunId, offset: u64, bytes: &[u8], durable: bool) -> OpId {
         let length = bytes.len() as u64;
-        let op = self.begin(What::Write(lun, offset..offset + length), lun, durable);
+        let op = self.begin(Deed::Write(lun, offset..offset + length), lun, durable);
         self.occupy(op, lun, blocks_of(offset, length));
         let mut may_fail = false;
         let history = &mut self.luns[lun.0].blocks;
@@ -318,7 +318,7 @@ impl Model {
         durable: bool,
         maybe: bool,
     ) -> OpId {
-        let op = self.begin(What::Discard(lun, offset..offset + length), lun, durable);
+        let op = self.begin(Deed::Discard(lun, offset..offset + length), lun, durable);
         let whole = offset.div_ceil(BLOCK)..((offset + length) / BLOCK).max(offset.div_ceil(BLOCK));
         self.occupy(op, lun, whole.clone());
         for (_, versions) in self.luns[lun.0].blocks.range_mut(whole) {
@@ -333,7 +333,7 @@ impl Model {
 
     /// A write of zeroes was submitted.
     pub fn begin_zeroes(&mut self, lun: LunId, offset: u64, length: u64, durable: bool) -> OpId {
-        let op = self.begin(What::Zeroes(lun, offset..offset + length), lun, durable);
+        let op = self.begin(Deed::Zeroes(lun, offset..offset + length), lun, durable);
         let range = blocks_of(offset, length);
         self.occupy(op, lun, range.clone());
         let mut may_fail = false;
@@ -356,12 +356,12 @@ impl Model {
 
     /// A flush was submitted.
     pub fn begin_flush(&mut self, aggregate: u32) -> OpId {
-        self.record(What::Flush, aggregate, false)
+        self.record(Deed::Flush, aggregate, false)
     }
 
     /// The request of a consistency point was submitted.
     pub fn begin_cp(&mut self, aggregate: u32) -> OpId {
-        self.record(What::ConsistencyPoint, aggregate, false)
+        self.record(Deed::ConsistencyPoint, aggregate, false)
     }
 
     /// An operation ended.
@@ -374,9 +374,9 @@ impl Model {
         if let OpEnd::Done { cp } = outcome {
             record.acked = Some(now);
             record.cp = cp;
-            if let What::Flush | What::ConsistencyPoint = record.what {
+            if let Deed::Flush | Deed::ConsistencyPoint = record.what {
                 let mark = Mark {
-                    by_cp: matches!(record.what, What::ConsistencyPoint),
+                    by_cp: matches!(record.what, Deed::ConsistencyPoint),
                     aggregate: record.aggregate,
                     covers: record.issued,
                     since: now,
@@ -401,12 +401,12 @@ impl Model {
         }
     }
 
-    fn begin(&mut self, what: What, lun: LunId, durable: bool) -> OpId {
+    fn begin(&mut self, what: Deed, lun: LunId, durable: bool) -> OpId {
         let aggregate = self.volumes[self.luns[lun.0].volume.0].aggregate;
         self.record(what, aggregate, durable)
     }
 
-    fn record(&mut self, what: What, aggregate: u32, durable: bool) -> OpId {
+    fn record(&mut self, what: Deed, aggregate: u32, durable: bool) -> OpId {
         let issued = self.moment();
         let record = OpRecord {
             aggregate,
@@ -446,24 +446,24 @@ impl Model {
     }
 
     pub(crate) fn is_discard(&self, op: OpId) -> bool {
-        matches!(self.ops[op.0].what, What::Discard(..))
+        matches!(self.ops[op.0].what, Deed::Discard(..))
     }
 
     pub(crate) fn describe(&self, op: OpId) -> impl fmt::Display {
         let record = &self.ops[op.0];
         let lun = |lun: &LunId| self.luns[lun.0].name.clone();
         let what = match &record.what {
-            What::Write(l, range) => format!("write {} bytes {range:?}", lun(l)),
-            What::Discard(l, range) => format!("discard {} bytes {range:?}", lun(l)),
-            What::Zeroes(l, range) => format!("write zeroes {} bytes {range:?}", lun(l)),
-            What::Flush => "flush".to_owned(),
-            What::ConsistencyPoint => "consistency point".to_owned(),
-            What::CreateVolume(v) => format!("create volume {}", self.volumes[v.0].name),
-            What::DeleteVolume(v) => format!("delete volume {}", self.volumes[v.0].name),
-            What::CreateLun(l) => format!("create LUN {}", lun(l)),
-            What::DeleteLun(l) => format!("delete LUN {}", lun(l)),
-            What::Grow(l, size) => format!("grow LUN {} to {size}", lun(l)),
-            What::Shrink(l, size) => format!("shrink LUN {} to {size}", lun(l)),
+            Deed::Write(l, range) => format!("write {} bytes {range:?}", lun(l)),
+            Deed::Discard(l, range) => format!("discard {} bytes {range:?}", lun(l)),
+            Deed::Zeroes(l, range) => format!("write zeroes {} bytes {range:?}", lun(l)),
+            Deed::Flush => "flush".to_owned(),
+            Deed::ConsistencyPoint => "consistency point".to_owned(),
+            Deed::CreateVolume(v) => format!("create volume {}", self.volumes[v.0].name),
+            Deed::DeleteVolume(v) => format!("delete volume {}", self.volumes[v.0].name),
+            Deed::CreateLun(l) => format!("create LUN {}", lun(l)),
+            Deed::DeleteLun(l) => format!("delete LUN {}", lun(l)),
+            Deed::Grow(l, size) => format!("grow LUN {} to {size}", lun(l)),
+            Deed::Shrink(l, size) => format!("shrink LUN {} to {size}", lun(l)),
         };
         let acked = record.acked.map_or("never".to_owned(), |acked| {
             format!("at {} with {} device writes", acked.order, acked.writes)

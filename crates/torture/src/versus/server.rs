@@ -144,7 +144,7 @@ pub(super) struct FileSystem {
 
 /// A server under measurement.
 pub struct Server {
-    process: Held,
+    process: Process,
     /// After the process, which is in it.
     bounded: Option<Bounded>,
     /// Where it listens.
@@ -153,7 +153,7 @@ pub struct Server {
     pub export: String,
 }
 
-enum Held {
+enum Process {
     Ours(Box<Daemon>),
     Peer(Owned),
     /// Somebody else's, that outlives this.
@@ -167,7 +167,7 @@ impl Server {
             return Err(Failure::Rig("the server has no Unix socket".to_owned()));
         };
         Ok(Server {
-            process: Held::Ours(Box::new(daemon)),
+            process: Process::Ours(Box::new(daemon)),
             bounded: None,
             socket,
             export: export.to_owned(),
@@ -273,7 +273,7 @@ impl Server {
             return Err(Failure::Rig(format!("{name} ended")));
         }
         Ok(Server {
-            process: Held::Peer(process),
+            process: Process::Peer(process),
             bounded: None,
             socket,
             export: export.to_owned(),
@@ -283,7 +283,7 @@ impl Server {
     /// Another export of the same process.
     pub(super) fn beside(&self, export: &str) -> Server {
         Server {
-            process: Held::Borrowed(self.pid()),
+            process: Process::Borrowed(self.pid()),
             bounded: None,
             socket: self.socket.clone(),
             export: export.to_owned(),
@@ -294,9 +294,9 @@ impl Server {
     #[must_use]
     pub fn pid(&self) -> u32 {
         match &self.process {
-            Held::Ours(daemon) => daemon.pid(),
-            Held::Peer(process) => process.0.id(),
-            Held::Borrowed(pid) => *pid,
+            Process::Ours(daemon) => daemon.pid(),
+            Process::Peer(process) => process.0.id(),
+            Process::Borrowed(pid) => *pid,
         }
     }
 

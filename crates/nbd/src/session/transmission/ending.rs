@@ -1,7 +1,7 @@
 //! The end of operations and of requests: the reply, and the memory that becomes free.
 
 use everglade_target::sessions::Ledger;
-use everglade_target::sessions::memory::{Class, Held, REQUEST_BYTES, page_bytes};
+use everglade_target::sessions::memory::{Class, REQUEST_BYTES, Reservation, page_bytes};
 use everglade_target::{Error, Reply};
 
 use super::super::outgoing::{Data, Outgoing};
@@ -38,7 +38,7 @@ impl Transmission {
                 _ => Class::Large,
             };
             let bytes = freed;
-            ledger.give(Held { bytes, class });
+            ledger.give(Reservation { bytes, class });
         }
         match progress {
             Progress::Waits => {}
@@ -57,7 +57,7 @@ impl Transmission {
                     // Its pages are charged with the request.
                     _ => (false, request.held.bytes - REQUEST_BYTES),
                 };
-                let own = Held {
+                let own = Reservation {
                     bytes: request.held.bytes - pages,
                     class,
                 };
@@ -80,7 +80,7 @@ impl Transmission {
                 };
                 if freed > 0 {
                     let bytes = freed;
-                    ledger.give(Held { bytes, class });
+                    ledger.give(Reservation { bytes, class });
                 }
             }
             Progress::Finished { request, outcome } => {
@@ -91,7 +91,7 @@ impl Transmission {
                 self.is_refilling = false;
                 match (span, outgoing) {
                     (Some(span), Some(outgoing)) => outgoing.pay(span),
-                    (Some(span), None) => ledger.give(Held {
+                    (Some(span), None) => ledger.give(Reservation {
                         bytes: page_bytes(span.offset, span.length),
                         class: Class::Again,
                     }),
@@ -120,7 +120,7 @@ impl Transmission {
         };
         let style = self.terms.style;
         let mut replies = Replies { style, outgoing };
-        let own = Held {
+        let own = Reservation {
             bytes: REQUEST_BYTES,
             class,
         };
@@ -152,7 +152,7 @@ impl Transmission {
         };
         if freed > 0 {
             let bytes = freed;
-            ledger.give(Held { bytes, class });
+            ledger.give(Reservation { bytes, class });
         }
     }
 }

@@ -30,7 +30,7 @@ mod verdict;
 
 use everglade_target::sessions::Ledger;
 use everglade_target::sessions::memory::{
-    Class, Held, REQUEST_BYTES, SHORT_PIECE_BYTES, page_bytes,
+    Class, REQUEST_BYTES, Reservation, SHORT_PIECE_BYTES, page_bytes,
 };
 use everglade_target::{LunHandle, OP_BYTES_MAX, Op, WriteSpan};
 
@@ -86,7 +86,7 @@ enum Receiving {
         rest: u32,
         asker: Asker,
         refusal: Refusal,
-        held: Held,
+        held: Reservation,
     },
 }
 
@@ -129,7 +129,7 @@ impl Transmission {
     pub(super) fn forget_incoming(&mut self, ledger: &mut Ledger) {
         match std::mem::replace(&mut self.receiving, Receiving::Header) {
             Receiving::Header => {}
-            Receiving::Payload(payload) => ledger.give(Held {
+            Receiving::Payload(payload) => ledger.give(Reservation {
                 bytes: payload.held(),
                 class: payload.class(),
             }),
@@ -246,7 +246,7 @@ impl Transmission {
         let style = self.terms.style;
         let Some(size_bytes) = cx.target.size_bytes(self.lun) else {
             let refusal = Refusal::new(Errno::Shutdown, "the export is gone");
-            let held = Held::none(Class::Small);
+            let held = Reservation::none(Class::Small);
             replies(style, cx).failed(Asker::of(&request), &refusal, held);
             return StepEnd::End;
         };
@@ -261,7 +261,7 @@ impl Transmission {
             Ok(command) => {
                 let contexts = self.terms.contexts.len();
                 let charge = verdict::charge(command, &request, &cx.settings.limits, contexts);
-                let held = Held {
+                let held = Reservation {
                     bytes: REQUEST_BYTES + charge.whole,
                     class: charge.class,
                 };
@@ -274,7 +274,7 @@ impl Transmission {
                 StepEnd::Again
             }
             Err(refusal) => {
-                let held = Held {
+                let held = Reservation {
                     bytes: REQUEST_BYTES,
                     class: Class::Small,
                 };
@@ -292,7 +292,7 @@ impl Transmission {
         &mut self,
         request: &Request,
         refusal: Refusal,
-        held: Held,
+        held: Reservation,
         cx: &mut Cx<'_>,
     ) -> StepEnd {
         cx.metrics.refused(Command::of_code(request.command));
@@ -323,7 +323,7 @@ impl Transmission {
         &mut self,
         command: Command,
         request: &Request,
-        held: Held,
+        held: Reservation,
         slices: Option<Slices>,
         cx: &mut Cx<'_>,
     ) {
@@ -483,7 +483,7 @@ impl Transmission {
             command: Command::Read,
             offset,
             length: u64::from(length),
-            held: Held::none(Class::Again),
+            held: Reservation::none(Class::Again),
             since: cx.metrics.now(),
             course: Course::Refill,
         });
@@ -553,7 +553,7 @@ impl Transmission {
         };
         let (id, class, durable) = (payload.request_id(), payload.class(), payload.durable());
         let bytes = freed;
-        cx.ledger.give(Held { bytes, class });
+        cx.ledger.give(Reservation { bytes, class });
         cx.staging.put_back(&left);
         if let Some(data) = data {
             self.submit_write(id, false, WriteOp { data, durable }, cx);
@@ -576,7 +576,7 @@ struct WriteOp {
 /// Gives back memory of slices, which only long requests have.
 fn give(ledger: &mut Ledger, bytes: u64) {
     let class = Class::Large;
-    ledger.give(Held { bytes, class });
+    ledger.give(Reservation { bytes, class });
 }
 
 fn count(metrics: &SessionMetrics, request: &Admitted, failed: bool) {

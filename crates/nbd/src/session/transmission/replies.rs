@@ -14,7 +14,7 @@
 //! data, because a chunk costs the client more than a few blocks.
 
 use everglade_env::{BLOCK_SIZE, PageRef};
-use everglade_target::sessions::memory::{Class, Held, page_bytes};
+use everglade_target::sessions::memory::{Class, Reservation, page_bytes};
 use everglade_target::{Allocation, Extent, ReadSpan};
 
 use super::super::outgoing::{Data, Head, Outgoing, Part, Parts};
@@ -55,7 +55,7 @@ pub(super) struct Replies<'a> {
 
 impl Replies<'_> {
     /// Success, without data.
-    pub(super) fn done(&mut self, asker: Asker, held: Held) {
+    pub(super) fn done(&mut self, asker: Asker, held: Reservation) {
         if self.style.has_chunks() {
             self.chunk(asker, kinds::NONE, &[], Data::None, held, true);
         } else {
@@ -64,7 +64,7 @@ impl Replies<'_> {
     }
 
     /// Failure of a whole request.
-    pub(super) fn failed(&mut self, asker: Asker, refusal: &Refusal, held: Held) {
+    pub(super) fn failed(&mut self, asker: Asker, refusal: &Refusal, held: Reservation) {
         if self.style.has_chunks() {
             let data = error_data(refusal.errno.code(), shortened(&refusal.text), None);
             self.chunk(asker, kinds::ERROR, &data, Data::None, held, true);
@@ -74,7 +74,7 @@ impl Replies<'_> {
     }
 
     /// Success of a read, all at once.
-    pub(super) fn whole(&mut self, asker: Asker, offset: u64, data: Data, held: Held) {
+    pub(super) fn whole(&mut self, asker: Asker, offset: u64, data: Data, held: Reservation) {
         if self.style.has_chunks() {
             let place = offset.to_be_bytes();
             self.chunk(asker, kinds::OFFSET_DATA, &place, data, held, true);
@@ -84,7 +84,7 @@ impl Replies<'_> {
     }
 
     /// Success of a read of nothing but a hole, all at once. Only with chunks.
-    pub(super) fn whole_hole(&mut self, asker: Asker, offset: u64, data: &Data, held: Held) {
+    pub(super) fn whole_hole(&mut self, asker: Asker, offset: u64, data: &Data, held: Reservation) {
         let length = u32::try_from(data.length()).expect("a request has 32 bits here");
         let hole = hole_data(offset, length);
         self.chunk(asker, kinds::OFFSET_HOLE, &hole, Data::None, held, true);
@@ -99,7 +99,7 @@ impl Replies<'_> {
         span: ReadSpan,
         is_part: bool,
         class: Class,
-        ends_reply: Option<Held>,
+        ends_reply: Option<Reservation>,
     ) -> u64 {
         let mut freed = 0;
         let mut runs = runs(span).into_iter().peekable();
@@ -107,7 +107,7 @@ impl Replies<'_> {
             let done = ends_reply.filter(|_| runs.peek().is_none());
             let place = run.span.offset;
             let pages = page_bytes(place, run.span.length);
-            let mut held = done.unwrap_or(Held::none(class));
+            let mut held = done.unwrap_or(Reservation::none(class));
             let is_done = done.is_some();
             if run.is_hole {
                 freed += pages;
@@ -134,13 +134,13 @@ impl Replies<'_> {
         asker: Asker,
         offset: u64,
         refusal: &Refusal,
-        ends_reply: Option<Held>,
+        ends_reply: Option<Reservation>,
         class: Class,
     ) {
         let text = shortened(&refusal.text);
         let data = error_data(refusal.errno.code(), text, Some(offset));
         let kind = kinds::ERROR_OFFSET;
-        let held = ends_reply.unwrap_or(Held::none(class));
+        let held = ends_reply.unwrap_or(Reservation::none(class));
         self.chunk(asker, kind, &data, Data::None, held, ends_reply.is_some());
     }
 
@@ -151,7 +151,7 @@ impl Replies<'_> {
         asker: Asker,
         contexts: &[Context],
         extents: &[Vec<Extent>],
-        held: Held,
+        held: Reservation,
     ) {
         assert_eq!(contexts.len(), extents.len(), "one operation for each");
         let last = contexts.len() - 1;
@@ -160,7 +160,7 @@ impl Replies<'_> {
             let held = if is_last {
                 held
             } else {
-                Held::none(held.class)
+                Reservation::none(held.class)
             };
             self.extents_of(asker, *context, extents, held, is_last);
         }
@@ -171,7 +171,7 @@ impl Replies<'_> {
         asker: Asker,
         context: Context,
         extents: &[Extent],
-        held: Held,
+        held: Reservation,
         done: bool,
     ) {
         let state = |extent: &Extent| state(context.tells, extent.allocation);
@@ -196,13 +196,21 @@ impl Replies<'_> {
         self.chunk(asker, kind, &data, Data::None, held, done);
     }
 
-    fn simple(&mut self, asker: Asker, error: u32, data: Data, held: Held) {
+    fn simple(&mut self, asker: Asker, error: u32, data: Data, held: Reservation) {
         let cookie = asker.cookie;
         let head = Head::of(&[&SimpleReply { error, cookie }.encode()]);
         self.outgoing.push(head, data, held, true);
     }
 
-    fn chunk(&mut self, asker: Asker, kind: u16, body: &[u8], data: Data, held: Held, done: bool) {
+    fn chunk(
+        &mut self,
+        asker: Asker,
+        kind: u16,
+        body: &[u8],
+        data: Data,
+        held: Reservation,
+        done: bool,
+    ) {
         let length = body.len() as u64 + data.length();
         let chunk = Chunk {
             done,

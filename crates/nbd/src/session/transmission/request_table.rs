@@ -13,7 +13,7 @@
 //! is sent.
 
 use everglade_env::Nanos;
-use everglade_target::sessions::memory::{Class, Held, page_bytes};
+use everglade_target::sessions::memory::{Class, Reservation, page_bytes};
 use everglade_target::{Error, Extent, ReadSpan, Reply};
 use slab::Slab;
 
@@ -40,7 +40,7 @@ pub(super) struct Admitted {
     /// Bytes of its range.
     pub(super) length: u64,
     /// The charge for the whole request.
-    pub(super) held: Held,
+    pub(super) held: Reservation,
     /// When.
     pub(super) since: Nanos,
     pub(super) course: Course,

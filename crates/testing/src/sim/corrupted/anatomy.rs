@@ -22,7 +22,7 @@ pub(super) struct Part {
     /// The snapshot in whose image it is; none in the active one.
     pub(super) snapshot: Option<u32>,
     pub(super) file: u32,
-    pub(super) kind: What,
+    pub(super) kind: PartKind,
     pub(super) level: u8,
     pub(super) index: u64,
     /// Block of the device.
@@ -31,7 +31,7 @@ pub(super) struct Part {
 
 /// What kind of file it is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum What {
+pub(super) enum PartKind {
     VolumeSuperblock,
     Metafile,
     Lun,
@@ -87,7 +87,7 @@ pub(super) fn of(world: &SimWorld) -> Vec<Part> {
             volume: Some(id),
             snapshot: None,
             file: 0,
-            kind: What::VolumeSuperblock,
+            kind: PartKind::VolumeSuperblock,
             level: 0,
             index: 0,
             block: reader.block(all[&SUPERBLOCK_VVBN.0]),
@@ -185,12 +185,12 @@ impl Reader<'_> {
         let mut todo = vec![inode_file.clone()];
         while let Some(inode) = todo.pop() {
             let kind = match inode.kind {
-                Kind::Metafile => What::Metafile,
-                Kind::Lun => What::Lun,
-                Kind::Container => What::Container,
-                Kind::Summary => What::Summary,
-                Kind::Snapshots => What::Table,
-                Kind::Release => What::Release,
+                Kind::Metafile => PartKind::Metafile,
+                Kind::Lun => PartKind::Lun,
+                Kind::Container => PartKind::Container,
+                Kind::Summary => PartKind::Summary,
+                Kind::Snapshots => PartKind::Table,
+                Kind::Release => PartKind::Release,
             };
             let is_data =
                 [Kind::Lun, Kind::Container].contains(&inode.kind) || inode.id == OVERFLOW;

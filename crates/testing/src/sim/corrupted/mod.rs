@@ -25,7 +25,7 @@ use everglade_format::metafile::{
 };
 use everglade_target::{Error, Op, Reply};
 
-use self::anatomy::{Part, What};
+use self::anatomy::{Part, PartKind};
 use super::asker::{Asker, Ended, Lun};
 use super::recoveries::mount;
 use super::words::Cases;
@@ -98,20 +98,24 @@ struct Pool {
 fn is_derivable(part: &Part) -> bool {
     let file = everglade_format::FileId(part.file);
     match (part.kind, part.volume, part.level) {
-        (What::Metafile, None, 0) => [ACTIVE_MAP, CONTEXT_MAP, TOP_AREAS].contains(&file),
+        (PartKind::Metafile, None, 0) => [ACTIVE_MAP, CONTEXT_MAP, TOP_AREAS].contains(&file),
         // Without it no file of the aggregate is found.
-        (What::Metafile, None, _) if file == INODE_FILE => false,
+        (PartKind::Metafile, None, _) if file == INODE_FILE => false,
         // Whatever the context map knows the children of.
         (
-            What::Metafile | What::Container | What::Summary | What::Table | What::Release,
+            PartKind::Metafile
+            | PartKind::Container
+            | PartKind::Summary
+            | PartKind::Table
+            | PartKind::Release,
             None,
             1..,
         ) => true,
-        (What::Summary, None, 0) => true,
-        (What::Metafile, Some(_), 0) => {
+        (PartKind::Summary, None, 0) => true,
+        (PartKind::Metafile, Some(_), 0) => {
             file == ACTIVE_MAP || file == REFCOUNTS && part.snapshot.is_none()
         }
-        (What::Metafile, Some(_), 1) => match file {
+        (PartKind::Metafile, Some(_), 1) => match file {
             OVERFLOW | REFCOUNTS => part.snapshot.is_none(),
             _ => file == ACTIVE_MAP,
         },
