@@ -84,7 +84,7 @@ impl TestDir {
         }
     }
 
-    /// As [`Place::new`], on the file system `folder` is on.
+    /// As [`TestDir::new`], on the file system `folder` is on.
     pub(crate) fn within(folder: &Path) -> TestDir {
         TestDir {
             keep: tempfile::tempdir_in(folder).expect("a temporary directory"),
@@ -130,7 +130,7 @@ impl TestDir {
         Server::start(everglade(&self.data_dir()), self, args)
     }
 
-    /// As [`Place::try_serve`], started by another program that becomes the server.
+    /// As [`TestDir::try_serve`], started by another program that becomes the server.
     pub(crate) fn try_serve_through(
         &self,
         wrapper: &[&str],
