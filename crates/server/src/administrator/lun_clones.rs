@@ -39,7 +39,7 @@ impl Administrator {
         tracing::info!("began to clone LUN {volume}/{lun}{at} as {volume}/{name}");
         let sights = self.lun_clones().clones.into_iter();
         let mut here = sights.filter(|sight| sight.id == id && sight.name == name);
-        // It may be there already.
+        // The LUN may be complete already.
         Ok(here.next().unwrap_or_else(|| {
             let size_bytes = self.lun(volume, &name).map_or(0, |lun| lun.size_bytes);
             Sight {
@@ -79,7 +79,7 @@ impl Administrator {
     /// The state of all clones.
     #[must_use]
     pub fn lun_clones(&self) -> Sights {
-        // In this order: a clone that is not being made any more is among the LUNs.
+        // Clones are read before LUNs: a clone that completes in between is found among the LUNs.
         let volumes = self.engine.volumes().into_iter();
         let clones = volumes.filter_map(|volume| {
             let info = volume.lun_clone?;

@@ -32,7 +32,7 @@ impl Administrator {
         places.into_iter().map(answer).collect()
     }
 
-    /// The snapshots of a volume; none if there is no such volume.
+    /// Returns the snapshots of a volume; none if the volume does not exist.
     pub(crate) fn seen(&self, volume: &str) -> Vec<Seen> {
         let snapshots = self.engine.snapshots(volume).into_iter();
         snapshots
@@ -70,8 +70,8 @@ impl Volumes for Administrator {
                 result.map_err(|problem| problem.to_string())?;
                 let mut seen = self.seen(volume).into_iter();
                 let found = seen.find(|seen| seen.name == *name);
-                // Somebody was quick to rename or delete it, and so it is not the policy's any
-                // more.
+                // If somebody renamed or deleted the snapshot meanwhile, the policy no longer owns
+                // it.
                 Ok(found.map_or(0, |seen| seen.id))
             })
             .collect()
