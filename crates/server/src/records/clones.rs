@@ -11,8 +11,8 @@ use everglade_engine::VolumeId;
 use super::course::{Course, Work};
 use super::follow::Follow;
 
-/// How often nothing may be seen of a clone before it counts as lost: between two looks it may be
-/// on the way from being made to being there.
+/// Checks without a sight of a clone after which it counts as lost. Between two checks a clone may
+/// be on its way from the list of clones to the list of LUNs.
 const UNSEEN_MAX: u32 = 3;
 
 /// The engine's state of the clone of a LUN in a volume.
@@ -24,11 +24,11 @@ pub struct Sight {
     pub volume: String,
     /// The LUN that is being made, or was.
     pub name: String,
-    /// How far it is, in bytes of the LUN.
+    /// Bytes of the LUN that are cloned.
     pub done: u64,
     /// The LUN's size.
     pub total: u64,
-    /// Seconds until it is there.
+    /// Seconds until the clone is complete.
     pub eta_seconds: Option<u64>,
     /// The reason why cloning failed.
     pub failed: Option<String>,
@@ -39,7 +39,7 @@ pub struct Sight {
 pub struct Sights {
     /// The clones that are being made, or that failed last.
     pub clones: Vec<Sight>,
-    /// All LUNs: their volumes and names.
+    /// All LUNs, as volume and name.
     pub luns: Vec<(VolumeId, String)>,
 }
 
@@ -174,7 +174,7 @@ mod tests {
         assert!(clones.advance(&mut next, Moment(11), &now).is_empty());
         assert_eq!(clones.one(Moment(11), 1).map(|job| job.percent), Some(25));
         assert_eq!(clones.all(Moment(11)).count(), 1, "one job for one clone");
-        // On its way from being made to being there.
+        // The clone is on its way from the list of clones to the list of LUNs.
         let gone = sights(vec![], &["old"]);
         assert!(clones.advance(&mut next, Moment(11), &gone).is_empty());
         let there = sights(vec![], &["old", "new"]);

@@ -16,11 +16,11 @@ pub(super) struct Course {
 
 /// The work of a job, as its kind sees it now.
 pub(super) struct Work {
-    /// What it does.
+    /// Kind of the job.
     pub(super) kind: &'static str,
-    /// To what.
+    /// Name of the object that the job changes.
     pub(super) object: String,
-    /// Bytes of all of it.
+    /// Total bytes of the job.
     pub(super) total: u64,
     /// Bytes of it that are done.
     pub(super) done: u64,
@@ -52,12 +52,12 @@ impl Course {
         self.ended.is_some()
     }
 
-    /// Ends it, in success or with one line that says why not.
+    /// Ends the job, in success or with the reason of the failure in one line.
     pub(super) fn end(&mut self, now: Moment, outcome: Result<(), String>) {
         self.ended = Some((now, outcome));
     }
 
-    /// Bytes a second, if so many were done since it began.
+    /// Returns the bytes per second, given the bytes done since the job began.
     pub(super) fn rate(&self, now: Moment, bytes: u64) -> u64 {
         let until = self.ended.as_ref().map_or(now, |(when, _)| *when);
         bytes / until.0.saturating_sub(self.started.0).max(1)

@@ -11,21 +11,21 @@ use tokio::sync::broadcast;
 
 /// Events that are kept.
 const KEPT: usize = 1024;
-/// How far a listener may fall behind.
+/// Events that a listener may fall behind.
 const BEHIND_MAX: usize = 256;
 
 /// Something that happened, before it has its number and time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// How much it matters.
+    /// Severity of the event.
     pub severity: Severity,
     /// The kind of event.
     pub kind: EventKind,
-    /// To what.
+    /// Name of the object concerned.
     pub object: String,
-    /// Of an alert.
+    /// Code of the alert, if the event is one.
     pub code: Option<String>,
-    /// In words.
+    /// Text for people.
     pub text: String,
 }
 
@@ -43,7 +43,7 @@ impl Events {
         }
     }
 
-    /// Adds one.
+    /// Adds an event.
     pub fn tell(&self, now: Moment, told: Told) {
         let mut ring = self.lock();
         let event = Event {
@@ -59,7 +59,8 @@ impl Events {
         if ring.len() > KEPT {
             ring.pop_front();
         }
-        // Under the lock, so that listeners hear them in order. Perhaps nobody listens.
+        // Sent under the lock, so that listeners receive events in order. There may be no
+        // listeners.
         let _ = self.listeners.send(event);
     }
 

@@ -14,13 +14,13 @@ use super::course::{Course, forget_ended};
 pub(super) trait Follow: Sized {
     /// The engine's state of one piece of work.
     type Sight: 'static;
-    /// All that a look sees.
+    /// The input of a check.
     type Seen: ?Sized;
 
     /// Begins to follow this.
     fn new(now: Moment, sight: &Self::Sight) -> Self;
 
-    /// True if this is what the job follows.
+    /// Returns whether this sight belongs to the work that the job follows.
     fn is_of(&self, sight: &Self::Sight) -> bool;
 
     /// Takes note of how far it is, or how it ended.
@@ -31,7 +31,7 @@ pub(super) trait Follow: Sized {
 
     fn course(&self) -> &Course;
 
-    /// The job, as of the last look.
+    /// Returns the job, as of the last check.
     fn view(&self, id: u64, now: Moment) -> Job;
 
     fn is_running(&self) -> bool {

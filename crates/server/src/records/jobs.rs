@@ -49,7 +49,7 @@ struct Inner {
     repairs: Followed<Repairing>,
     /// The number that was given last, to a job of whatever kind.
     next: u64,
-    /// By aggregate.
+    /// Progress, by name of the aggregate.
     progress: BTreeMap<String, Progress>,
 }
 
@@ -109,7 +109,7 @@ impl Jobs {
         inner.clones.begin(&mut inner.next, now, sight)
     }
 
-    /// Looks how far clones of LUNs are; returns those that ended just now.
+    /// Updates the jobs that clone LUNs; returns those that have just ended.
     pub fn advance_clones(&self, now: Moment, sights: &Sights) -> Vec<Job> {
         let inner = &mut *self.lock();
         inner.clones.advance(&mut inner.next, now, sights)
@@ -129,7 +129,7 @@ impl Jobs {
         inner.repairs.begin(&mut inner.next, now, sight)
     }
 
-    /// Looks how far repairs are; returns the jobs of those that ended just now.
+    /// Updates the jobs that repair aggregates; returns those that have just ended.
     pub fn advance_repairs(&self, now: Moment, sights: &[Repair]) -> Vec<Job> {
         let inner = &mut *self.lock();
         inner.repairs.advance(&mut inner.next, now, sights)
@@ -141,7 +141,7 @@ impl Jobs {
         self.lock().repairs.under_way(id).map(Repairing::aggregate)
     }
 
-    /// Looks how far they are; returns those that ended just now.
+    /// Updates the jobs that free space; returns those that have just ended.
     pub fn advance(&self, now: Moment, pending: &[Pending]) -> Vec<Job> {
         let mut inner = self.lock();
         let mut ended = Vec::new();
@@ -174,7 +174,7 @@ impl Jobs {
         inner.splits.begin(&mut inner.next, now, begun)
     }
 
-    /// Looks how far all splits are; returns the jobs of those that ended just now.
+    /// Updates the jobs that split clones; returns those that have just ended.
     pub fn advance_splits(&self, now: Moment, begun: &[Splitting]) -> Vec<Job> {
         let inner = &mut *self.lock();
         inner.splits.advance(&mut inner.next, now, begun)
@@ -186,7 +186,7 @@ impl Jobs {
         self.lock().splits.under_way(id).map(Split::volume)
     }
 
-    /// The aggregate was deleted, and so has freed everything; returns the jobs that ended with it.
+    /// Ends the jobs of a deleted aggregate, whose space is free; returns them.
     pub fn end_of(&self, now: Moment, aggregate: &str) -> Vec<Job> {
         let mut inner = self.lock();
         inner.progress.remove(aggregate);
@@ -223,7 +223,7 @@ impl Jobs {
         !is_followed && reclaims.all(|job| job.course.has_ended())
     }
 
-    /// All, in order of their beginning.
+    /// Returns all jobs, in order of their beginning.
     #[must_use]
     pub fn all(&self, now: Moment) -> Vec<Job> {
         let inner = self.lock();
@@ -236,10 +236,10 @@ impl Jobs {
         all
     }
 
-    /// One.
+    /// Returns one job.
     ///
     /// # Errors
-    /// There is none of this number, or not any more.
+    /// The number is unknown, or the job is forgotten.
     pub fn one(&self, now: Moment, id: u64) -> Result<Job, Problem> {
         let inner = self.lock();
         let followed = [
@@ -431,7 +431,7 @@ mod tests {
         assert!(jobs.is_idle());
         jobs.begin_clone(Moment(1), &sight("new"));
         assert!(!jobs.is_idle());
-        // Somebody looked between the change and its answer.
+        // A check ran between the change and its answer.
         jobs.begin_clone(Moment(1), &sight("new"));
         assert_eq!(jobs.all(Moment(1)).len(), 1, "one job for one clone");
         let there = Sights {
@@ -455,7 +455,7 @@ mod tests {
         assert_eq!(ended[0].state, JobState::Failed);
         assert!(detail.contains("clone split start c"), "{detail}");
         assert!(jobs.advance_splits(Moment(3), &[stopped]).is_empty());
-        // Somebody else, or an earlier daemon, began it.
+        // Another caller, or an earlier daemon, began the split.
         assert!(jobs.advance_splits(Moment(4), &[copying]).is_empty());
         assert_eq!(jobs.split_under_way(2), Some(VOLUME));
         let ended = jobs.advance_splits(Moment(5), &[]);

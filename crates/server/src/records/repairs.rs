@@ -19,7 +19,7 @@ const BLOCK: u64 = BLOCK_SIZE as u64;
 pub struct Sight {
     /// The aggregate's number, whatever it is called.
     pub id: u32,
-    /// How it is doing.
+    /// State and progress of the repair.
     pub repair: Repair,
     /// The reason why the aggregate cannot be changed any more.
     pub failure: Option<String>,
@@ -72,7 +72,7 @@ impl Follow for Repairing {
             repair: sight.repair.clone(),
             course: Course::begun(now),
         };
-        // It may be done by now.
+        // The repair may be complete already.
         job.take_in(now, sight);
         job
     }

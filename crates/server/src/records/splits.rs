@@ -11,7 +11,7 @@ use super::follow::Follow;
 pub struct Splitting {
     /// Its volume, whatever that is called.
     pub id: VolumeId,
-    /// How it is doing.
+    /// State and progress of the split.
     pub split: Seen,
     /// The reason why its aggregate does nothing any more.
     pub failure: Option<String>,
@@ -65,7 +65,7 @@ impl Follow for Split {
             from: begun.split.done_bytes,
             course: Course::begun(now),
         };
-        // It may be done by now.
+        // The split may be complete already.
         job.take_in(now, begun);
         job
     }

@@ -76,7 +76,7 @@ async fn delete(
     };
     desk.change(caller, deed, move |administrator| {
         let schedule = administrator.schedule();
-        // Policies never change, so what was seen is what is deleted.
+        // Policies never change, so the version compared is the version deleted.
         condition.allows(&Tag::of_policy(&schedule.policy(&name)?))?;
         schedule.delete(&name)
     })

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 const HOUR: i64 = 3_600;
 const DAY: i64 = 24 * HOUR;
-/// Days that are looked through: more than a week, because a zone may once have left out a day.
+/// Days searched for a due time: more than a week, because a zone may once have left out a day.
 const DAYS_MAX: usize = 9;
 
 /// The period of a schedule.
@@ -28,7 +28,7 @@ pub(crate) enum Every {
 }
 
 impl Every {
-    /// All of them.
+    /// All schedules, shortest period first.
     pub(super) const ALL: [Every; 3] = [Every::Hourly, Every::Daily, Every::Weekly];
 
     /// The beginning of its snapshots' names.
@@ -49,7 +49,7 @@ impl Every {
         }
     }
 
-    /// How many snapshots of this kind a policy keeps.
+    /// Returns how many snapshots of this kind a policy keeps.
     pub(super) fn keep(self, policy: &Policy) -> usize {
         let count = match self {
             Every::Hourly => policy.hourly,
@@ -152,7 +152,7 @@ impl Calendar {
         (now + shift).div_euclid(HOUR) * HOUR - shift
     }
 
-    /// When it is due on a date, if it is.
+    /// Returns the due time on a date, if the schedule is due then.
     fn due(&self, every: Every, date: Date) -> Option<i64> {
         let is_day = match every {
             Every::Weekly => {
@@ -254,7 +254,7 @@ mod tests {
             "2026-11-22T04:30:00Z",
         );
         assert_eq!(india.label(second(now)), "2026-11-22_0929");
-        // On the dot it is due, not before.
+        // The schedule is due exactly at the due time.
         assert_due(
             &utc,
             Every::Daily,

@@ -36,7 +36,7 @@ use crate::datadir::{atomic, modes};
 
 /// Name of the file that once was the book.
 pub const NAME: &str = "policies.toml";
-/// It had room for hundreds of volumes with a thousand snapshots each.
+/// Limit in bytes. The old file had up to hundreds of volumes with a thousand snapshots each.
 const BYTES_MAX: u64 = 64 << 20;
 
 /// The store of the parts.
@@ -47,13 +47,13 @@ pub(crate) trait Shelf: Send {
     /// The name of an aggregate.
     fn name(&self, aggregate: u32) -> String;
 
-    /// The part of one of them; empty if there is none.
+    /// Returns the part of one aggregate; empty if it has none.
     ///
     /// # Errors
-    /// The reason why it cannot be read.
+    /// The part cannot be read.
     fn read(&self, aggregate: u32) -> Result<String, Unreadable>;
 
-    /// Replaces it, durably.
+    /// Replaces the part of one aggregate, durably.
     ///
     /// # Errors
     /// The old part stays, unless the error says that the outcome is unknown.
@@ -66,9 +66,9 @@ pub(crate) trait Shelf: Send {
 /// The reasons why the book was not written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unwritten {
-    /// One line.
+    /// The reason, in one line.
     pub(crate) text: String,
-    /// Some of it may be written all the same.
+    /// Whether some parts may have been written.
     pub(crate) is_unknown: bool,
 }
 
@@ -106,7 +106,7 @@ pub(super) struct Library {
 /// The origin of a change that is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// An administrator requested it.
+    /// An administrator requested the change.
     ByPeople,
     /// The daemon found something out.
     ByNobody,
@@ -115,12 +115,13 @@ pub(super) enum Asked {
 /// The file that once was the book.
 struct Former {
     path: PathBuf,
-    /// What it says.
+    /// Text of the part.
     text: String,
 }
 
 impl Library {
-    /// With what the data directory still has of the book, or why it cannot be read.
+    /// Opens the library. Returns it with the entries that the old file of the data directory still
+    /// has, or with the reason why that file cannot be read.
     pub(super) fn open(shelf: Box<dyn Shelf>, data_dir: &Path) -> (Library, Book, Option<String>) {
         let path = data_dir.join(NAME);
         let (book, former, lost) = match read_former(&path) {
@@ -225,12 +226,12 @@ impl Library {
         self.shelf.online().contains(&aggregate)
     }
 
-    /// The reason why the policy of a volume cannot be changed until a restart, if there is one.
+    /// Returns the reason why a volume's policy cannot be changed until a restart, if there is one.
     pub(super) fn refusal(&self, volume: &str) -> Option<String> {
         self.refusal_in(self.shelf.home(volume)?)
     }
 
-    /// The same for all volumes of an aggregate.
+    /// Returns the reason why no policy of an aggregate's volumes can be changed, if there is one.
     pub(super) fn refusal_in(&self, home: u32) -> Option<String> {
         let is_unanswered = self.unanswered.contains(&home);
         is_unanswered.then(|| self.not_replaced(home))
@@ -299,7 +300,7 @@ impl Library {
     /// Writes every part that differs from the stored one.
     ///
     /// # Errors
-    /// Whether some parts may have been written is part of it.
+    /// The error says whether some parts may have been written.
     pub(super) fn write(&mut self, book: &Book, asked: Asked) -> Result<(), Unwritten> {
         let mut is_any_written = false;
         self.write_parts(book, asked, &mut is_any_written)
@@ -350,7 +351,7 @@ impl Library {
     fn keep_foreign(&self, aggregate: u32) -> Result<(), String> {
         let text = &self.written[&aggregate];
         if text.is_empty() {
-            // Nothing could be read at all.
+            // No part could be read.
             return Ok(());
         }
         let (path, name) = (self.aside(aggregate), self.shelf.name(aggregate));
@@ -374,7 +375,7 @@ impl Library {
     /// One line: it says more, still.
     fn shorten_former(&mut self, book: &Book) -> Result<(), String> {
         let Some(former) = self.former.as_mut().filter(|_| !self.settled.is_empty()) else {
-            // There is none, or nothing keeps anything yet.
+            // The file does not exist, or nothing in it is needed.
             return Ok(());
         };
         let settled = &self.settled;

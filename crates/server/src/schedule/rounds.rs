@@ -13,10 +13,10 @@ use super::{Failure, Inner, Schedule, seconds};
 /// Seconds. A run that starts less than this after its due time is on time, and its snapshot is
 /// named after the due time. The snapshot of a later run is named after the moment when it starts.
 const ON_TIME: i64 = 120;
-/// After a refusal.
+/// Seconds until a refused snapshot is tried again.
 const AGAIN_AFTER: i64 = 60;
 
-/// A snapshot that is there.
+/// An existing snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// Its number in the volume.
@@ -51,27 +51,27 @@ pub(crate) trait Volumes {
 pub(crate) enum Outcome {
     /// A snapshot was taken.
     Taken {
-        /// Of which volume.
+        /// Name of the volume.
         volume: String,
         /// Its name.
         name: String,
-        /// For which policy.
+        /// Name of the policy.
         policy: String,
         /// Runs before it that did not happen.
         missed: i64,
     },
     /// A snapshot was deleted, because there are enough newer ones.
     Deleted {
-        /// Of which volume.
+        /// Name of the volume.
         volume: String,
         /// Its name.
         name: String,
-        /// By which policy.
+        /// Name of the policy.
         policy: String,
     },
     /// The clock was put back by more than a period.
     ClockBack {
-        /// Of which volume.
+        /// Name of the volume.
         volume: String,
         /// The period of the schedule.
         every: Every,
@@ -126,7 +126,7 @@ impl Schedule {
                     entry.becomes = None;
                 }
                 (false, true) => book.rename(&volume, &to),
-                // Its aggregate is not there now.
+                // The volume's aggregate is not online.
                 (false, false) => {}
             }
         }
@@ -289,7 +289,7 @@ impl Schedule {
                 continue;
             };
             let Some(present) = volumes.snapshots(volume) else {
-                // Nothing is known of it now, so nothing has changed.
+                // The volume's state is unknown now, so the earlier state stays.
                 if let Some(before) = inner.overdue.get(volume) {
                     overdue.insert(volume.clone(), before.clone());
                 }
@@ -354,7 +354,7 @@ impl Inner {
         Ok(())
     }
 
-    /// The same for what would be found out again.
+    /// Takes over a book whose changes would be found again after a crash.
     fn settle(&mut self, book: Book) {
         if let Err(text) = self.change_to(book)
             && self.refusal.as_ref() != Some(&text)
@@ -383,7 +383,7 @@ fn find<'a>(book: &'a mut Book, due: &Due) -> Option<&'a mut Run> {
     (run.taking.as_ref() == Some(&due.taking)).then_some(run)
 }
 
-/// The name, or the name with a number behind it.
+/// Returns the name, with a number appended if it is taken.
 fn unused(name: String, present: &[Seen]) -> String {
     let is_taken = |name: &str| present.iter().any(|seen| seen.name == name);
     if !is_taken(&name) {
@@ -395,7 +395,7 @@ fn unused(name: String, present: &[Seen]) -> String {
         .expect("there are more numbers than snapshots")
 }
 
-/// Due times between the last that was seen to and this one.
+/// Counts the due times between the last one handled and this one.
 fn missed(run: &Run, due: i64, every: Every) -> i64 {
     let periods = (due - run.seen + every.seconds() / 2) / every.seconds();
     (periods - 1).max(0)
