@@ -13,14 +13,14 @@ use serde_json::Value;
 
 use crate::{Code, Problem};
 
-/// Characters shown of a field's name that nobody knows.
+/// Characters of an unknown field's name that a message shows.
 const SHOWN_MAX: usize = 64;
 
 /// The fields of one request.
 #[derive(Debug)]
 pub struct Fields {
     fields: Vec<(String, Value)>,
-    /// What was asked for so far, for the message about what is unknown.
+    /// Fields that the parser has requested so far, for the message about an unknown field.
     known: Vec<&'static str>,
 }
 
@@ -148,7 +148,7 @@ impl Fields {
         list.into_iter().map(text).collect()
     }
 
-    /// Refuses what nobody took.
+    /// Refuses fields that no parser has taken.
     ///
     /// # Errors
     /// The first unknown field.

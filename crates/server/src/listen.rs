@@ -1,4 +1,4 @@
-//! Binding sockets, with messages that say what to do about one that cannot be bound.
+//! Binding of sockets. If a socket cannot be bound, the message has the remedy.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Wakes one sleeper. Called at most once, from any thread.
 type Waker = Box<dyn FnOnce() + Send>;
 
-/// Cheap to clone; all clones are the same wish.
+/// The request to stop. Cheap to clone; all clones share one state.
 #[derive(Clone, Default)]
 pub struct Stop {
     shared: Arc<Shared>,
@@ -27,7 +27,7 @@ struct Shared {
 }
 
 impl Stop {
-    /// No stop is requested yet.
+    /// Makes a request that is not made yet.
     #[must_use]
     pub fn new() -> Stop {
         Stop::default()
@@ -45,7 +45,7 @@ impl Stop {
         }
     }
 
-    /// Whether a stop is requested. One relaxed-cost load; fit for every turn of a reactor.
+    /// Returns whether a stop is requested. One relaxed-cost load; fit for every turn of a reactor.
     #[must_use]
     pub fn is_asked(&self) -> bool {
         self.shared.asked.load(Ordering::SeqCst)

@@ -117,7 +117,7 @@ pub fn fields_of(schema: &str) -> Vec<&'static str> {
     names.unwrap_or_default()
 }
 
-/// Every good answer begins with the version of its schema, which the types do not know of.
+/// Adds the schema version, which the types lack, to the beginning of every successful answer.
 fn versioned(document: &mut Value) {
     let mut names: Vec<&str> = Vec::new();
     for route in ROUTES {
@@ -131,7 +131,7 @@ fn versioned(document: &mut Value) {
     }
 }
 
-/// In a request, null is the same as absence, for every field that may be absent.
+/// Allows null for every optional field of a request; null means absence.
 fn nullable(document: &mut Value) {
     let bodies = ROUTES.iter().filter_map(|route| route.body);
     for name in bodies.collect::<std::collections::BTreeSet<_>>() {

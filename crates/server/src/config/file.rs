@@ -16,7 +16,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::callers::{Callers, Rules};
 use super::{ConfigError, Settings, suggest};
 
-/// No configuration is longer; a path that is given by mistake (a disk image) is not read whole.
+/// Limit of a configuration, so that a path given by mistake (a disk image) is not read whole.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Keys this version honours.
@@ -153,7 +153,7 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// A key nobody honours.
+    /// Returns the refusal of an unknown key.
     fn refuse(&self, key: &str, at: &Spanned<DeString<'_>>) -> ConfigError {
         let (path, line, key) = (self.path.to_owned(), self.line(&at.span()), key.to_owned());
         let suggestion = match suggest::nearest(&key, KEYS) {
@@ -168,7 +168,7 @@ impl Source<'_> {
         }
     }
 
-    /// A string, or a number written bare where its text means the same.
+    /// Returns a string, or the text of a bare number.
     fn string(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<String, ConfigError> {
         match value.get_ref() {
             DeValue::String(text) => Ok(text.clone().into_owned()),
@@ -182,7 +182,7 @@ impl Source<'_> {
         }
     }
 
-    /// A value parsed as flags and environment are, so that all three mean the same.
+    /// Parses a value in the same way as flags and environment.
     fn parsed<T: FromStr>(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<T, ConfigError>
     where
         T::Err: std::fmt::Display,

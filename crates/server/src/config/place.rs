@@ -41,7 +41,7 @@ fn home_based(variable: &str, fallback: &str) -> Option<PathBuf> {
     Some(base.join("everglade"))
 }
 
-/// Whether this process acts as root: who owns its own entry in /proc.
+/// Returns whether this process acts as root, by the owner of its own entry in /proc.
 fn is_root() -> bool {
     Path::new("/proc/self")
         .metadata()

@@ -45,7 +45,8 @@ impl Lock {
         Ok(Lock { _file: file })
     }
 
-    /// With other readers, without writing anything. `None` where no daemon ever ran.
+    /// Shares the lock with other readers, and writes nothing. Returns `None` if no daemon ever
+    /// ran.
     ///
     /// # Errors
     /// [`DataDirError::InUse`], or the system refused.

@@ -56,7 +56,7 @@ use everglade_format::config::name_is_valid;
 use format_file::Recognised;
 use lock::Lock;
 
-/// Everybody may look at what runs here; only the owner at the pool's bytes.
+/// Mode for files that everybody may read; only the owner may read the pool's bytes.
 const MODE_OPEN: u32 = 0o755;
 const MODE_PRIVATE: u32 = 0o700;
 
@@ -72,7 +72,7 @@ const MODES: [(&str, u32); 8] = [
     (format_file::NAME, modes::FILE_OPEN),
 ];
 
-/// An open data directory. The lock goes with it.
+/// An open data directory. Dropping it releases the lock.
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
@@ -131,7 +131,7 @@ impl DataDir {
         is_missing || matches!(format_file::recognise(path), Ok(Recognised::Blank))
     }
 
-    /// Makes the folders and removes what a killed daemon left behind.
+    /// Makes the folders and removes files that a killed daemon left.
     fn prepare(&mut self) -> Result<(), DataDirError> {
         modes::correct(&self.path, &MODES);
         create_dir(&self.path.join("aggregates"), MODE_PRIVATE)?;
@@ -170,7 +170,7 @@ impl DataDir {
         self.owed.spares = failed.is_some();
     }
 
-    /// Writes what a full host did not let us write. Costs nothing if there is nothing.
+    /// Writes the files that a full host refused. Costs nothing if there are none.
     pub fn settle(&mut self) {
         if self.owed.spares {
             self.set_aside();

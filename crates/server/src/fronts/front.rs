@@ -29,28 +29,28 @@ use super::socket::Socket;
 use crate::config::Callers;
 use crate::datadir::{Address, Endpoints};
 
-/// A protocol as it is configured: the same for all reactors. Making one opens nothing.
+/// A configured protocol, the same for all reactors. Making one opens nothing.
 pub trait Protocol: Send + Sync {
     /// Its table in the configuration, and the word for it in names of metrics: `nbd`.
     fn name(&self) -> &'static str;
 
-    /// As people write it: `NBD`.
+    /// Returns the title for people: `NBD`.
     fn title(&self) -> &'static str;
 
-    /// Where its clients may come in, those that are shut among them.
+    /// Returns the endpoints of the protocol, including those without a listener.
     fn doors(&self) -> Vec<Door>;
 
     /// Clients at a time; one more is closed at once. 0 if the protocol is off.
     fn connections_max(&self) -> u32;
 
-    /// What its clients must do and may use.
+    /// Returns the rules for clients.
     fn callers(&self) -> &Callers;
 
     /// Its sessions of one reactor, none yet, with tokens of `owner`. Together they hold at most
     /// `memory_bytes` for their peers.
     fn front(&self, owner: Owner, memory_bytes: u64) -> Box<dyn Front>;
 
-    /// What a person may try once the daemon serves; nothing if nobody could.
+    /// Returns commands for a person to try on the running daemon; empty if none would work.
     fn commands(&self, endpoints: &Endpoints, exports: &[Export]) -> String {
         let _ = (endpoints, exports);
         String::new()
@@ -60,18 +60,17 @@ pub trait Protocol: Send + Sync {
 /// A door as it is configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Door {
-    /// In `endpoints.json`: `nbd_tcp`. One that ends in `_tcp` is called without that in the ready
-    /// line.
+    /// Key in `endpoints.json`: `nbd_tcp`. The ready line leaves out the suffix `_tcp`.
     pub name: &'static str,
-    /// What could have put it elsewhere, for messages.
+    /// The flag that sets the address, for messages.
     pub flag: &'static str,
     /// `None` if it is shut.
     pub at: Option<Address>,
 }
 
 impl Door {
-    /// How many it takes while it is open. The name of a Unix socket is kept beside the socket that
-    /// is accepted from.
+    /// Returns the descriptors that an open endpoint uses. The name of a Unix socket is kept beside
+    /// the accepting socket.
     #[must_use]
     pub fn descriptors(&self) -> usize {
         match self.at {
@@ -82,7 +81,7 @@ impl Door {
     }
 }
 
-/// The sessions of one protocol on one reactor. See [`Sessions`] for what the methods do.
+/// The sessions of one protocol on one reactor. See [`Sessions`] for the methods.
 pub trait Front: Send {
     /// The time at which things happen from now on.
     fn tick(&self, now: Nanos);
@@ -104,7 +103,7 @@ pub trait Front: Send {
         target: &mut dyn Target,
     ) -> Interest;
 
-    /// What to wait for.
+    /// Returns the events that the session waits for.
     fn interest(&self, session: SessionId) -> Interest;
 
     /// The connection is encrypted from here on.
@@ -134,7 +133,7 @@ pub trait Front: Send {
     /// A session that may have bytes to send, may have closed, or may want to read again.
     fn next_ready(&mut self) -> Option<SessionId>;
 
-    /// How many there are, about.
+    /// Returns the approximate number of sessions that are ready.
     fn ready_count(&self) -> usize;
 
     /// Ends sessions whose time is over.
@@ -143,25 +142,25 @@ pub trait Front: Send {
     /// The server stops: all sessions end.
     fn stop(&mut self, target: &mut dyn Target);
 
-    /// All sessions.
+    /// Returns all sessions.
     fn ids(&self) -> Vec<SessionId>;
 
-    /// There are no sessions.
+    /// Returns whether there are no sessions.
     fn is_empty(&self) -> bool;
 
-    /// What was counted, for other threads.
+    /// Returns the counters, for other threads.
     fn counters(&self) -> Arc<dyn Counted>;
 }
 
-/// A session on its way to another reactor. Only the front of its protocol there knows what it is.
+/// A session on its way to another reactor. Only the front of its protocol there can read it.
 pub type Moving = Box<dyn Any + Send>;
 
-/// How a turn of reading ended.
+/// The result of a turn of reading.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
-    /// There may be more to read, but it is the others' turn.
+    /// Whether there may be more to read, after the turns of other sessions.
     pub has_more: bool,
-    /// What to wait for.
+    /// Events that the session waits for.
     pub interest: Interest,
 }
 
@@ -171,12 +170,12 @@ pub trait Counted: Send + Sync {
     fn counts(&self) -> Counts;
 }
 
-/// What the sessions of a protocol did, and what they hold. Those of several reactors add up.
+/// Counters of a protocol's sessions, and the memory they use. Values of reactors are summed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// What they did.
+    /// Counters of the sessions.
     pub sessions: Snapshot,
-    /// What they hold of the network memory.
+    /// Network memory that the sessions use.
     pub memory: MemorySnapshot,
 }
 
@@ -235,7 +234,7 @@ impl<S: Session> Front for Sessions<S> {
         }
         socket.may_hold(self.memory().buffer_bytes());
         self.transmit(session, socket, target);
-        // What was encrypted and not sent yet; an error is met by the next read.
+        // Sends encrypted bytes that wait; the next read reports an error.
         let _ = socket.flush();
         self.interest(session)
     }

@@ -1,4 +1,4 @@
-//! NBD as a front: its doors, its settings, and what a person may try.
+//! NBD as a front: its endpoints, its settings, and commands for a person to try.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

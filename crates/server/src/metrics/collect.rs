@@ -12,7 +12,7 @@ use crate::administrator::{Administrator, PHASE_BOUNDS};
 use crate::records::Records;
 use crate::rest::attempts::{Attempts, Reason};
 
-/// All metrics of the data plane and of the process.
+/// Returns all metrics of the data plane and of the process.
 pub(super) fn all(administrator: &Administrator, records: &Records) -> Page {
     let mut page = Page::default();
     let aggregates = administrator.aggregates().aggregates;
@@ -135,7 +135,7 @@ fn known(aggregates: &[Aggregate]) -> impl Iterator<Item = &Aggregate> {
     aggregates.iter().filter(is_known)
 }
 
-/// What clients did, protocol by protocol, and the memory that they share.
+/// Adds the counters of client sessions, by protocol, and the memory that they share.
 fn clients(page: &mut Page, administrator: &Administrator) {
     let mut memory = MemorySnapshot::default();
     for (protocol, counts) in administrator.clients() {
