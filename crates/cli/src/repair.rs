@@ -62,11 +62,11 @@ fn repair_one(
     }
 }
 
-/// Prints what became of aggregates, and returns the exit code: 0 if nothing is left damaged, 1 if
-/// something is or may be, that of the first failure if there was one.
+/// Prints the outcome for each aggregate, and returns the exit code: 0 if no damage is left, 1 if
+/// some is or may be left, that of the first failure if there was one.
 ///
 /// # Errors
-/// Nobody reads it.
+/// The reader of the output is gone.
 pub fn report(repaired: &[Repaired], is_awaited: bool, output: &Output) -> Result<u8, Failure> {
     let repairs: Vec<&Repair> = repaired
         .iter()
@@ -133,7 +133,7 @@ fn text(repair: &Repair) -> String {
     text
 }
 
-/// How far one is, for [`Progress`].
+/// Returns a line about a repair's progress, for [`Progress`].
 #[must_use]
 pub fn line(repair: &Repair) -> String {
     let eta = match repair.eta_seconds {

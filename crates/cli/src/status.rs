@@ -1,4 +1,4 @@
-//! `everglade status`: state, what happened, what to do.
+//! `everglade status`: the state, conditions and their remedies.
 
 use std::fmt::Write as _;
 
@@ -50,7 +50,7 @@ fn describe(status: &Status) -> String {
     text
 }
 
-/// One line about an aggregate.
+/// Returns one line about an aggregate.
 fn summary(aggregate: &AggregateSummary) -> String {
     let mut text = format!("{} {}", aggregate.name, aggregate.state);
     if aggregate.size_bytes > 0 {

@@ -1,4 +1,5 @@
-//! The outside world as the server sees it: memory pages for I/O, devices, clock, randomness,
+//! The interface of the server to the outside world: memory pages for I/O, devices, clock,
+//! randomness,
 //! wake-ups.
 //!
 //! Everything nondeterministic comes in through this crate, shaped as *completions*: an operation

@@ -26,9 +26,8 @@ pub trait Outside {
     /// Makes reactor `reactor` poll soon, wherever it waits. May be called for oneself.
     fn wake(&self, reactor: usize);
 
-    /// Bytes the host could still give to this device, beyond what is already allocated to it;
-    /// `None` where the device owns its space (block devices), or its host does not say. May be a
-    /// second old.
+    /// Returns the bytes that the host could still allocate to this device; `None` if the device
+    /// owns its space (block devices), or if its host does not report this. May be a second old.
     fn host_free_bytes(&self, device: DeviceId) -> Option<u64>;
 }
 
@@ -36,7 +35,7 @@ pub trait Outside {
 ///
 /// Not for the data path. Offsets and lengths are multiples of [`crate::BLOCK_SIZE`].
 pub trait Storage: Send + Sync {
-    /// The name of the device for people: its path, if it has one.
+    /// Returns the name of the device for people: its path, if it has one.
     fn name(&self, device: DeviceId) -> String {
         format!("{}", device.0)
     }

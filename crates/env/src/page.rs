@@ -18,7 +18,7 @@ use std::sync::LazyLock;
 use crate::BLOCK_SIZE;
 use pool::Memory;
 
-/// From so many pages on, neighbours are worth a look into the depot of all threads.
+/// Least number of pages for which a search for neighbours in the depot of all threads pays.
 const RUN_LEAST: usize = 8;
 
 /// Cache lines of a page that [`PageRef::prefetch`] asks for.
@@ -26,7 +26,7 @@ const PREFETCHED_LINES: usize = 24;
 
 /// A writable page with one owner.
 ///
-/// Invariant: nobody else holds the memory (asserted wherever a page is made from shared memory).
+/// Invariant: no other holder has the memory (asserted wherever a page is made from shared memory).
 pub struct Page(Memory);
 
 /// A shared page whose contents no longer change.
@@ -42,8 +42,8 @@ impl Page {
         page
     }
 
-    /// A page to be overwritten whole, as by a device read. It holds the bytes of its last owner,
-    /// so it must be filled before a client sees it.
+    /// Takes a page to be overwritten whole, as by a device read. The page has the bytes of its
+    /// last owner, so it must be filled before a client sees it.
     #[must_use]
     pub fn for_read() -> Self {
         Page(Memory::take())
@@ -86,22 +86,23 @@ impl PageRef {
         ZERO.clone()
     }
 
-    /// True if both name the same memory.
+    /// Returns whether both refer to the same memory.
     #[must_use]
     pub fn same_memory(a: &PageRef, b: &PageRef) -> bool {
         a.0.address() == b.0.address()
     }
 
-    /// What `author` noted about the contents with [`PageRef::leave_note`]; `None` if another
-    /// author left a note before.
+    /// Returns the note of `author` about the contents, made by [`PageRef::leave_note`]; `None` if
+    /// there is no note, or one of another author.
     #[must_use]
     pub fn note(&self, author: u32) -> Option<u64> {
         self.0.note(author)
     }
 
-    /// Remembers a number that follows from the contents and is dear to compute, such as their code
-    /// under a key (`author` stands for that). It stays until the memory is written again. One page
-    /// has one note, the first; the page of zeroes has none, because all its users share it.
+    /// Notes a number that follows from the contents and is expensive to compute, such as their
+    /// code under a key (which `author` identifies). The note stays until the memory is written
+    /// again. A page has one note, the first; the page of zeroes has none, because all its users
+    /// share it.
     ///
     /// # Panics
     /// If `author` is 0 or 1.

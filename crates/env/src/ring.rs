@@ -29,19 +29,19 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::action::Action;
 use crate::transfer::{Outcome, Transfer};
 
-/// Transfers the kernel is given before it must take them.
+/// Number of entries of the submission queue.
 const ENTRIES: u32 = 256;
 /// Room for completions; `reactor::IN_LANE_MAX` keeps it from overflowing.
 pub(crate) const COMPLETIONS: u32 = 1024;
 
-/// How completions reach the reactor.
+/// The way in which completions reach the reactor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingSetup {
     /// SINGLE_ISSUER | DEFER_TASKRUN (Linux 6.1).
     Deferred,
     /// COOP_TASKRUN (Linux 5.19).
     Cooperative,
-    /// Nothing (older).
+    /// No option (older kernels).
     Plain,
 }
 

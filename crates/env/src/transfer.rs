@@ -1,4 +1,4 @@
-//! Transfers: single calls to the host on one open file, and what its error numbers mean.
+//! Transfers: single calls to the host on one open file, and the meaning of its error numbers.
 //!
 //! Both ways of doing I/O (`ring`, `threads`) carry transfers: a file, a position and an array of
 //! memory pieces. The owner of a transfer keeps the array and the memory in place until its result
@@ -25,7 +25,7 @@ pub(crate) struct Transfer {
     pub(crate) offset: u64,
     pub(crate) pieces: *const libc::iovec,
     pub(crate) count: u32,
-    /// Comes back with the result.
+    /// Key that is returned with the result.
     pub(crate) key: u64,
 }
 
@@ -37,7 +37,7 @@ unsafe impl Send for Transfer {}
 pub(crate) type Outcome = i32;
 
 impl Transfer {
-    /// Makes the call and waits for it.
+    /// Makes the call and waits for its result.
     ///
     /// # Safety
     /// The file is open, and pieces and the memory they name stay in place and unshared (for reads)
@@ -80,7 +80,7 @@ impl Fault {
     /// A transfer that ended before its time: a file shorter than it was, or a host that gives up.
     pub(crate) const CUT_SHORT: Fault = Fault(Errno::IO);
 
-    /// From a negative outcome.
+    /// Classifies a negative outcome.
     pub(crate) fn of(outcome: Outcome) -> Fault {
         assert!(outcome < 0, "only a negative outcome is a fault");
         Fault(Errno::from_raw_os_error(-outcome))
@@ -103,7 +103,7 @@ impl Fault {
         self.0.into()
     }
 
-    /// The call was not tried: do it again.
+    /// Returns whether the host did not try the call, so that it must be repeated.
     pub(crate) fn is_transient(self) -> bool {
         self.0 == Errno::AGAIN || self.0 == Errno::INTR
     }
@@ -118,13 +118,13 @@ impl Fault {
         matches!(self.0, Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY)
     }
 
-    /// How hosts say that they do not want O_DIRECT.
+    /// Returns whether the host refuses O_DIRECT with this error.
     pub(crate) fn is_refusal(self) -> bool {
         self.0 == Errno::INVAL || self.is_unsupported()
     }
 }
 
-/// The memory of a transfer, as the host wants to see it.
+/// The memory of a transfer, as an array for the host.
 #[derive(Debug, Default)]
 pub(crate) struct Gather(Vec<libc::iovec>);
 
@@ -177,7 +177,8 @@ impl Gather {
         self.0.drain(..whole);
     }
 
-    /// The transfer of all of it. Valid while the gather is neither changed nor dropped.
+    /// Returns the transfer of all the memory. Valid while the gather is neither changed nor
+    /// dropped.
     pub(crate) fn transfer(&self, action: Action, file: &File, offset: u64, key: u64) -> Transfer {
         Transfer {
             action,
@@ -193,11 +194,11 @@ impl Gather {
 /// The effect of an outcome on a transfer that has `left` bytes to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// All of it is done.
+    /// The whole transfer is done.
     Done,
-    /// So many bytes are done; continue with the rest.
+    /// This number of bytes is done; continue with the rest.
     Rest(u64),
-    /// Nothing was tried: repeat.
+    /// Nothing was transferred: repeat.
     Repeat,
     Failed(Fault),
 }

@@ -1,4 +1,4 @@
-//! What the sessions of one reactor did, by command (N-02).
+//! Counters of the sessions of one reactor, by command (N-02).
 //!
 //! Sessions of all protocols are counted alike ([`everglade_target::sessions::metrics`]); here is
 //! what NBD calls its requests.
@@ -25,7 +25,7 @@ pub const OPERATIONS: [(Command, &str); 7] = [
 #[derive(Default)]
 pub struct SessionMetrics {
     sessions: SessionCounters,
-    /// By operation, in the order of [`OPERATIONS`].
+    /// Counters by operation, in the order of [`OPERATIONS`].
     operations: [OperationCounters; OPERATIONS.len()],
 }
 

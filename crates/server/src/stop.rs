@@ -27,7 +27,7 @@ struct Shared {
 }
 
 impl Stop {
-    /// Makes a request that is not made yet.
+    /// Makes the shared state, without a request yet.
     #[must_use]
     pub fn new() -> Stop {
         Stop::default()

@@ -91,15 +91,15 @@ impl Geometry {
 
 /// The open directory; where segments are found and made.
 pub(crate) struct Directory {
-    /// For names relative to it, and to make names durable.
+    /// The open directory, for relative names, and to make names durable.
     file: File,
     direct: bool,
     /// Its lock is the claim on the device; `None` once that was given up.
     card: Mutex<Option<File>>,
 }
 
-/// Makes the directory a device of ours and opens it. It may exist, but neither as a device nor
-/// with segments in it.
+/// Makes the directory a device of ours and opens it. The directory may exist, but neither as a
+/// device nor with segments in it.
 pub(crate) fn create(path: &Path, geometry: Geometry) -> Result<Device, OpenError> {
     if let Some(problem) = geometry.problem() {
         return Err(OpenError::unexpected(path, "a usable device size", problem));

@@ -66,7 +66,7 @@ impl Segment {
         self.exists.store(true, Ordering::Release);
     }
 
-    /// Takes the file from the segment. It closes when its last holder drops it.
+    /// Takes the file from the segment. The file closes when its last holder drops it.
     pub(super) fn unset(&self) -> Option<Handle> {
         self.lock().take()
     }
@@ -79,7 +79,7 @@ impl Segment {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Closes the file unless I/O is in flight on it. True if a descriptor became free.
+    /// Closes the file unless I/O is in flight on it. Returns whether a descriptor became free.
     pub(super) fn close_if_idle(&self) -> bool {
         let mut slot = self.lock();
         match slot.take() {
@@ -98,8 +98,8 @@ impl Segment {
         }
     }
 
-    /// A write completed that is not on stable storage yet. Returns what `written` says now: a sync
-    /// that is submitted later covers that much.
+    /// Counts a completed write that is not on stable storage yet. Returns the new value of
+    /// `written`, which a sync that is submitted later covers.
     pub(crate) fn soil(&self) -> u64 {
         self.written.fetch_add(1, Ordering::AcqRel) + 1
     }

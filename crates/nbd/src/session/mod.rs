@@ -65,8 +65,8 @@ use staging::Staging;
 use terms::Terms;
 use transmission::{Ended, Transmission};
 
-/// The least rest of a payload that is received with a call of its own: below it, copying twice
-/// costs less than a call.
+/// Least remainder of a payload that is received by a call of its own. For fewer bytes, copying
+/// twice costs less than a call.
 const LONG_PAYLOAD_BYTES: usize = 16 << 10;
 
 /// A connection.
@@ -101,7 +101,7 @@ enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// Nothing is received any more; replies are still sent.
+    /// No more bytes are received; replies are still sent.
     Draining,
     /// The peer is gone; only operations in flight are awaited.
     Abandoned,
@@ -118,7 +118,7 @@ enum Step {
     Stalled,
     /// Options are done.
     Haggle(Box<Haggling>),
-    /// The owner is to say where this export will be opened; then the same step again.
+    /// The owner must say where this export will be opened; then the same step is repeated.
     AskForPlace(Box<str>),
     /// The export is chosen.
     Enter(Box<(OpenExport, Terms)>),
@@ -150,8 +150,8 @@ impl Session {
     /// If the low 32 bits of `token_base` are not zero.
     #[must_use]
     pub fn new(token_base: Token, settings: Settings, metrics: &Arc<SessionMetrics>) -> Self {
-        // Other classes have almost half of a budget, so it is twice what payload of long requests
-        // needs.
+        // Other classes have almost half of a budget, so the total is twice the payload of long
+        // requests.
         let memory = Memory::new(2 * settings.payload_in_flight_max);
         Self::within(token_base, settings, metrics, &Arc::new(memory))
     }
@@ -193,7 +193,7 @@ impl Session {
         }
     }
 
-    /// The same for a known client.
+    /// Sets the client of the session.
     #[must_use]
     pub fn with_caller(mut self, caller: Caller) -> Self {
         self.caller = caller;
@@ -207,7 +207,7 @@ impl Session {
         self.awaits_tls && self.state == State::Open && self.outgoing.is_empty()
     }
 
-    /// From now on, received and sent bytes go through TLS.
+    /// Notes that received and sent bytes pass through TLS from now on.
     ///
     /// # Panics
     /// If the session did not ask for TLS.
@@ -226,10 +226,10 @@ impl Session {
         }
     }
 
-    /// The session is where its export is to be opened.
+    /// Continues on the reactor where the export is to be opened.
     ///
     /// # Panics
-    /// If the session did not ask for that.
+    /// If the session did not ask for its place.
     pub fn placed(&mut self, target: &mut dyn Target) {
         assert!(
             self.wants_place().is_some(),
@@ -239,10 +239,10 @@ impl Session {
         self.advance(target);
     }
 
-    /// From now on the session belongs to another table.
+    /// Moves the session to another table.
     ///
     /// # Panics
-    /// If it did not ask for its place, or as [`Session::new`].
+    /// If the session did not ask for its place, or as [`Session::new`].
     pub(crate) fn moved(
         &mut self,
         token_base: Token,
@@ -259,8 +259,8 @@ impl Session {
         self.ledger.move_to(memory);
     }
 
-    /// Names the memory the next bytes should be received into, in order, and returns how many of
-    /// `buffers` were set. At least one, unless the session does not want to read.
+    /// Sets the buffers into which the next bytes should be received, in order, and returns how
+    /// many of `buffers` are set: at least one, unless the session does not want to read.
     pub fn receive_buffers<'a>(&'a mut self, buffers: &mut [IoSliceMut<'a>]) -> usize {
         if !self.wants_read() {
             return 0;
@@ -286,8 +286,8 @@ impl Session {
             if more_slices {
                 return count;
             }
-            // After a long payload comes probably another: its header, and no more, or what follows
-            // would be copied once more on its way into pages.
+            // Another long payload probably follows. Only its header is received here: further
+            // bytes would be copied once more on their way into pages.
             if unfilled >= LONG_PAYLOAD_BYTES {
                 staged = header_bytes;
             }
@@ -407,14 +407,15 @@ impl Session {
         self.settle(target);
     }
 
-    /// There is room for bytes from the peer. Otherwise do not read from the socket now.
+    /// Returns whether there is room for bytes from the peer. Otherwise the socket must not be read
+    /// now.
     #[must_use]
     pub fn wants_read(&self) -> bool {
         let is_asking = matches!(self.place, Place::Asked(_));
         self.state == State::Open && !self.stalled && !self.awaits_tls && !is_asking
     }
 
-    /// There are bytes for the peer.
+    /// Returns whether there are bytes for the peer.
     #[must_use]
     pub fn wants_write(&self) -> bool {
         matches!(self.state, State::Open | State::Draining) && self.outgoing.is_ready()
@@ -432,7 +433,7 @@ impl Session {
         matches!(self.state, State::Draining | State::Abandoned)
     }
 
-    /// No export has been chosen yet.
+    /// Returns whether no export has been chosen yet.
     #[must_use]
     pub fn is_in_handshake(&self) -> bool {
         !matches!(self.phase, Phase::Transmission(_))
@@ -472,7 +473,7 @@ impl Session {
         self.stalled = false;
         self.ledger.begin();
         while self.state == State::Open {
-            // Before it chooses an export, a client sees the exports that it may use.
+            // Before a client chooses an export, it sees only the exports that it may use.
             let mut allowed;
             let target: &mut dyn Target = if self.is_in_handshake() {
                 allowed = Allowed {

@@ -36,7 +36,7 @@ pub(super) struct Outgoing {
 struct Message {
     head: Head,
     data: Data,
-    /// Of head and data.
+    /// Bytes of head and data.
     length: u64,
     /// The charge until the message is sent.
     held: Held,
@@ -89,7 +89,7 @@ impl Released {
         self.0[held.class as usize] += held.bytes;
     }
 
-    /// As amounts to release.
+    /// Returns the amounts to release, by class.
     pub(super) fn amounts(self) -> impl Iterator<Item = Held> {
         let classes = [Class::Small, Class::Large, Class::Again];
         let amounts = classes.map(|class| Held {
@@ -108,7 +108,7 @@ impl Head {
         }
     }
 
-    /// All `parts`, one after the other.
+    /// Joins all `parts`.
     pub(super) fn of(parts: &[&[u8]]) -> Head {
         let length = parts.iter().map(|part| part.len()).sum();
         if length > SHORT_HEAD_BYTES {
@@ -178,7 +178,7 @@ impl Parts {
         self.parts.iter()
     }
 
-    /// The first owed data, unless there is enough to send before it.
+    /// Returns the first owed data, unless there is enough to send before it.
     fn owed(&self) -> Option<(u64, u32)> {
         let mut ahead = 0;
         for part in &self.parts {
@@ -212,8 +212,8 @@ impl Parts {
         }
     }
 
-    /// Owes everything of which not all was sent, `sent` bytes of the data being sent. Adds the
-    /// memory of it to `released`.
+    /// Turns all data that is not sent completely into owed data; `sent` bytes of the first are
+    /// sent. Adds its memory to `released`.
     fn yield_memory(&mut self, sent: u64, released: &mut Released) {
         let mut skip = u32::try_from(sent.saturating_sub(self.gone)).expect("within a message");
         for part in std::mem::take(&mut self.parts) {
@@ -287,7 +287,7 @@ impl Outgoing {
         self.owing > 0
     }
 
-    /// The next byte to send is there.
+    /// Returns whether the next byte to send is in memory.
     pub(super) fn is_ready(&self) -> bool {
         match self.messages.front() {
             None => false,
@@ -324,8 +324,8 @@ impl Outgoing {
         }
     }
 
-    /// Queues a message of a reply: `head` and the data that follows it. `held` is charged until it
-    /// was sent, parts besides.
+    /// Queues a message of a reply: `head` and the data that follows it. `held` is charged until
+    /// the message is sent; parts are charged besides.
     pub(super) fn push(&mut self, head: Head, data: Data, held: Held, ends_reply: bool) {
         let length = head.bytes().len() as u64 + data.length();
         assert!(length > 0, "a message has bytes");
@@ -381,7 +381,7 @@ impl Outgoing {
         released
     }
 
-    /// The first message owes this, and its data in front of it is there.
+    /// Returns the data that the first message owes, if the data before it is in memory.
     pub(super) fn owed(&self) -> Option<(u64, u32)> {
         if self.owing == 0 {
             return None;
@@ -392,7 +392,7 @@ impl Outgoing {
         }
     }
 
-    /// Some of what [`Outgoing::owed`] named is there, and is charged from now on.
+    /// Supplies some of the data that [`Outgoing::owed`] named. It is charged from now on.
     pub(super) fn pay(&mut self, span: ReadSpan) {
         let first = self.messages.front_mut().expect("a message that owes");
         let Data::Many(all) = &mut first.data else {
@@ -451,7 +451,7 @@ impl Message {
         }
     }
 
-    /// The byte after the first `sent` is there.
+    /// Returns whether the byte after the first `sent` is in memory.
     fn is_ready(&self, sent: u64) -> bool {
         let Data::Many(all) = &self.data else {
             return true;
@@ -477,7 +477,7 @@ impl<'a> Buffers<'_, 'a> {
         true
     }
 
-    /// The memory of `span` without its first `skip` bytes, found without walking over them.
+    /// Adds the memory of `span` without its first `skip` bytes, which it skips without a walk.
     fn put_span(&mut self, span: &'a ReadSpan, skip: &mut u64) -> bool {
         let here = u32::try_from(*skip).unwrap_or(u32::MAX).min(span.length);
         *skip -= u64::from(here);

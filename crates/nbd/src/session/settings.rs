@@ -4,13 +4,13 @@ use everglade_env::{BLOCK_SIZE, Nanos};
 use everglade_target::Limits;
 use everglade_target::sessions::memory::LARGEST_BYTES;
 
-/// Bounds of one session. [`Settings::default`] is what we ship.
+/// Bounds of one session. [`Settings::default`] has the values of the product.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Sizes told to clients and enforced.
     pub limits: Limits,
-    /// Bytes held at once for requests: writes being received or executed, reads being executed or
-    /// sent. Never below what one operation takes, which would otherwise never fit.
+    /// Limit of bytes held for requests: writes being received or executed, reads being executed or
+    /// sent. Never below the size of one operation, which would otherwise never fit.
     pub payload_in_flight_max: u64,
     /// Requests at once, each counted until its reply was sent. Below 65,536, because the number of
     /// a request is 16 bits of its operations' tokens.
@@ -22,7 +22,7 @@ pub struct Settings {
     /// A session from which nothing came for this long, and for which nothing is under way, is
     /// ended. A disk may be idle for days, so this limit is off by default.
     pub idle_max: Option<Nanos>,
-    /// Before an export is opened the owner is asked where
+    /// Whether the session asks its owner where to open an export
     /// ([`Session::wants_place`](crate::Session::wants_place)). For owners with several tables of
     /// sessions.
     pub asks_for_place: bool,
@@ -44,7 +44,7 @@ impl Settings {
     /// and one more block.
     const STAGING_BYTES_LEAST: usize = 8 << 10;
 
-    /// The same, with values that cannot work moved to the nearest that can.
+    /// Returns the settings, with invalid values replaced by the nearest valid ones.
     #[must_use]
     pub fn checked(mut self) -> Self {
         self.payload_in_flight_max = self.payload_in_flight_max.max(LARGEST_BYTES);

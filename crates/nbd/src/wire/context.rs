@@ -3,12 +3,12 @@
 
 use super::fields::{string, take_bytes, take_u32};
 
-/// What takes space.
+/// Name of the context for allocation.
 pub const ALLOCATION: &str = "base:allocation";
 /// Matches all of its namespace in a list.
 pub const BASE: &str = "base:";
-/// With the label of an image behind it, the name of the context for changes since this image. In a
-/// list, all of these.
+/// Prefix of the contexts for changes; the label of the earlier image follows it. In a list, the
+/// prefix alone stands for all of them.
 pub const CHANGED: &str = "everglade:changed:";
 /// Matches all of its namespace in a list.
 pub const EVERGLADE: &str = "everglade:";

@@ -4,7 +4,7 @@
 use super::fields::{take_u32, take_u64};
 use super::handshake::OPTION_MAGIC;
 
-/// In front of every option reply.
+/// The magic of every option reply.
 pub const REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 
 /// Options a client may send. Numbers not listed are unknown to us.
@@ -35,23 +35,23 @@ pub mod options {
 pub mod replies {
     /// Success; the last reply.
     pub const ACK: u32 = 1;
-    /// One export of a list.
+    /// Reply: one export of a list.
     pub const SERVER: u32 = 2;
-    /// One fact about an export.
+    /// Reply: one fact about an export.
     pub const INFO: u32 = 3;
-    /// One metadata context.
+    /// Reply: one metadata context.
     pub const META_CONTEXT: u32 = 4;
     /// Set in all error replies.
     pub const ERROR: u32 = 1 << 31;
     /// We do not know the option.
     pub const ERR_UNSUP: u32 = ERROR + 1;
-    /// We know the option and do not allow it.
+    /// Error: the server knows the option and does not allow it.
     pub const ERR_POLICY: u32 = ERROR + 2;
     /// The option's data makes no sense.
     pub const ERR_INVALID: u32 = ERROR + 3;
-    /// Only after TLS began.
+    /// Error: the option requires TLS.
     pub const ERR_TLS_REQD: u32 = ERROR + 5;
-    /// There is no such export.
+    /// Error: the export does not exist.
     pub const ERR_UNKNOWN: u32 = ERROR + 6;
     /// The server is stopping.
     pub const ERR_SHUTDOWN: u32 = ERROR + 7;
@@ -100,7 +100,7 @@ impl OptionHeader {
 /// The header of an option reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionReply {
-    /// The option answered, as the client sent it.
+    /// Option that is answered, as the client sent it.
     pub option: u32,
     /// [`replies`].
     pub kind: u32,

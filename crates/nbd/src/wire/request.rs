@@ -2,9 +2,9 @@
 
 use super::fields::{take_u16, take_u32, take_u64};
 
-/// In front of every request.
+/// The magic of every request.
 pub const REQUEST_MAGIC: u32 = 0x2560_9513;
-/// In front of every request after extended headers were negotiated.
+/// The magic of every request after extended headers were negotiated.
 pub const EXTENDED_REQUEST_MAGIC: u32 = 0x21e4_1c71;
 
 /// Command flags.
@@ -40,12 +40,12 @@ pub enum Command {
     Cache,
     /// The range must read as zeroes.
     WriteZeroes,
-    /// Tell what of the range takes space.
+    /// Return which parts of the range take space.
     BlockStatus,
 }
 
 impl Command {
-    /// All of them.
+    /// All commands.
     pub const ALL: [Command; 8] = [
         Command::Read,
         Command::Write,
@@ -137,7 +137,7 @@ impl Request {
         Some(Request { length, ..request })
     }
 
-    /// The same with extended headers.
+    /// Parses a request with extended headers.
     #[must_use]
     pub fn parse_extended(bytes: &[u8; Self::EXTENDED_BYTES]) -> Option<Self> {
         let mut rest = &bytes[..];

@@ -2,7 +2,7 @@
 
 use super::fields::{take_u32, take_u64};
 
-/// In front of every simple reply.
+/// The magic of every simple reply.
 pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 
 /// The header of a reply. The data of a successful read follows it.
@@ -10,7 +10,7 @@ pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 pub struct SimpleReply {
     /// 0, or [`super::Errno::code`].
     pub error: u32,
-    /// As in the request.
+    /// Cookie of the request.
     pub cookie: u64,
 }
 

@@ -131,7 +131,7 @@ impl Action {
         offset..offset.saturating_add(length)
     }
 
-    /// The action may change what is read.
+    /// Returns whether the action may change the contents.
     #[must_use]
     pub fn changes(&self) -> bool {
         !matches!(

@@ -29,7 +29,7 @@ impl Dice {
         self.below(times) == 0
     }
 
-    /// One of `choices`.
+    /// Picks one of `choices`.
     pub fn pick<C: Copy>(&mut self, choices: &[C]) -> C {
         let index = self.below(choices.len() as u64);
         choices[usize::try_from(index).expect("an index")]

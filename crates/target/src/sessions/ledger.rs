@@ -7,7 +7,7 @@ use super::memory::{CLASSES, Class, Held, Memory};
 /// A session's account. The memory that is left in it is released when it is dropped.
 pub struct Ledger {
     memory: Arc<Memory>,
-    /// By class.
+    /// Bytes held, by class.
     held: [u64; CLASSES],
     /// The most that this session may hold, whatever its share is.
     most: u64,
@@ -27,10 +27,10 @@ impl Ledger {
         }
     }
 
-    /// From now on with another table.
+    /// Moves the empty account to the memory of another table.
     ///
     /// # Panics
-    /// If something is held.
+    /// If the account holds memory.
     pub fn move_to(&mut self, memory: &Arc<Memory>) {
         assert_eq!(
             self.held, [0; CLASSES],
@@ -72,7 +72,7 @@ impl Ledger {
         true
     }
 
-    /// Takes memory if there is plenty. If not, the session does not wait for it.
+    /// Takes memory if plenty is free. Otherwise the session does not wait for it.
     pub fn take_if_plenty(&mut self, bytes: u64, class: Class) -> bool {
         let before = self.wants;
         let is_taken = self.take(bytes, class);

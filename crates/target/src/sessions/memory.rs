@@ -44,13 +44,13 @@ const TOTAL_BYTES_MIN: u64 = 3 << 20;
 /// The length of the pieces of a long request while other sessions wait for memory, and of data
 /// that is read again at once.
 pub const SHORT_PIECE_BYTES: u32 = 256 << 10;
-/// The part of the budget that buffers of sessions may take: one of so many.
+/// Divisor: the buffers of sessions may take this fraction of the budget.
 const BUFFERS_PART: u64 = 8;
-/// The part of what remains that is for data read again: one of so many.
+/// Divisor: data read again gets this fraction of the remainder.
 const AGAIN_PART: u64 = 8;
-/// The part of what remains then that is for small requests: one of so many.
+/// Divisor: small requests get this fraction of what then remains.
 const SMALL_PART: u64 = 4;
-/// How many classes there are.
+/// Number of classes.
 pub const CLASSES: usize = 3;
 
 const _: () = assert!(LARGEST_BYTES <= Parts::of(TOTAL_BYTES_MIN).large);
@@ -63,7 +63,7 @@ const _: () = assert!(OP_BYTES_MAX as u64 + 2 * BLOCK_SIZE as u64 <= LARGEST_BYT
 pub enum Class {
     /// Requests that move at most [`SMALL_BYTES`].
     Small,
-    /// All others.
+    /// All other requests.
     Large,
     /// Data of replies that have begun, read again.
     Again,
@@ -94,9 +94,9 @@ impl Parts {
 /// An amount that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// How much.
+    /// Bytes held.
     pub bytes: u64,
-    /// From whose part.
+    /// Class whose part holds them.
     pub class: Class,
 }
 
@@ -105,11 +105,11 @@ pub struct Held {
 pub struct MemorySnapshot {
     /// The most that sessions may hold.
     pub total: u64,
-    /// What they hold.
+    /// Bytes that sessions hold.
     pub used: u64,
     /// Sessions that wait for some.
     pub waiting: u64,
-    /// How often sessions had to wait.
+    /// Number of waits of sessions.
     pub waits: u64,
     /// Sessions that were ended because their peers did not move while others waited.
     pub stalled: u64,
@@ -142,24 +142,24 @@ impl AddAssign for MemorySnapshot {
 pub struct Memory {
     total: u64,
     parts: Parts,
-    /// By class.
+    /// Bytes in use, by class.
     used: [AtomicU64; CLASSES],
     /// Sessions that wait, by class.
     waiting: [AtomicU64; CLASSES],
-    /// Of all classes.
+    /// Sessions that wait, of all classes.
     all_waiting: AtomicU64,
     /// The most that one session may hold.
     share: AtomicU64,
     /// The most that a session's own buffer may hold.
     staging: AtomicU64,
-    /// It is the turn of a session that waited, which it has not used.
+    /// Whether a waiting session has its turn and has not used it.
     is_turn: AtomicU64,
     waits: AtomicU64,
     stalled: AtomicU64,
 }
 
 impl Class {
-    /// The class of a request that moves so many bytes.
+    /// Returns the class of a request that moves this number of bytes.
     #[must_use]
     pub fn of(bytes: u64) -> Class {
         if bytes <= SMALL_BYTES {
@@ -171,7 +171,7 @@ impl Class {
 }
 
 impl Held {
-    /// Nothing yet, of this class.
+    /// Makes an empty holding of this class.
     #[must_use]
     pub fn none(class: Class) -> Held {
         Held { bytes: 0, class }
@@ -224,7 +224,7 @@ impl Memory {
         true
     }
 
-    /// Whether the next session in the queue could take so much.
+    /// Returns whether the next session in the queue could take this number of bytes.
     #[must_use]
     #[inline]
     pub fn fits(&self, bytes: u64, class: Class) -> bool {
@@ -289,13 +289,13 @@ impl Memory {
         usize::try_from(get(&self.staging)).expect("memory is addressable")
     }
 
-    /// Bytes that the owner of a session's stream may hold for it, where it has to.
+    /// Returns the bytes that the owner of a session's stream may buffer for it.
     #[must_use]
     pub fn buffer_bytes(&self) -> usize {
         self.staging_bytes()
     }
 
-    /// So many sessions share the budget from now on.
+    /// Divides the buffer memory among this number of sessions from now on.
     pub fn share_among(&self, sessions: u64) {
         let sessions = sessions.max(1);
         set(&self.share, (self.total / sessions).max(LARGEST_BYTES));
@@ -322,7 +322,7 @@ impl Memory {
         set(&self.is_turn, u64::from(is_turn));
     }
 
-    /// It is the turn of a session that has not used it.
+    /// Returns whether a session has its turn and has not used it.
     #[must_use]
     #[inline]
     pub fn is_turn(&self) -> bool {
@@ -352,7 +352,7 @@ impl Memory {
         get(&self.all_waiting)
     }
 
-    /// How often sessions had to wait.
+    /// Returns the number of waits of sessions.
     #[must_use]
     pub fn waits(&self) -> u64 {
         get(&self.waits)

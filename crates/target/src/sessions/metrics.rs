@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use everglade_env::Nanos;
 
-/// Upper bounds of the buckets of durations; one more bucket holds what took longer. The same for
-/// all protocols, so that they can be compared.
+/// Upper bounds of the buckets of durations; one more bucket has longer durations. All protocols
+/// have the same bounds, so that they can be compared.
 pub const DURATION_BOUNDS: [Nanos; 15] = [
     50_000,
     100_000,
@@ -37,13 +37,13 @@ pub const DURATION_BOUNDS: [Nanos; 15] = [
 /// Buckets of a histogram, the last without a bound.
 pub const BUCKETS: usize = DURATION_BOUNDS.len() + 1;
 
-/// What a protocol counts.
+/// The counters of a protocol.
 pub trait Metrics: Default + Send + Sync + 'static {
-    /// What is counted of sessions of every protocol, with the time.
+    /// Returns the counters that sessions of every protocol have, with the clock.
     fn sessions(&self) -> &SessionCounters;
 
-    /// What is counted of each kind of request, with its name in metrics. Always the same kinds, in
-    /// the same order.
+    /// Returns the counters of each kind of request, with its name in metrics. Kinds and order are
+    /// always the same.
     fn operations(&self) -> impl Iterator<Item = (&'static str, &OperationCounters)>;
 
     /// The values of all counters at about this moment.
@@ -62,7 +62,7 @@ pub trait Metrics: Default + Send + Sync + 'static {
     }
 }
 
-/// What is counted of sessions, whatever they speak. See the module's documentation.
+/// Counters of sessions, for all protocols. See the module's documentation.
 #[derive(Default)]
 pub struct SessionCounters {
     now: AtomicU64,
@@ -72,7 +72,7 @@ pub struct SessionCounters {
     handshakes_failed: AtomicU64,
 }
 
-/// What is counted of one kind of request.
+/// Counters of one kind of request.
 #[derive(Default)]
 pub struct OperationCounters {
     requests: AtomicU64,
@@ -85,19 +85,19 @@ pub struct OperationCounters {
 /// The values of all counters at about one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// By kind of request.
+    /// Counters by kind of request.
     pub operations: Vec<OperationSnapshot>,
     /// Sessions that exist now.
     pub sessions_open: u64,
     /// Sessions there have been.
     pub sessions_total: u64,
-    /// Requests of a kind nobody knows.
+    /// Requests of an unknown kind.
     pub requests_refused: u64,
     /// Sessions that ended before an export was chosen.
     pub handshakes_failed: u64,
 }
 
-/// One kind of request of a [`Snapshot`].
+/// Counters of one kind of request in a [`Snapshot`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OperationSnapshot {
     /// Its name in metrics.

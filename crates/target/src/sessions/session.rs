@@ -20,29 +20,29 @@ use super::memory::{Held, Memory};
 use super::metrics::Metrics;
 use crate::{Error, Reply, Target, Token};
 
-/// What the sessions of a table share.
+/// State that the sessions of a table share.
 pub struct Common<S: Session> {
     /// Bounds of each.
     pub settings: S::Settings,
-    /// What they have done.
+    /// Counters of the sessions.
     pub metrics: Arc<S::Metrics>,
-    /// What they hold for their peers.
+    /// Network memory of the sessions.
     pub memory: Arc<Memory>,
 }
 
 /// See the module's documentation.
 pub trait Session: Sized + Send + 'static {
-    /// Bounds of a session, the same for all of a table.
+    /// Bounds of a session, the same for all sessions of a table.
     type Settings: Send;
-    /// What the sessions of a table count.
+    /// Counters of the sessions of a table.
     type Metrics: Metrics;
 
-    /// A new connection, with what the server says first ready to be sent. Tokens of its operations
-    /// are `token_base` plus a number below 2³².
+    /// Begins a session for a new connection, with the server's greeting ready to be sent. Tokens
+    /// of its operations are `token_base` plus a number below 2³².
     fn begin(token_base: Token, caller: Caller, common: &Common<Self>) -> Self;
 
-    /// Names the memory the next bytes should be received into, in order, and returns how many of
-    /// `buffers` were set. At least one, unless the session does not want to read.
+    /// Sets the buffers into which the next bytes should be received, in order, and returns how
+    /// many of `buffers` are set: at least one, unless the session does not want to read.
     fn receive_buffers<'a>(&'a mut self, buffers: &mut [IoSliceMut<'a>]) -> usize;
 
     /// `bytes` bytes were received into the buffers named last.
@@ -63,16 +63,16 @@ pub trait Session: Sized + Send + 'static {
     /// An operation of this session finished.
     fn completed(&mut self, token: Token, result: Result<Reply, Error>, target: &mut dyn Target);
 
-    /// There is room for bytes from the peer. Otherwise the socket is not read now.
+    /// Returns whether there is room for bytes from the peer. Otherwise the socket is not read now.
     fn wants_read(&self) -> bool;
 
-    /// There are bytes for the peer.
+    /// Returns whether there are bytes for the peer.
     fn wants_write(&self) -> bool;
 
     /// Operations submitted to the target and not completed.
     fn operations_in_flight(&self) -> usize;
 
-    /// The client has not yet chosen what to use; it has ten seconds for that.
+    /// Returns whether the client has not chosen an export yet; it has ten seconds for that.
     fn is_in_handshake(&self) -> bool;
 
     /// The session is ending, and waits for operations in flight or for its peer to take replies.
@@ -102,7 +102,7 @@ pub trait Session: Sized + Send + 'static {
         false
     }
 
-    /// Nothing has come for a second: no buffer needs to be kept for it.
+    /// Releases the receive buffer, because nothing has arrived for a second.
     fn rest(&mut self) {}
 
     // ---- TLS that begins in the middle of a connection ----
@@ -113,7 +113,7 @@ pub trait Session: Sized + Send + 'static {
         false
     }
 
-    /// From now on, received and sent bytes go through TLS.
+    /// Notes that received and sent bytes pass through TLS from now on.
     fn tls_begun(&mut self) {
         panic!("a session that never wants TLS is told that it began");
     }
@@ -133,7 +133,7 @@ pub trait Session: Sized + Send + 'static {
         panic!("a session that never asks for its place is told it");
     }
 
-    /// From now on the session belongs to another table. It has nothing open, in flight or to send.
+    /// Moves the session to another table. It has nothing open, in flight or to send.
     fn moved(&mut self, token_base: Token, common: &Common<Self>) {
         let _ = (token_base, common);
         panic!("a session moves when it asks for its place");
@@ -146,12 +146,12 @@ pub trait Session: Sized + Send + 'static {
         None
     }
 
-    /// It is this session's turn to take memory.
+    /// Gives the session its turn to take memory.
     fn resume(&mut self, target: &mut dyn Target) {
         let _ = target;
     }
 
-    /// Others wait for memory: gives up what can be had again. `takes_nothing` means that the
+    /// Releases memory that can be taken again, because others wait. `takes_nothing` means that the
     /// client does not receive, `sends_nothing` that it does not send.
     fn yield_memory(&mut self, takes_nothing: bool, sends_nothing: bool, target: &mut dyn Target) {
         let _ = (takes_nothing, sends_nothing, target);
@@ -167,8 +167,8 @@ pub trait Session: Sized + Send + 'static {
         false
     }
 
-    /// There will be bytes for the peer as soon as it may take some: what a reply owes is not read
-    /// before.
+    /// Returns whether the session will have bytes once the peer can take some: data that a reply
+    /// owes is not read before.
     fn waits_for_peer(&self) -> bool {
         false
     }

@@ -20,8 +20,8 @@ use crate::wire::option::{options, replies};
 
 /// The number under which the chunks of `base:allocation` are sent; the others follow.
 const ALLOCATION_ID: u32 = 1;
-/// Images that a session may be told the changes since. Each is one more operation for a block
-/// status request.
+/// Limit of images whose changes a session may query. Each image costs one more operation for a
+/// block status request.
 const IMAGES_MAX: usize = 16;
 
 /// The contexts that a client chose.
@@ -67,7 +67,7 @@ impl Haggling {
             Ok(found) => found,
             Err(refusal) => return refusal,
         };
-        // No query means all; the number in a list means nothing and is zero.
+        // No query means all contexts; the number in a list has no meaning and is zero.
         let queries = &request.queries;
         let is_wanted = |names: &[&str]| {
             let is_name = |query: &String| names.contains(&query.as_str());

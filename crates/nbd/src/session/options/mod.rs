@@ -23,10 +23,10 @@ use crate::wire::{ClientFlags, InfoRequest, OptionHeader, OptionReply, info as i
 /// The state of the negotiation.
 pub(super) struct Haggling {
     client: ClientFlags,
-    /// TLS was acknowledged; what comes now is encrypted.
+    /// Whether TLS was acknowledged, so that all further bytes are encrypted.
     is_encrypted: bool,
     style: Style,
-    /// What `SET_META_CONTEXT` chose.
+    /// Contexts that `SET_META_CONTEXT` chose.
     chosen: contexts::Chosen,
     /// Options seen so far.
     options_count: u32,
@@ -147,7 +147,7 @@ impl Haggling {
         }
         match option {
             options::STARTTLS => self.start_tls(data, cx),
-            // Extended headers forbid it, and it has no error reply.
+            // Extended headers forbid this option, and it has no error reply.
             options::EXPORT_NAME if self.style == Style::Extended => Outcome::End(Vec::new()),
             options::EXPORT_NAME => {
                 export_name::answer(data, self.client.no_zeroes, self.style, cx.target)
@@ -198,7 +198,7 @@ fn reply(option: u32, kind: u32, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Opens an export to look at it, and closes it again.
+/// Opens an export to read its parameters, and closes it again.
 fn glance(name: &str, target: &mut dyn Target) -> Result<OpenExport, super::open_export::Refusal> {
     let open = OpenExport::open(name, target)?;
     target.close(open.lun);

@@ -138,12 +138,12 @@ impl Transmission {
         self.foreseen = 0;
     }
 
-    /// No client is left to be answered.
+    /// Drops all replies, because the client is gone.
     pub(super) fn forget_replies(&mut self) {
         self.reading = None;
     }
 
-    /// There are pages for a payload that is not complete.
+    /// Returns whether there are pages for an incomplete payload.
     pub(super) fn holds_payload(&self) -> bool {
         matches!(&self.receiving, Receiving::Payload(payload) if payload.held() > 0)
     }
@@ -186,7 +186,7 @@ impl Transmission {
         }
     }
 
-    /// Tells the target which reads are at the front of the staging buffer, if it is more than one.
+    /// Announces the reads at the front of the staging buffer to the target, if there are several.
     fn foresee(&mut self, cx: &mut Cx<'_>) {
         if self.foreseen > 0 {
             return;
@@ -461,7 +461,7 @@ impl Transmission {
         true
     }
 
-    /// Reads what the first reply owes, if there is memory for it.
+    /// Reads the data that the first reply owes, if there is memory for it.
     pub(super) fn refill(&mut self, cx: &mut Cx<'_>) {
         let Some((offset, length)) = cx.outgoing.owed().filter(|_| !self.is_refilling) else {
             return;
@@ -567,7 +567,7 @@ struct WriteOp {
     durable: bool,
 }
 
-/// Gives back memory of slices, which only long requests have.
+/// Releases memory of slices, which only long requests have.
 fn give(ledger: &mut Ledger, bytes: u64) {
     let class = Class::Large;
     ledger.give(Held { bytes, class });

@@ -24,11 +24,11 @@ pub(in crate::session) struct Payload {
     request_id: usize,
     durable: bool,
     class: Class,
-    /// The slice being filled, if there are pages for it.
+    /// The slice being filled, if it has pages.
     slice: Option<WriteSpan>,
     /// Bytes of it that are filled.
     filled: u32,
-    /// The slices after it.
+    /// Slices after the one being filled.
     rest: Slices,
 }
 
@@ -36,7 +36,7 @@ pub(in crate::session) struct Payload {
 pub(in crate::session) struct Yielded {
     /// Whole blocks, to be submitted.
     pub(in crate::session) data: Option<WriteSpan>,
-    /// Bytes received behind them, less than a block.
+    /// Bytes received behind the last whole block, less than a block.
     pub(in crate::session) left: Vec<u8>,
     /// Memory of the pages that are not submitted.
     pub(in crate::session) freed: u64,
@@ -71,12 +71,12 @@ impl Payload {
         self.class
     }
 
-    /// The request is one operation.
+    /// Returns whether the request is one operation.
     pub(super) fn is_whole(&self) -> bool {
         self.rest.is_whole()
     }
 
-    /// There are pages to receive into.
+    /// Returns whether there are pages to receive into.
     pub(in crate::session) fn is_open(&self) -> bool {
         self.slice.is_some()
     }
@@ -94,12 +94,12 @@ impl Payload {
         self.filled = 0;
     }
 
-    /// All slices were taken.
+    /// Returns whether all slices were taken.
     pub(super) fn is_complete(&self) -> bool {
         self.slice.is_none() && self.rest.is_empty()
     }
 
-    /// There are slices after the one being filled.
+    /// Returns whether there are slices after the one being filled.
     pub(in crate::session) fn more_slices(&self) -> bool {
         !self.rest.is_empty()
     }
@@ -123,7 +123,7 @@ impl Payload {
         })
     }
 
-    /// Of `bytes` received bytes, counts those that were received into this slice.
+    /// Counts those of `bytes` received bytes that were received into this slice.
     pub(in crate::session) fn filled_in_place(&mut self, bytes: usize) -> usize {
         let missing = self.missing();
         let here = u32::try_from(bytes).unwrap_or(u32::MAX).min(missing);
@@ -154,8 +154,8 @@ impl Payload {
         self.slice.take()
     }
 
-    /// Gives up memory that waits for bytes. `None` if there is no slice, or if the slice has more
-    /// than a block and belongs to a request that is one operation.
+    /// Releases memory that waits for bytes. Returns `None` if there is no slice, or if the slice
+    /// has more than a block and its request is one operation.
     pub(in crate::session) fn yield_slice(&mut self) -> Option<Yielded> {
         let whole_blocks_are_enough = !self.is_whole();
         let mut slice = self

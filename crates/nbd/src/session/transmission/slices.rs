@@ -34,12 +34,12 @@ impl Slices {
         }
     }
 
-    /// The request is one operation, whatever happens.
+    /// Returns whether the request is one operation in any case.
     pub(super) fn is_whole(&self) -> bool {
         self.whole
     }
 
-    /// Nothing is left.
+    /// Returns whether no slice is left.
     pub(super) fn is_empty(&self) -> bool {
         self.rest == 0
     }
@@ -64,7 +64,7 @@ impl Slices {
         Some((offset, length))
     }
 
-    /// The last so many bytes that were cut off are to be cut off once more.
+    /// Returns the last bytes cut off, so that they are cut off once more.
     pub(super) fn put_back(&mut self, bytes: u32) {
         self.offset -= u64::from(bytes);
         self.rest += bytes;

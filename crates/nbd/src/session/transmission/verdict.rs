@@ -13,7 +13,7 @@ pub(super) struct Law<'a> {
     pub(super) size_bytes: u64,
     pub(super) read_only: bool,
     pub(super) limits: &'a Limits,
-    /// Twice the advertised maximum, for clients that ignore it.
+    /// Limit of a request in bytes: twice the advertised maximum, for clients that ignore it.
     pub(super) accepted_bytes_max: u32,
     pub(super) terms: &'a Terms,
 }
@@ -22,7 +22,7 @@ pub(super) struct Law<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) errno: Errno,
-    /// For people; sent where the protocol has room for it.
+    /// Text for people; sent if the reply has room for it.
     pub(super) text: String,
 }
 
@@ -130,7 +130,7 @@ impl Law<'_> {
 
 /// The memory that a request takes.
 pub(super) struct Charge {
-    /// At once, besides the request itself.
+    /// Bytes charged at once, besides the request itself.
     pub(super) whole: u64,
     /// The memory that is taken slice by slice, if the request is not one operation.
     pub(super) slices: Option<Slices>,
