@@ -1,4 +1,4 @@
-//! Lists of things as the one who asks wants them: which columns, which rows, in which order.
+//! Lists of objects, with the columns, rows and order that the user selects.
 //!
 //! A noun has its columns once, with the kind of each; text, order and comparison follow from that.
 //! `--where` and `--sort` go by the value, not by its text, so sizes compare as sizes however they
@@ -15,14 +15,14 @@ use crate::session::Told;
 use crate::table::{Align, Table};
 use crate::verb::Listing;
 
-/// What stands in one place of a table.
+/// The value in one cell of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cell {
     Text(String),
     Bytes(u64),
     Count(u64),
     Percent(u64),
-    /// Nothing is known or there is nothing.
+    /// The value is unknown or absent.
     None,
 }
 
@@ -53,7 +53,7 @@ impl Cell {
         }
     }
 
-    /// Nothing comes first.
+    /// Orders absent values first.
     fn compare(&self, other: &Cell) -> Ordering {
         match (self, other) {
             (Cell::Text(a), Cell::Text(b)) => a.cmp(b),
@@ -62,7 +62,7 @@ impl Cell {
     }
 }
 
-/// One line and without control characters, whatever came.
+/// Returns the text as one line without control characters.
 fn printable(text: &str) -> String {
     let clean = |c: char| if c.is_control() { ' ' } else { c };
     text.chars().map(clean).collect()
@@ -70,10 +70,10 @@ fn printable(text: &str) -> String {
 
 /// A column of a noun.
 pub(crate) struct Column<T> {
-    /// In lower case; the heading is in capitals.
+    /// Name in lower case; the heading is in capitals.
     name: &'static str,
     align: Align,
-    /// Shown when nobody says which.
+    /// Whether the column is shown by default.
     usual: bool,
     cell: fn(&T) -> Cell,
 }
@@ -100,7 +100,7 @@ impl<T> Column<T> {
     }
 }
 
-/// Shown when somebody asks for it.
+/// Makes a column that is shown only on request.
 pub(crate) const fn if_asked<T>(column: Column<T>) -> Column<T> {
     Column {
         usual: false,
@@ -126,7 +126,7 @@ pub(crate) fn print<T, L>(
     output.data(&raw, || table(items, &rows, &chosen, listing))
 }
 
-/// Prints one thing as a list of one.
+/// Prints one object as a list of one row.
 pub(crate) fn print_one<T>(
     told: &Told<T>,
     columns: &[Column<T>],
@@ -138,7 +138,7 @@ pub(crate) fn print_one<T>(
     output.data(&told.raw, || table(items, &[0], &chosen, listing))
 }
 
-/// The text of what was just made.
+/// Returns the text of an object that was just created.
 pub(crate) fn of_one<T>(item: &T, columns: &[Column<T>]) -> String {
     let chosen: Vec<_> = columns.iter().filter(|column| column.usual).collect();
     table(

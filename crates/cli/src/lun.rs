@@ -174,7 +174,7 @@ fn run_show(show: &LunShow, session: &Session, output: &Output) -> Result<(), Fa
     listing::print(&told, items, &COLUMNS, &show.listing, output)
 }
 
-/// The LUNs of all volumes. A volume that goes meanwhile takes its LUNs with it.
+/// Returns the LUNs of all volumes. A volume deleted meanwhile is left out.
 fn everywhere(session: &Session) -> Result<Told<Luns>, Failure> {
     let mut luns = Vec::new();
     for volume in session.get::<Volumes>("/v1/volumes")?.meant.volumes {

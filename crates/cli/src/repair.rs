@@ -1,4 +1,4 @@
-//! `everglade repair`, as a running daemon does it; and how the outcome is told, whoever did it.
+//! `everglade repair` on a running daemon, and the report of a repair, also of an offline one.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use crate::progress::Progress;
 use crate::session::Session;
 use crate::status::duration;
 
-/// How often a repair is looked at.
+/// Interval between checks of a repair.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// What became of one aggregate.
+/// The outcome for one aggregate, with its name.
 pub type Repaired = (String, Result<Repair, Failure>);
 
-/// Asks the daemon to repair these aggregates, or all, one after the other; prints what became of
-/// them, and returns the exit code.
+/// Asks the daemon to repair these aggregates, or all, one after the other; prints the outcomes,
+/// and returns the exit code.
 ///
 /// # Errors
-/// Nobody answers, or an aggregate does not exist.
+/// The daemon does not answer, or an aggregate does not exist.
 pub fn repair(wanted: &[Name], is_awaited: bool, options: &Options) -> Result<u8, Failure> {
     let session = Session::new(options.socket.clone());
     let output = Output::new(options.json, options.quiet);

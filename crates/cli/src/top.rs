@@ -1,8 +1,7 @@
 //! `everglade top`: current activity as differences of counters, drawn anew at every interval.
 //!
 //! On a terminal each picture replaces the one before; elsewhere pictures follow each other, so
-//! that they can
-//! be logged.
+//! that they can be logged.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};

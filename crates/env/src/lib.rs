@@ -1,6 +1,5 @@
 //! The interface of the server to the outside world: memory pages for I/O, devices, clock,
-//! randomness,
-//! wake-ups.
+//! randomness, wake-ups.
 //!
 //! Everything nondeterministic comes in through this crate, shaped as *completions*: an operation
 //! is submitted with a token, and its result is found by polling. Two implementations exist: real

@@ -60,7 +60,7 @@ const TALLIES: usize = 16;
 const HEADER_BLOCKS: usize = 2;
 /// The page has no note.
 const NO_NOTE: u32 = 0;
-/// Somebody is about to.
+/// A holder is about to write the note.
 const WRITING: u32 = 1;
 
 #[repr(C, align(4096))]

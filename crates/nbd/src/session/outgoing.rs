@@ -477,7 +477,8 @@ impl<'a> Buffers<'_, 'a> {
         true
     }
 
-    /// Adds the memory of `span` without its first `skip` bytes, which it skips without a walk.
+    /// Adds the memory of `span` without its first `skip` bytes, in constant time for skipped
+    /// pages.
     fn put_span(&mut self, span: &'a ReadSpan, skip: &mut u64) -> bool {
         let here = u32::try_from(*skip).unwrap_or(u32::MAX).min(span.length);
         *skip -= u64::from(here);

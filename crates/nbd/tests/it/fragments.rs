@@ -45,14 +45,15 @@ pub(crate) fn conversation(seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Whether the session asks where its export is to be.
+/// Whether the session asks for the reactor of its export.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     Asked,
     NotAsked,
 }
 
-/// One at a time, so that the order of replies does not depend on how bytes arrive.
+/// Settings for one request at a time, so that the order of replies does not depend on how bytes
+/// arrive.
 fn settings(place: Place) -> Settings {
     Settings {
         requests_in_flight_max: 1,

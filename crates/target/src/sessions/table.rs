@@ -31,8 +31,8 @@ use super::session::{Common, Session};
 use super::streams::{self, Received, Sent};
 use crate::{Completion, Target};
 
-/// A handshake must be over after this time (docs/reference/conventions.md#nbd), and so must the
-/// sending of last replies to a peer that does not take them.
+/// Time limit of a handshake (docs/reference/conventions.md#nbd), and of sending the last replies
+/// to a peer that does not take them.
 const PATIENCE: Nanos = 10_000_000_000;
 
 /// A session from which nothing came for so long needs no buffer.
@@ -47,13 +47,14 @@ pub struct Interest {
     pub write: bool,
     /// TLS: then encrypt the stream and call [`Sessions::tls_begun`].
     pub tls: bool,
-    /// Nothing, but to be told which reactor is to open its export: [`Session::wants_place`].
+    /// The session waits only for the choice of a reactor for its export: [`Session::wants_place`].
     pub place: bool,
-    /// Nothing any more: drop the socket and [`Sessions::detach`].
+    /// The session has ended: drop the socket and [`Sessions::detach`].
     pub closed: bool,
 }
 
-/// A session on its way from one table to another. Dropping it ends it; it has opened nothing.
+/// A session on its way from one table to another. Dropping it ends the session, which has opened
+/// no export.
 pub struct Moving<S> {
     session: S,
     since: Nanos,
@@ -72,17 +73,17 @@ pub struct Sessions<S: Session> {
 
 struct Seat<S> {
     session: S,
-    /// When the session began, or began to drain.
+    /// Time at which the session began, or began to drain.
     since: Nanos,
     /// `since` is the beginning of draining.
     drains: bool,
-    /// When something came from the peer last.
+    /// Time at which the last bytes came from the peer.
     heard: Nanos,
-    /// Since this time, data was ready and the client has taken none of it.
+    /// Time since which data was ready and the client has taken none.
     blocked_since: Option<Nanos>,
     /// The last receive emptied the socket.
     is_drained: bool,
-    /// In the queue for memory of this class.
+    /// Class of memory in whose queue the session waits.
     waits: Option<Class>,
 }
 
@@ -100,7 +101,7 @@ impl<S: Session> Seat<S> {
         session.payload_in_flight() > 0 && (takes_nothing && session.wants_write() || sends_nothing)
     }
 
-    /// Nothing is under way, and nothing came for too long.
+    /// Returns whether nothing is in progress and no bytes came for too long.
     fn is_idle(&self, now: Nanos, idle_max: Option<Nanos>) -> bool {
         let session = &self.session;
         let is_waiting = session.waits_for_peer() || session.wants_memory().is_some();
@@ -111,15 +112,15 @@ impl<S: Session> Seat<S> {
 }
 
 impl<S: Session> Sessions<S> {
-    /// An empty table. Its sessions together hold at most `memory_bytes` for their peers, or what
-    /// the largest request needs if that is more. A session that finds no memory waits for its
-    /// turn. The operations of the sessions have the tokens of the first owner.
+    /// Makes an empty table. Its sessions together hold at most `memory_bytes` for their peers, or
+    /// the needs of the largest request if these are more. A session that finds no memory waits for
+    /// its turn. Tokens of the sessions' operations belong to the first owner.
     #[must_use]
     pub fn new(settings: S::Settings, memory_bytes: u64) -> Self {
         Self::of_owner(Owner::default(), settings, memory_bytes)
     }
 
-    /// The same beside other tables of a reactor, with tokens of its own.
+    /// Makes a table beside other tables of a reactor, with tokens of its own.
     #[must_use]
     pub fn of_owner(owner: Owner, settings: S::Settings, memory_bytes: u64) -> Self {
         Sessions {
@@ -159,7 +160,7 @@ impl<S: Session> Sessions<S> {
         self.seats.len()
     }
 
-    /// There are no sessions.
+    /// Returns whether there are no sessions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -335,7 +336,7 @@ impl<S: Session> Sessions<S> {
         self.share_memory(id, target);
     }
 
-    /// How many sessions [`Sessions::next_ready`] would return now, about.
+    /// Returns the approximate number of sessions that [`Sessions::next_ready`] would return now.
     #[must_use]
     pub fn ready_count(&self) -> usize {
         self.seats.ready_count()
@@ -383,8 +384,8 @@ impl<S: Session> Sessions<S> {
 
     // ---- memory ----
 
-    /// The stream takes bytes again. To be called before [`Sessions::transmit`] when the socket has
-    /// become writable: what a reply owes is not read before.
+    /// Notes that the stream accepts bytes again. Called before [`Sessions::transmit`] when the
+    /// socket has become writable, because data that a reply owes is not read before.
     pub fn writable(&mut self, id: SessionId, target: &mut dyn Target) {
         self.seats.get_mut(id).session.peer_may_take(target);
         self.share_memory(id, target);
@@ -431,15 +432,15 @@ impl<S: Session> Sessions<S> {
             .yield_memory(takes_nothing, sends_nothing, target);
     }
 
-    /// Gives sessions that wait their turn, first come, first served, while what the first wants is
-    /// free.
+    /// Gives waiting sessions their turns in order of arrival, while the memory that the first
+    /// needs is free.
     fn serve_queues(&mut self, target: &mut dyn Target) {
         // A session that is served may free memory for another queue, or join that queue.
         while self.serve_each_queue(target) {}
     }
 
-    /// Each session that waits has at most one turn. True if a session took memory or stopped
-    /// waiting.
+    /// Gives each waiting session at most one turn. Returns whether a session took memory or
+    /// stopped waiting.
     fn serve_each_queue(&mut self, target: &mut dyn Target) -> bool {
         let mut progress = false;
         for class in [Class::Again, Class::Small, Class::Large] {
@@ -474,8 +475,8 @@ impl<S: Session> Sessions<S> {
         progress
     }
 
-    /// A session that may have bytes to send, may have closed, or may want to read again. Each is
-    /// returned once, until something else happens to it.
+    /// Returns a session that may have bytes to send, may have closed, or may want to read again.
+    /// Each session is returned once for each change.
     pub fn next_ready(&mut self) -> Option<SessionId> {
         self.seats.next_ready()
     }
@@ -522,7 +523,8 @@ impl<S: Session> Sessions<S> {
         }
     }
 
-    /// The server stops: every session finishes what is in flight, sends its replies and closes.
+    /// Stops the table: every session finishes its operations in flight, sends its replies and
+    /// closes.
     pub fn stop(&mut self, target: &mut dyn Target) {
         for id in self.ids() {
             self.seats.get_mut(id).session.stop(target);
@@ -530,7 +532,7 @@ impl<S: Session> Sessions<S> {
         }
     }
 
-    /// All sessions.
+    /// Returns all sessions.
     #[must_use]
     pub fn ids(&self) -> Vec<SessionId> {
         self.seats.ids()

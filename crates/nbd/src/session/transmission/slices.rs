@@ -64,7 +64,7 @@ impl Slices {
         Some((offset, length))
     }
 
-    /// Returns the last bytes cut off, so that they are cut off once more.
+    /// Puts back the last bytes that were cut off, so that they are cut off once more.
     pub(super) fn put_back(&mut self, bytes: u32) {
         self.offset -= u64::from(bytes);
         self.rest += bytes;
