@@ -39,7 +39,7 @@ pub enum Code {
     NotFound,
     /// The name is taken.
     Exists,
-    /// A device belongs to somebody.
+    /// The device belongs to an aggregate or to another program.
     DeviceInUse,
     /// The request would destroy data.
     WouldLoseData,
@@ -142,7 +142,7 @@ impl Code {
         Code::Host,
     ];
 
-    /// Number, HTTP status (0: never an answer) and title.
+    /// Returns number, HTTP status (0: never an answer) and title.
     fn row(self) -> (u16, u16, &'static str) {
         match self {
             Code::NotJson => (1001, 400, "the body is not a JSON object"),

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 pub enum EventKind {
     /// The daemon became ready, or is stopping.
     Daemon,
-    /// Somebody changed something; it is also in the history.
+    /// An administrator changed something; the history has the change, too.
     Change,
     /// Something an operator should know has begun.
     Alert,

@@ -53,7 +53,7 @@ pub struct ProblemBody {
 }
 
 impl Problem {
-    /// A problem of no field in particular.
+    /// Makes a problem without a field.
     pub fn new(code: Code, detail: impl Into<String>) -> Problem {
         Problem {
             code,
@@ -63,7 +63,7 @@ impl Problem {
         }
     }
 
-    /// A problem of one field.
+    /// Makes a problem of one field.
     pub fn of_field(code: Code, field: &str, detail: impl fmt::Display) -> Problem {
         Problem {
             field: Some(field.to_owned()),
@@ -71,7 +71,7 @@ impl Problem {
         }
     }
 
-    /// A value that cannot be.
+    /// Makes the problem of an invalid value.
     pub fn invalid(field: &str, detail: impl fmt::Display) -> Problem {
         Problem::of_field(Code::InvalidValue, field, detail)
     }

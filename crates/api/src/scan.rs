@@ -62,9 +62,9 @@ pub struct Scan {
     /// Blocks of the maps, each of 128 MiB of the volume, that delete passes did by subtraction
     /// since the daemon began.
     pub subtracted_maps: u64,
-    /// The same by addition.
+    /// Blocks of the maps that delete passes did by addition.
     pub added_maps: u64,
-    /// Those they did not have to look into.
+    /// Blocks of the maps that delete passes could skip.
     pub skipped_maps: u64,
 }
 

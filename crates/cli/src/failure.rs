@@ -19,7 +19,7 @@ pub mod exit {
     pub const UNREACHABLE: u8 = 3;
     /// The object does not exist.
     pub const NOT_FOUND: u8 = 4;
-    /// The name or the device is taken, or somebody is busy.
+    /// The name or the device is taken, or the object is in use.
     pub const CONFLICT: u8 = 5;
     /// Needs `--yes`, or would lose data.
     pub const NOT_CONFIRMED: u8 = 6;
@@ -48,7 +48,7 @@ impl Failure {
         }
     }
 
-    /// The daemon does not answer on the socket.
+    /// Returns the failure for a daemon that does not answer on the socket.
     pub(crate) fn unreachable(socket: &Path, error: &io::Error) -> Failure {
         let hint = match error.kind() {
             io::ErrorKind::PermissionDenied => "run this as the user the daemon runs as",
@@ -61,14 +61,14 @@ impl Failure {
         Failure::new(exit::UNREACHABLE, message)
     }
 
-    /// The daemon answered something that this program does not understand.
+    /// Returns the failure for an answer that this program does not understand.
     pub(crate) fn not_understood(what: impl fmt::Display) -> Failure {
         let message =
             format!("the daemon's answer is not understood: {what}; are both of the same version?");
         Failure::new(exit::FAILED, message)
     }
 
-    /// The change may have been made or not.
+    /// Returns the failure for a change of unknown outcome.
     pub(crate) fn unknown(what: impl fmt::Display) -> Failure {
         let message = format!(
             "outcome unknown: {what}; the change may have been made or not, so look before \
@@ -77,12 +77,12 @@ impl Failure {
         Failure::new(exit::UNKNOWN, message)
     }
 
-    /// The change was made, but its result cannot be shown.
+    /// Returns the failure for a change that was made, but whose result cannot be shown.
     pub(crate) fn done(what: impl fmt::Display) -> Failure {
         Failure::new(exit::OK, format!("done: {what}"))
     }
 
-    /// The request would destroy data, and was not confirmed.
+    /// Returns the failure for a request that would destroy data and was not confirmed.
     pub(crate) fn not_confirmed(what: impl fmt::Display) -> Failure {
         let message = format!("{what} would be lost for good; add --yes if that is meant");
         Failure::new(exit::NOT_CONFIRMED, message)

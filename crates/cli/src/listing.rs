@@ -79,7 +79,7 @@ pub(crate) struct Column<T> {
 }
 
 impl<T> Column<T> {
-    /// Text, to the left.
+    /// Makes a column of text, aligned left.
     pub(crate) const fn left(name: &'static str, cell: fn(&T) -> Cell) -> Column<T> {
         Column {
             name,
@@ -89,7 +89,7 @@ impl<T> Column<T> {
         }
     }
 
-    /// Numbers, to the right.
+    /// Makes a column of numbers, aligned right.
     pub(crate) const fn right(name: &'static str, cell: fn(&T) -> Cell) -> Column<T> {
         Column {
             name,

@@ -73,7 +73,7 @@ impl Output {
         self.json
     }
 
-    /// A piece of something that is too long to be printed at once.
+    /// Prints a piece of a document that is too long to be printed at once.
     pub(crate) fn piece(&self, text: &str) -> Result<(), Failure> {
         print(text)
     }
@@ -91,7 +91,7 @@ impl Output {
     }
 }
 
-/// A reader that has had enough (`| head`) is not a failure.
+/// Prints text. A reader that has closed the pipe (`| head`) is not a failure.
 fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout
@@ -106,7 +106,7 @@ fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// A size for people, or to the byte.
+/// Returns a size for people, or exact to the byte.
 pub(crate) fn size(bytes: u64, exact: bool) -> String {
     if exact {
         bytes.to_string()

@@ -1,4 +1,4 @@
-//! The way of device I/O that was asked for, and the way that this host allows.
+//! The requested method of device I/O, and the method in use.
 
 use crate::ring::RingSetup;
 

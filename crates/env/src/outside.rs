@@ -14,13 +14,13 @@ pub trait Outside {
     /// Appends the completions that are ready. Does not wait.
     fn poll(&mut self, done: &mut Vec<Completion>);
 
-    /// Monotonic time.
+    /// Returns monotonic time.
     fn now(&self) -> Nanos;
 
     /// Seconds since 1970-01-01 UTC, for timestamps shown to people.
     fn wall_seconds(&self) -> u64;
 
-    /// A random number (from the seed in simulation).
+    /// Returns a random number (from the seed in simulation).
     fn random(&mut self) -> u64;
 
     /// Makes reactor `reactor` poll soon, wherever it waits. May be called for oneself.
@@ -40,7 +40,7 @@ pub trait Storage: Send + Sync {
         format!("{}", device.0)
     }
 
-    /// Usable size of the device in bytes, a multiple of the block size.
+    /// Returns the usable size of the device in bytes, a multiple of the block size.
     fn size_bytes(&self, device: DeviceId) -> u64;
 
     /// Reads exactly `buffer.len()` bytes. Parts never written read as zeroes.

@@ -34,7 +34,7 @@ pub struct Page(Memory);
 pub struct PageRef(Memory);
 
 impl Page {
-    /// A page of zeroes.
+    /// Takes a page and fills it with zeroes.
     #[must_use]
     pub fn zeroed() -> Self {
         let mut page = Page::for_read();
@@ -63,7 +63,7 @@ impl Page {
         pages
     }
 
-    /// A page holding a copy of `bytes`.
+    /// Makes a page with a copy of `bytes`.
     #[must_use]
     pub fn copy_of(bytes: &[u8; BLOCK_SIZE]) -> Self {
         let mut page = Page::for_read();

@@ -78,7 +78,7 @@ impl Shared {
         *lock(&self.bells[reactor].taken) = false;
     }
 
-    /// A ring for a reactor, if I/O is done by rings.
+    /// Makes a ring for a reactor, if I/O is done by rings.
     pub(crate) fn ring(&self) -> std::io::Result<Option<Ring>> {
         match self.io {
             IoReport::Uring(setup) => Ring::with(setup).map(Some),

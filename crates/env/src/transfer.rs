@@ -108,12 +108,13 @@ impl Fault {
         self.0 == Errno::AGAIN || self.0 == Errno::INTR
     }
 
-    /// The process, or the host, has no descriptor left: wait until one is free.
+    /// Returns whether the process, or the host, has no descriptor left: the caller waits for a
+    /// free one.
     pub(crate) fn is_shortage(self) -> bool {
         self.0 == Errno::MFILE || self.0 == Errno::NFILE
     }
 
-    /// The host does not know how to do this here.
+    /// Returns whether the host does not support the call here.
     pub(crate) fn is_unsupported(self) -> bool {
         matches!(self.0, Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY)
     }

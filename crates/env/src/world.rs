@@ -191,7 +191,7 @@ impl World {
         self.0.device(device)?.host_free_bytes()
     }
 
-    /// Segment files open now, in all directory devices.
+    /// Returns the number of open segment files of all directory devices.
     #[must_use]
     pub fn open_segments(&self) -> usize {
         self.0.budget.open_count()

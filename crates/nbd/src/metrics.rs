@@ -48,7 +48,7 @@ impl SessionMetrics {
         self.sessions.now()
     }
 
-    /// A request was replied to. `bytes` is the length of its range.
+    /// Counts a request that was answered. `bytes` is the length of its range.
     pub(crate) fn replied(&self, command: Command, since: Nanos, bytes: u64, failed: bool) {
         let Some(index) = index(command) else {
             return;
@@ -57,7 +57,7 @@ impl SessionMetrics {
         self.operations[index].replied(duration, bytes, failed);
     }
 
-    /// A request was refused as soon as it was seen.
+    /// Counts a request that was refused at once.
     pub(crate) fn refused(&self, command: Option<Command>) {
         match command {
             Some(command) => self.replied(command, self.now(), 0, true),

@@ -11,7 +11,7 @@ use everglade_env::net::{ListenError, Listener};
 /// Binds a TCP address that `flag` could have said otherwise; returns the port that was picked.
 ///
 /// # Errors
-/// It is taken, or not of this host.
+/// The address is in use, or not of this host.
 pub fn bind_tcp(
     address: SocketAddr,
     flag: &'static str,

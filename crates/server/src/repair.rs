@@ -27,7 +27,7 @@ pub type Repaired = (String, Result<Repair, Problem>);
 /// The reason why nothing was repaired.
 #[derive(Debug, thiserror::Error)]
 pub enum RepairError {
-    /// Somebody uses the data directory: a daemon, which can be asked.
+    /// Another process uses the data directory, perhaps a daemon, which can repair on request.
     #[error(transparent)]
     InUse(DataDirError),
     /// No aggregate has this name.

@@ -58,7 +58,7 @@ pub struct Reactors {
 /// Findings of the start for operators, besides those of `status`.
 #[derive(Default)]
 pub struct Found {
-    /// Older copies of devices that are served because somebody said so.
+    /// Older copies of devices that are served at an operator's request.
     pub accepted: Vec<Accepted>,
     /// Copies of labels that were lost.
     pub lost_copies: Vec<LostCopy>,

@@ -33,7 +33,7 @@ impl Stop {
         Stop::default()
     }
 
-    /// Asks. Idempotent.
+    /// Requests the stop. Idempotent.
     pub fn ask(&self) {
         let wakers = {
             let mut wakers = self.shared.wakers.lock();

@@ -87,7 +87,7 @@ pub enum Op {
 pub enum Reply {
     /// The bytes of a read.
     Data(ReadSpan),
-    /// The extents from the offset asked for, neighbours different.
+    /// The extents from the requested offset on; neighbours differ.
     Extents(Vec<Extent>),
     /// Everything else.
     Done,

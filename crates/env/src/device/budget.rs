@@ -116,7 +116,7 @@ impl Budget {
         fits
     }
 
-    /// The device was closed.
+    /// Releases the descriptors of a device that was closed.
     pub(crate) fn unpin(&self, count: usize) {
         let mut files = self.lock();
         assert!(files.pinned >= count, "unpin follows pin");
@@ -174,7 +174,7 @@ impl Budget {
         self.patience.is_none_or(|patience| wait.total < patience)
     }
 
-    /// Segment files open now.
+    /// Returns the number of open segment files.
     pub(crate) fn open_count(&self) -> usize {
         let mut files = self.lock();
         files.forget_closed();

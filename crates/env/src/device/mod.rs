@@ -168,7 +168,7 @@ pub(crate) struct Piece {
 }
 
 impl Device {
-    /// A device of one segment that is open from the start.
+    /// Makes a device of one segment that is open from the start.
     fn of_one(kind: DeviceKind, path: &Path, file: File, size_bytes: u64, direct: bool) -> Device {
         let segment = Segment::existing();
         segment.set(Arc::new(file));
@@ -263,7 +263,7 @@ impl Device {
         }
     }
 
-    /// An operation failed.
+    /// Counts a failed operation.
     pub(crate) fn note_error(&self, error: DiskError) {
         let counter = match error {
             DiskError::NoSpace => &self.errors.no_space,
@@ -404,7 +404,7 @@ impl Device {
         Err(DiskError::Gone)
     }
 
-    /// The budget has no descriptors for the device.
+    /// Returns the error for a device that the budget has no descriptors for.
     pub(crate) fn refused_for_files(&self) -> OpenError {
         OpenError::host("open", &self.path, Errno::MFILE)
     }
@@ -541,7 +541,7 @@ impl Device {
     }
 }
 
-/// A file system without a known type is not trusted to honour the flag.
+/// Returns whether the file system is known to honour the flag.
 fn keeps_dsync(path: &Path) -> bool {
     let magic = rustix::fs::statfs(path).map(|stat| stat.f_type);
     magic.is_ok_and(|magic| u64::try_from(magic).is_ok_and(|magic| KEEPS_DSYNC.contains(&magic)))

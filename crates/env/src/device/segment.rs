@@ -38,7 +38,7 @@ impl Segment {
         }
     }
 
-    /// A segment whose file was found at the opening; soiled (invariant 4).
+    /// Makes a segment whose file was found at the opening; soiled (invariant 4).
     pub(super) fn existing() -> Segment {
         let segment = Segment::absent();
         segment.exists.store(true, Ordering::Relaxed);

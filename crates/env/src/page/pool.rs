@@ -107,7 +107,7 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// A page with one holder, its contents arbitrary.
+    /// Takes a page with one holder and arbitrary contents.
     pub(super) fn take() -> Memory {
         let free = SHELF
             .try_with(|shelf| shelf.borrow_mut().take())
@@ -146,7 +146,7 @@ impl Memory {
         unsafe { self.0.as_ref() }
     }
 
-    /// The caller is the only holder: it is a [`super::Page`].
+    /// Returns the bytes to the only holder, a [`super::Page`].
     pub(super) fn bytes_mut(&mut self) -> &mut [u8; BLOCK_SIZE] {
         assert!(self.is_unique(), "a page has one owner");
         // SAFETY: mapped and initialised; this is the only handle and it is borrowed mutably.
@@ -176,7 +176,7 @@ impl Memory {
         }
     }
 
-    /// The contents are about to change; the caller is the only holder.
+    /// Wipes the note, because the only holder is about to change the contents.
     pub(super) fn wipe_note(&mut self) {
         self.card().author.store(NO_NOTE, Ordering::Relaxed);
     }
@@ -389,7 +389,7 @@ fn depot() -> crate::lock::MutexGuard<'static, Depot> {
     DEPOT.lock()
 }
 
-/// [`CHUNK_BYTES`] of zeroed memory aligned to as much, for ever.
+/// Maps [`CHUNK_BYTES`] of zeroed memory, aligned to this size, for ever.
 fn map_aligned() -> NonNull<u8> {
     // SAFETY: a fresh anonymous mapping touches no memory that exists.
     let mapped = unsafe {

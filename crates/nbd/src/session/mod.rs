@@ -86,7 +86,8 @@ pub struct Session {
     token_base: Token,
     metrics: Arc<SessionMetrics>,
     caller: Caller,
-    /// Whatever comes next is encrypted, and the owner was not told yet or has not done its part.
+    /// Whether the session waits for TLS: all further bytes are encrypted, and the owner has not
+    /// begun TLS.
     awaits_tls: bool,
     /// The reactor where the export is to be opened.
     place: Place,
@@ -143,8 +144,8 @@ struct Cx<'a> {
 }
 
 impl Session {
-    /// A new connection, with the greeting ready to be sent, that shares its memory with no other
-    /// session.
+    /// Makes a session for a new connection, with the greeting ready to be sent. The session shares
+    /// its memory with no other.
     ///
     /// # Panics
     /// If the low 32 bits of `token_base` are not zero.
@@ -156,7 +157,8 @@ impl Session {
         Self::within(token_base, settings, metrics, &Arc::new(memory))
     }
 
-    /// A new connection, with the greeting ready to be sent, that takes its memory from there.
+    /// Makes a session for a new connection, with the greeting ready to be sent, in the table's
+    /// memory.
     ///
     /// # Panics
     /// If the low 32 bits of `token_base` are not zero.
@@ -200,8 +202,8 @@ impl Session {
         self
     }
 
-    /// The acknowledgement of TLS was sent: the owner is to encrypt the stream from here on, and to
-    /// say so with [`Session::tls_begun`]. Nothing is received before.
+    /// Returns whether the owner must encrypt the stream from here on, and then call
+    /// [`Session::tls_begun`]. The acknowledgement of TLS is sent. No bytes are received before.
     #[must_use]
     pub fn wants_tls(&self) -> bool {
         self.awaits_tls && self.state == State::Open && self.outgoing.is_empty()
@@ -216,8 +218,9 @@ impl Session {
         self.awaits_tls = false;
     }
 
-    /// The export the client is about to open: the owner is to call [`Session::placed`], perhaps
-    /// after the session was moved to another table. Nothing is received before.
+    /// Returns the export that the client is about to open. The owner must call
+    /// [`Session::placed`], perhaps after it has moved the session to another table. No bytes are
+    /// received before.
     #[must_use]
     pub fn wants_place(&self) -> Option<&str> {
         match &self.place {
@@ -304,7 +307,7 @@ impl Session {
         count
     }
 
-    /// `bytes` bytes were received into the buffers named last.
+    /// Takes `bytes` bytes that were received into the buffers named last.
     ///
     /// # Panics
     /// If these are more than there was room for.
@@ -321,19 +324,19 @@ impl Session {
         self.advance(target);
     }
 
-    /// The peer will send nothing more. Its requests are still answered.
+    /// Notes that the peer sends no more. Its requests are still answered.
     pub fn received_end(&mut self, target: &mut dyn Target) {
         self.drain();
         self.settle(target);
     }
 
-    /// The server stops, or wants to be rid of this session: as if the peer had disconnected.
+    /// Ends the session at the server's will, as if the peer had disconnected.
     pub fn stop(&mut self, target: &mut dyn Target) {
         self.drain();
         self.settle(target);
     }
 
-    /// The stream is broken: nothing can be received or sent any more.
+    /// Ends the session because its stream is broken.
     pub fn abandon(&mut self, target: &mut dyn Target) {
         self.drain();
         if self.state == State::Draining {
@@ -357,7 +360,7 @@ impl Session {
         }
     }
 
-    /// The first `bytes` bytes of those named last were sent.
+    /// Notes that the first `bytes` bytes of the buffers named last were sent.
     ///
     /// # Panics
     /// If these are more than were to be sent.
@@ -370,7 +373,7 @@ impl Session {
         self.settle(target);
     }
 
-    /// An operation of this session finished.
+    /// Takes the completion of an operation of this session.
     ///
     /// # Panics
     /// If `token` is not one of its operations in flight: the target broke its contract.
@@ -421,13 +424,15 @@ impl Session {
         matches!(self.state, State::Open | State::Draining) && self.outgoing.is_ready()
     }
 
-    /// The session is over: nothing is in flight, the LUN is closed, the connection may be dropped.
+    /// Returns whether the session has ended: nothing is in flight, the LUN is closed, the
+    /// connection may be dropped.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
     }
 
-    /// The session is ending, and waits for operations in flight or for its peer to take replies.
+    /// Returns whether the session is ending, and waits for operations in flight or for its peer to
+    /// take replies.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         matches!(self.state, State::Draining | State::Abandoned)

@@ -144,7 +144,7 @@ impl Part {
         matches!(self, Part::Owed { .. })
     }
 
-    /// Memory that it has.
+    /// Returns the memory of the message.
     fn held(&self) -> Held {
         match self {
             Part::Here(span, class) => Held {
@@ -193,7 +193,7 @@ impl Parts {
         None
     }
 
-    /// Memory that all parts have.
+    /// Returns the memory of all parts.
     pub(super) fn held(&self) -> Released {
         let mut held = Released::default();
         self.parts.iter().for_each(|part| held.add(part.held()));
@@ -282,7 +282,7 @@ impl Outgoing {
         self.messages.is_empty()
     }
 
-    /// Data is owed.
+    /// Returns whether data is owed.
     pub(super) fn owes(&self) -> bool {
         self.owing > 0
     }
@@ -357,7 +357,7 @@ impl Outgoing {
         buffers.count
     }
 
-    /// `bytes` more bytes were sent. Returns the released memory.
+    /// Notes that `bytes` more bytes were sent. Returns the released memory.
     pub(super) fn transmitted(&mut self, bytes: usize) -> Released {
         self.sent += bytes as u64;
         let mut released = Released::default();

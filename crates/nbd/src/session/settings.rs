@@ -54,14 +54,14 @@ impl Settings {
         self
     }
 
-    /// Longest request that is carried out.
+    /// Returns the length of the longest request that is executed.
     pub(crate) fn accepted_bytes_max(&self) -> u32 {
         self.limits
             .payload_max
             .saturating_mul(Self::ACCEPTED_FACTOR)
     }
 
-    /// Size of the staging buffer of a session that may have `allowed` bytes.
+    /// Returns the size of the staging buffer of a session that may have `allowed` bytes.
     pub(crate) fn staging_bytes(&self, allowed: usize, is_in_handshake: bool) -> usize {
         let least = match is_in_handshake {
             true => Self::STAGING_BYTES_MIN,

@@ -67,7 +67,7 @@ impl Staging {
         here
     }
 
-    /// Room to receive into.
+    /// Returns the free part of the buffer, to receive into.
     pub(super) fn free(&mut self) -> &mut [u8] {
         if self.start > 0 {
             self.memory.copy_within(self.start..self.end, 0);
@@ -78,7 +78,7 @@ impl Staging {
         &mut self.memory[self.end..]
     }
 
-    /// `count` bytes were received into [`Self::free`].
+    /// Counts `count` bytes that were received into [`Self::free`].
     pub(super) fn filled(&mut self, count: usize) {
         assert!(
             count <= self.memory.len() - self.end,

@@ -14,7 +14,7 @@ impl Session {
         self.settle(target);
     }
 
-    /// The peer may take bytes again.
+    /// Notes that the peer may take bytes again.
     pub(crate) fn peer_may_take(&mut self, target: &mut dyn Target) {
         if self.waits_for_peer {
             self.waits_for_peer = false;
@@ -87,7 +87,7 @@ impl Session {
         self.ledger.wants().filter(|_| is_alive)
     }
 
-    /// The peer is expected to send the rest of a request for which memory is held.
+    /// Returns whether the peer is expected to send the rest of a request for which memory is held.
     pub(crate) fn holds_payload(&self) -> bool {
         match &self.phase {
             Phase::Transmission(transmission) => transmission.holds_payload(),

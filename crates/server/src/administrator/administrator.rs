@@ -153,8 +153,8 @@ impl Administrator {
         self.directory.try_lock()
     }
 
-    /// Writes down where the aggregates are, unless somebody is just changing which there are; they
-    /// are seen the next time.
+    /// Records the consistency points of the aggregates. Skipped if the data directory is in use;
+    /// the next call records them.
     pub(crate) fn see_points(&self) {
         if let Some(mut directory) = self.try_directory() {
             points::see(&self.engine, &mut directory);
@@ -324,8 +324,8 @@ impl Administrator {
         self.volume(name).map_err(Problem::after_change)
     }
 
-    /// Where a clone goes, and how it is made: what follows from its parent may be said, but not
-    /// otherwise.
+    /// Returns the place and settings of a clone. Settings that follow from its parent may be
+    /// given, if they agree with it.
     fn clone_of(
         &self,
         request: &CreateVolume,

@@ -46,14 +46,14 @@ pub(super) struct WantedJournal {
 }
 
 impl WantedJournal {
-    /// The least that a device for the journal alone must have.
+    /// Returns the least size in bytes of a device for the journal alone.
     pub(super) fn least_bytes(&self) -> u64 {
         let half = self.half_blocks.map(|blocks| blocks * BLOCK_BYTES);
         2 * LABEL_BYTES + 2 * half.unwrap_or(HALF_MIN.bytes())
     }
 }
 
-/// The size of a half in blocks, checked.
+/// Returns the size of a half in blocks, checked.
 fn half_blocks(half: Option<Size>) -> Result<Option<u64>, String> {
     let Some(half) = half else {
         return Ok(None);
@@ -67,7 +67,7 @@ fn half_blocks(half: Option<Size>) -> Result<Option<u64>, String> {
     ))
 }
 
-/// A device for the journal alone, as the configuration names it for the first start.
+/// Returns the device for the journal alone that the configuration names for the first start.
 pub(super) fn journal_device(
     directory: &DataDir,
     path: &str,
@@ -191,8 +191,8 @@ fn check_size(size: Size) -> Result<(), Problem> {
     Err(Problem::invalid("size_bytes", text))
 }
 
-/// A directory device in the data directory, which must not be there yet. An aggregate that was
-/// renamed keeps the folder of its first name, so that may be in use.
+/// Returns a directory device in the data directory, which must not exist yet. An aggregate that
+/// was renamed keeps the folder of its first name, so the folder may be in use.
 fn own(directory: &DataDir, name: &str, size: Size) -> Result<Device, Problem> {
     let aggregates = directory.state().aggregates.iter();
     let used: Vec<_> = aggregates.flat_map(|known| &known.devices).collect();
@@ -212,7 +212,7 @@ fn own(directory: &DataDir, name: &str, size: Size) -> Result<Device, Problem> {
     Ok(device)
 }
 
-/// A device that somebody named.
+/// Returns a device that the request names.
 fn existing(
     directory: &DataDir,
     text: &str,
@@ -281,8 +281,8 @@ fn refuse_ours(
     Ok(())
 }
 
-/// A directory device has its directory to itself; a fresh file system's `lost+found` does not
-/// count.
+/// Refuses a directory that has files, because a directory device uses it alone; a fresh file
+/// system's `lost+found` does not count.
 fn refuse_filled(text: &str, real: &Path) -> Result<(), Problem> {
     let unusable = |error: std::io::Error| {
         Problem::of_field(Code::DeviceUnusable, FIELD, format!("{text}: {error}"))

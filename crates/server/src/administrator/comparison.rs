@@ -106,7 +106,7 @@ impl Ranges {
         }
     }
 
-    /// False if there was no room.
+    /// Adds an extent. Returns false if there is no room.
     fn push(&mut self, extent: &Extent) -> bool {
         if extent.allocation == Allocation::Data {
             let (at, is_full) = (self.at, self.ranges.len() == self.most);

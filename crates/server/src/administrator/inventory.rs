@@ -336,7 +336,7 @@ impl Administrator {
         }
     }
 
-    /// Counters, for `top`.
+    /// Returns the counters for `top`.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let (cache_hits, cache_misses) = self.engine.cache_counts();
@@ -542,7 +542,8 @@ fn conditions(aggregate: &Aggregate, closed: Option<Code>) -> Vec<Condition> {
     conditions
 }
 
-/// Unreadable blocks are worse than blocks known to be lost, which can be overwritten.
+/// Adds the conditions of damaged blocks. Unreadable blocks are worse than blocks known to be lost,
+/// which can be overwritten.
 fn damaged(damage: &Damage, add: &mut impl FnMut(Code, Health, String, &str)) {
     let (lost, unreadable) = (damage.lost_block_count, damage.unreadable_block_count);
     let first = damage.lines.first().map_or("", String::as_str);

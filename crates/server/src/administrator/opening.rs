@@ -23,7 +23,7 @@ pub(crate) struct Opened {
     pub(crate) accepted: Vec<Accepted>,
 }
 
-/// An older copy of an aggregate's devices that is served because somebody said so.
+/// An older copy of an aggregate's devices that is served at an operator's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
     /// Name of the aggregate.

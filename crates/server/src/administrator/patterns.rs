@@ -22,7 +22,7 @@ impl Administrator {
         }
     }
 
-    /// A condition for each pattern that fits no export.
+    /// Returns a condition for each pattern that matches no export.
     pub(super) fn unmatched_patterns(&self) -> Vec<Condition> {
         if self.allow.is_empty() {
             return Vec::new();

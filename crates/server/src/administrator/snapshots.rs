@@ -287,7 +287,7 @@ fn refuse_kept(volume: &str, newer: &[Snapshot]) -> Result<(), Problem> {
     }
 }
 
-/// `before-restore-20261122-041500`, or with a number behind it if somebody was as fast.
+/// Returns `before-restore-20261122-041500`, with a number appended if the name is taken.
 fn safety_name(now: Moment, known: &[Snapshot]) -> String {
     let time = now.to_string().replace('T', "-");
     // The dashes of the date go, the one before the time stays.

@@ -78,12 +78,12 @@ pub enum Origin {
     Local,
     /// A network: an address, and the number of leading bits that must match.
     Network(IpAddr, u8),
-    /// Wherever they come from: those with a certificate of our authority that has this DNS name.
+    /// Clients from any address that have a certificate of our authority with this DNS name.
     Certificate(String),
 }
 
 impl Callers {
-    /// `self` where it says something, else `lower`.
+    /// Returns the settings of `self`, and those of `lower` where `self` has none.
     #[must_use]
     pub(super) fn over(self, lower: Callers) -> Callers {
         let allow = if self.allow.0.is_empty() {

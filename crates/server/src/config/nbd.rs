@@ -35,7 +35,7 @@ pub struct Nbd {
 }
 
 impl NbdSettings {
-    /// `self` where it says something, else `lower`.
+    /// Returns the settings of `self`, and those of `lower` where `self` has none.
     #[must_use]
     pub(super) fn over(self, lower: NbdSettings) -> NbdSettings {
         NbdSettings {

@@ -48,10 +48,10 @@ fn is_root() -> bool {
         .is_ok_and(|metadata| metadata.uid() == 0)
 }
 
-/// `path` made absolute without asking whether it exists.
+/// Makes `path` absolute without checking whether it exists.
 ///
 /// # Errors
-/// It is relative, and the current directory is gone; or it is empty.
+/// The path is empty, or it is relative and the current directory is gone.
 pub fn absolute(path: PathBuf) -> Result<PathBuf, ConfigError> {
     std::path::absolute(&path).map_err(|source| ConfigError::NoCurrentDir { path, source })
 }

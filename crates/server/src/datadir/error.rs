@@ -13,7 +13,7 @@ pub enum DataDirError {
         /// Path of the data directory.
         path: PathBuf,
     },
-    /// Somebody else's files.
+    /// The directory has files of another program.
     #[error(
         "{path} does not belong to everglade: found {found}; expected a FORMAT file or an empty \
          directory; choose another --data-dir, or move those files away"

@@ -24,7 +24,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Alone, for the daemon.
+    /// Takes the lock alone, for the daemon.
     ///
     /// # Errors
     /// [`DataDirError::InUse`], or the system refused.

@@ -183,7 +183,7 @@ impl DataDir {
         }
     }
 
-    /// Absolute, as configured.
+    /// Returns the absolute path, as configured.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -300,7 +300,7 @@ impl DataDir {
         }
     }
 
-    /// A clean end: all sockets are closed, and the lock is released.
+    /// Ends cleanly: closes all sockets and releases the lock.
     pub fn close(mut self) {
         self.withdraw();
     }

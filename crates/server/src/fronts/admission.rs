@@ -23,7 +23,7 @@ impl Admission {
     /// Reads the certificates, if there are to be any.
     ///
     /// # Errors
-    /// They cannot be used.
+    /// The certificates cannot be used.
     pub fn open(callers: &Callers, again: &Again) -> Result<Admission, StartError> {
         let mode = match callers.tls {
             None | Some(Tls::Off) => TlsMode::Off,

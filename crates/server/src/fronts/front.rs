@@ -83,17 +83,17 @@ impl Door {
 
 /// The sessions of one protocol on one reactor. See [`Sessions`] for the methods.
 pub trait Front: Send {
-    /// The time at which things happen from now on.
+    /// Sets the time of the following calls.
     fn tick(&self, now: Nanos);
 
-    /// A new connection. `None` if there are too many.
+    /// Begins a session for a new connection. `None` if there are too many.
     fn attach(&mut self, now: Nanos, caller: Caller) -> Option<SessionId>;
 
-    /// The socket has bytes.
+    /// Receives the bytes that the socket has.
     fn receive(&mut self, session: SessionId, socket: &mut Socket, target: &mut dyn Target)
     -> Turn;
 
-    /// The session may have bytes for the socket. `takes_again` says that the socket has become
+    /// Sends the bytes that the session has. `takes_again` says that the socket has become
     /// writable.
     fn transmit(
         &mut self,
@@ -106,31 +106,32 @@ pub trait Front: Send {
     /// Returns the events that the session waits for.
     fn interest(&self, session: SessionId) -> Interest;
 
-    /// The connection is encrypted from here on.
+    /// Notes that the connection is encrypted from here on.
     fn tls_begun(&mut self, session: SessionId);
 
-    /// The export that a session is about to open, if it asks where.
+    /// Returns the export that a session is about to open, if it asks for its place.
     fn wants_place(&self, session: SessionId) -> Option<&str>;
 
-    /// A session that asked stays here.
+    /// Keeps a session that asked for its place on this reactor.
     fn place_here(&mut self, session: SessionId, target: &mut dyn Target);
 
-    /// A session that asked goes to the front of its protocol on another reactor.
+    /// Releases a session that asked for its place, for the front of its protocol on another
+    /// reactor.
     fn release(&mut self, session: SessionId) -> Moving;
 
-    /// A session comes from another reactor. `None` if there are too many.
+    /// Adopts a session from another reactor. `None` if there are too many.
     fn adopt(&mut self, now: Nanos, moving: Moving, target: &mut dyn Target) -> Option<SessionId>;
 
     /// Forgets a closed session.
     fn detach(&mut self, session: SessionId);
 
-    /// The socket is broken.
+    /// Abandons a session whose socket is broken.
     fn abandon(&mut self, session: SessionId, target: &mut dyn Target);
 
-    /// An operation of one of the sessions finished.
+    /// Passes the completion of an operation to its session.
     fn complete(&mut self, completion: Completion, target: &mut dyn Target);
 
-    /// A session that may have bytes to send, may have closed, or may want to read again.
+    /// Returns a session that may have bytes to send, may have closed, or may want to read again.
     fn next_ready(&mut self) -> Option<SessionId>;
 
     /// Returns the approximate number of sessions that are ready.
@@ -139,7 +140,7 @@ pub trait Front: Send {
     /// Ends sessions whose time is over.
     fn sweep(&mut self, now: Nanos, target: &mut dyn Target);
 
-    /// The server stops: all sessions end.
+    /// Stops the front: all sessions end.
     fn stop(&mut self, target: &mut dyn Target);
 
     /// Returns all sessions.

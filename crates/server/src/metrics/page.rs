@@ -53,12 +53,12 @@ impl Page {
 }
 
 impl Family<'_> {
-    /// A whole number.
+    /// Adds a whole number.
     pub(super) fn value(&mut self, labels: &[&str], value: u64) {
         self.text_value(labels, &value.to_string());
     }
 
-    /// A fraction of whole numbers.
+    /// Adds a fraction of whole numbers.
     pub(super) fn ratio(&mut self, labels: &[&str], value: u64, of: u64) {
         let value = if of == 0 {
             0.0
@@ -68,7 +68,7 @@ impl Family<'_> {
         self.text_value(labels, &value.to_string());
     }
 
-    /// A number without labels that is text already.
+    /// Adds a number without labels that is text already.
     pub(super) fn ratio_text(&mut self, value: &str) {
         self.text_value(&[], value);
     }

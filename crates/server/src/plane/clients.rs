@@ -85,7 +85,7 @@ impl Clients {
         }
     }
 
-    /// The time at which things happen from now on.
+    /// Sets the time of the following calls.
     pub(super) fn tick(&self, now: Nanos) {
         self.sides.iter().for_each(|side| side.front.tick(now));
     }
@@ -95,7 +95,7 @@ impl Clients {
         self.sides.iter().all(|side| side.front.is_empty())
     }
 
-    /// A connection has more to read than was taken.
+    /// Returns whether a connection has more to read than was taken.
     pub(super) fn has_more(&self) -> bool {
         !self.again.is_empty()
     }
@@ -149,7 +149,7 @@ impl Clients {
         self.settle(index, wanted, core);
     }
 
-    /// Something happened to a socket.
+    /// Handles an event of a socket.
     pub(super) fn handle(&mut self, event: &Ready, core: &mut Core<Real>) {
         let index = usize::try_from(event.key).expect("keys are places of the slab");
         // An earlier event of the same wait may have closed the connection.
@@ -172,7 +172,7 @@ impl Clients {
         }
     }
 
-    /// An operation of a session finished.
+    /// Passes the completion of an operation to its session.
     pub(super) fn complete(&mut self, completion: Completion, core: &mut Core<Real>) {
         let owner = Owner::of(completion.token).number();
         self.sides[owner].front.complete(completion, core);

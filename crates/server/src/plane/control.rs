@@ -180,7 +180,7 @@ impl Plane {
         sums
     }
 
-    /// A connection has ended. `is_settled`: it had named its export.
+    /// Notes that a connection has ended. `is_settled`: it had named its export.
     pub(crate) fn forget_connection(&self, reactor: usize, front: usize, is_settled: bool) {
         if self.placement.forget(reactor, front, is_settled) {
             self.world.wake(REACTOR_OF_LISTENERS);

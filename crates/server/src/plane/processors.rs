@@ -35,8 +35,7 @@ fn members(set: &CpuSet) -> Vec<usize> {
         .collect()
 }
 
-/// The calling thread stays on `processor` from now on. A host that forbids that is a matter of
-/// speed only.
+/// Pins the calling thread to `processor`. If the host refuses, only speed suffers.
 pub(crate) fn keep_to(processor: usize) {
     let mut set = CpuSet::new();
     set.set(processor);

@@ -194,8 +194,7 @@ impl Reactor {
         }
     }
 
-    /// An aggregate that has failed or can only be read answers changes with errors from then on;
-    /// the log says why, once.
+    /// Logs, once, why an aggregate that has failed or is read-only answers changes with errors.
     fn tell_of_failures(&self) {
         for aggregate in self.engine.aggregates() {
             let said = match &aggregate.state {

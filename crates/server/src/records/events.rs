@@ -70,7 +70,7 @@ impl Events {
         self.lock().iter().cloned().collect()
     }
 
-    /// The events from now on.
+    /// Returns a receiver of future events.
     #[must_use]
     pub fn listen(&self) -> broadcast::Receiver<Event> {
         self.listeners.subscribe()

@@ -4,8 +4,8 @@
 //! | --- | --- | --- |
 //! | [`history`] | in the data directory, the newest thousands | never, up to its bound |
 //! | [`events`] | in memory, the newest thousand | the daemon ends |
-//! | [`jobs`] | in memory, running jobs and the newest that ended | the daemon ends; the next start
-//! resumes the work |
+//! | [`jobs`] | in memory, running jobs and the newest that ended | at the end of the daemon, not
+//! the work |
 //!
 //! Jobs that clone LUNs ([`clones`]), repair aggregates ([`repairs`]) and split clones ([`splits`])
 //! share `follow` and `course`. All records are bounded, and no client operation waits for a

@@ -100,9 +100,9 @@ struct Given {
 }
 
 impl Connections {
-    /// At most `connections_max` connections at a time. For a further client, the connection that
-    /// has been silent longest is closed. If no connection is silent, the client waits in the
-    /// kernel's queue.
+    /// Makes a door with at most `connections_max` connections at a time. For a further client, the
+    /// connection that has been silent longest is closed. If no connection is silent, the client
+    /// waits in the kernel's queue.
     pub(crate) fn new(
         routes: Router,
         connections_max: usize,
@@ -169,7 +169,7 @@ impl Connections {
     {
         let mut stopping = self.asked.clone();
         let told = Seldom::new(LINE_EVERY);
-        // Somebody who has come and has no place yet.
+        // A client that has connected and waits for a place.
         let mut next: Option<(S, Option<IpAddr>)> = None;
         loop {
             let place = Arc::clone(&self.places).acquire_owned();

@@ -177,7 +177,7 @@ impl Ticket {
         }
     }
 
-    /// The change was made.
+    /// Settles the key of a change that was made.
     pub(super) fn made(&self, remembered: Remembered) {
         self.settle(Fate::Made(remembered));
     }
@@ -187,7 +187,7 @@ impl Ticket {
         self.settle(Fate::Unknown(problem.clone()));
     }
 
-    /// The client gets this answer; it is better than the history's.
+    /// Keeps the answer that the client gets, which has more than the history's.
     pub(super) fn answered(&self, given: Given) {
         self.settle(Fate::Answered(given));
     }

@@ -40,7 +40,7 @@ impl Every {
         }
     }
 
-    /// About how long it is.
+    /// Returns the approximate length of the period.
     pub(super) fn seconds(self) -> i64 {
         match self {
             Every::Hourly => HOUR,
@@ -67,7 +67,7 @@ pub(super) struct Calendar {
     weekday: Weekday,
 }
 
-/// A time zone by its name.
+/// Finds a time zone by its name.
 ///
 /// # Errors
 /// Nothing has this name.

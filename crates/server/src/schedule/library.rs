@@ -278,7 +278,7 @@ impl Library {
         home.is_some_and(|home| self.is_online(home))
     }
 
-    /// An aggregate was deleted, with these volumes.
+    /// Drops a deleted aggregate with these volumes.
     pub(super) fn leave(&mut self, aggregate: u32, book: &mut Book) -> Vec<String> {
         self.written.remove(&aggregate);
         self.settled.remove(&aggregate);
@@ -368,11 +368,11 @@ impl Library {
         Ok(())
     }
 
-    /// The file in the data directory keeps only entries that are in no part yet, and is renamed
-    /// when there are none.
+    /// Removes entries that are in a part from the file in the data directory, and renames the file
+    /// when no entry is left.
     ///
     /// # Errors
-    /// One line: it says more, still.
+    /// The reason in one line; the file keeps more entries than needed.
     fn shorten_former(&mut self, book: &Book) -> Result<(), String> {
         let Some(former) = self.former.as_mut().filter(|_| !self.settled.is_empty()) else {
             // The file does not exist, or nothing in it is needed.

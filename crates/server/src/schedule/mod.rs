@@ -281,11 +281,10 @@ impl Schedule {
         changed
     }
 
-    /// A volume was deleted: nothing that is known of its name is true any more, unless one is made
-    /// anew.
+    /// Drops the records of a deleted volume, unless a volume of its name is being created.
     ///
     /// # Errors
-    /// It could not be written down; the next round tries again.
+    /// The change could not be recorded; the next round tries again.
     pub(crate) fn forget(&self, volume: &str) -> Result<(), Problem> {
         let mut inner = self.lock();
         let is_there = inner.library.home(volume).is_some() || inner.making.contains(volume);
@@ -296,8 +295,8 @@ impl Schedule {
         }
     }
 
-    /// An aggregate was deleted, with its volumes. Policies without volumes move to the next
-    /// aggregate.
+    /// Drops the records of a deleted aggregate and its volumes. Policies without volumes move to
+    /// the next aggregate.
     pub fn leave(&self, aggregate: u32) {
         let mut inner = self.lock();
         let Inner { library, book, .. } = &mut *inner;

@@ -216,7 +216,7 @@ impl<'a, T: Target + ?Sized> Bench<'a, T> {
         }
     }
 
-    /// Data where the model has data, and holes where it reads as zeroes.
+    /// Returns the model's extents: data where it has data, and holes where it reads as zeroes.
     fn compare_extent(&mut self, offset: u64, extent: Extent) {
         let end = offset + extent.length;
         let mut at = offset;

@@ -16,7 +16,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// An empty account with `memory`, that never has more than `most`.
+    /// Makes an empty account with `memory`, of at most `most` bytes.
     #[must_use]
     pub fn new(memory: Arc<Memory>, most: u64) -> Ledger {
         Ledger {

@@ -254,7 +254,7 @@ impl Memory {
         set(used, before - held.bytes);
     }
 
-    /// Somebody waits for memory.
+    /// Returns whether a session waits for memory.
     #[must_use]
     #[inline]
     pub fn is_pressed(&self) -> bool {
@@ -302,7 +302,7 @@ impl Memory {
         set(&self.staging, self.total / BUFFERS_PART / sessions);
     }
 
-    /// A session waits from now on.
+    /// Counts a session that begins to wait.
     pub fn begin_wait(&self, class: Class) {
         let waiting = &self.waiting[class as usize];
         set(waiting, get(waiting) + 1);
@@ -310,7 +310,7 @@ impl Memory {
         set(&self.waits, get(&self.waits) + 1);
     }
 
-    /// A session waits no more.
+    /// Counts a session that no longer waits.
     pub fn end_wait(&self, class: Class) {
         let waiting = &self.waiting[class as usize];
         set(waiting, get(waiting) - 1);
@@ -329,7 +329,7 @@ impl Memory {
         get(&self.is_turn) > 0
     }
 
-    /// A session was ended because its peer did not move while others waited.
+    /// Counts a session that was ended because its peer did not move while others waited.
     pub fn note_stalled(&self) {
         set(&self.stalled, get(&self.stalled) + 1);
     }

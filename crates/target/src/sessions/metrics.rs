@@ -122,14 +122,14 @@ impl SessionCounters {
         self.now.store(now, Ordering::Relaxed);
     }
 
-    /// The time that was set last.
+    /// Returns the time that was set last.
     #[must_use]
     #[inline]
     pub fn now(&self) -> Nanos {
         self.now.load(Ordering::Relaxed)
     }
 
-    /// A request of an unknown kind was refused.
+    /// Counts a request of an unknown kind.
     pub fn request_refused(&self) {
         add(&self.requests_refused, 1);
     }
@@ -139,12 +139,12 @@ impl SessionCounters {
         self.came();
     }
 
-    /// A session that began in another table.
+    /// Counts a session that began in another table.
     pub(super) fn came(&self) {
         add(&self.open, 1);
     }
 
-    /// A session moves to another table.
+    /// Counts a session that moves to another table.
     pub(super) fn left(&self) {
         let open = get(&self.open);
         assert!(open > 0, "a session that is no more here was here");
@@ -158,7 +158,7 @@ impl SessionCounters {
 }
 
 impl OperationCounters {
-    /// A request that took so long was replied to. `bytes` is the length of its range.
+    /// Counts a request that took this time. `bytes` is the length of its range.
     #[inline]
     pub fn replied(&self, duration: Nanos, bytes: u64, failed: bool) {
         let bucket = DURATION_BOUNDS.partition_point(|bound| *bound < duration);

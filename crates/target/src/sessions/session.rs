@@ -45,22 +45,22 @@ pub trait Session: Sized + Send + 'static {
     /// many of `buffers` are set: at least one, unless the session does not want to read.
     fn receive_buffers<'a>(&'a mut self, buffers: &mut [IoSliceMut<'a>]) -> usize;
 
-    /// `bytes` bytes were received into the buffers named last.
+    /// Takes `bytes` bytes that were received into the buffers named last.
     fn received(&mut self, bytes: usize, target: &mut dyn Target);
 
-    /// The peer will send nothing more. Its requests are still answered.
+    /// Notes that the peer sends no more. Its requests are still answered.
     fn received_end(&mut self, target: &mut dyn Target);
 
     /// Names the bytes to send next, in order, and returns how many of `buffers` were set.
     fn transmit_buffers<'a>(&'a self, buffers: &mut [IoSlice<'a>]) -> usize;
 
-    /// The first `bytes` bytes of those named last were sent.
+    /// Notes that the first `bytes` bytes of the buffers named last were sent.
     fn transmitted(&mut self, bytes: usize, target: &mut dyn Target);
 
     /// Bytes sent since the session began.
     fn bytes_sent(&self) -> u64;
 
-    /// An operation of this session finished.
+    /// Takes the completion of an operation of this session.
     fn completed(&mut self, token: Token, result: Result<Reply, Error>, target: &mut dyn Target);
 
     /// Returns whether there is room for bytes from the peer. Otherwise the socket is not read now.
@@ -75,16 +75,18 @@ pub trait Session: Sized + Send + 'static {
     /// Returns whether the client has not chosen an export yet; it has ten seconds for that.
     fn is_in_handshake(&self) -> bool;
 
-    /// The session is ending, and waits for operations in flight or for its peer to take replies.
+    /// Returns whether the session is ending, and waits for operations in flight or for its peer to
+    /// take replies.
     fn is_draining(&self) -> bool;
 
-    /// The session is over: nothing is in flight or open, the connection may be dropped.
+    /// Returns whether the session has ended: nothing is in flight or open, the connection may be
+    /// dropped.
     fn is_closed(&self) -> bool;
 
-    /// The server stops, or wants to be rid of this session: as if the peer had disconnected.
+    /// Ends the session at the server's will, as if the peer had disconnected.
     fn stop(&mut self, target: &mut dyn Target);
 
-    /// The stream is broken: nothing can be received or sent any more.
+    /// Ends the session because its stream is broken.
     fn abandon(&mut self, target: &mut dyn Target);
 
     // ---- ends by time and by deletion ----
@@ -107,8 +109,8 @@ pub trait Session: Sized + Send + 'static {
 
     // ---- TLS that begins in the middle of a connection ----
 
-    /// The stream is to be encrypted from here on, which [`Session::tls_begun`] reports. Nothing is
-    /// received before.
+    /// Returns whether the stream must be encrypted from here on, which [`Session::tls_begun`]
+    /// reports. No bytes are received before.
     fn wants_tls(&self) -> bool {
         false
     }
@@ -120,14 +122,14 @@ pub trait Session: Sized + Send + 'static {
 
     // ---- the reactor that serves a session (decision 0023) ----
 
-    /// The export that the client is about to open, and nothing else: [`Session::placed`] is to be
-    /// called, perhaps after the session was moved to another table. Nothing is received before. A
-    /// session that reaches many LUNs has none to name and stays where it was accepted.
+    /// Returns the export that the client is about to open: [`Session::placed`] must be called,
+    /// perhaps after the session was moved to another table. No bytes are received before. A
+    /// session that reaches many LUNs returns `None` and stays where it was accepted.
     fn wants_place(&self) -> Option<&str> {
         None
     }
 
-    /// The session is where its export is to be opened.
+    /// Continues on the reactor where the export is to be opened.
     fn placed(&mut self, target: &mut dyn Target) {
         let _ = target;
         panic!("a session that never asks for its place is told it");
@@ -162,7 +164,7 @@ pub trait Session: Sized + Send + 'static {
         0
     }
 
-    /// The peer is expected to send the rest of a request for which memory is held.
+    /// Returns whether the peer is expected to send the rest of a request for which memory is held.
     fn holds_payload(&self) -> bool {
         false
     }
@@ -173,7 +175,7 @@ pub trait Session: Sized + Send + 'static {
         false
     }
 
-    /// The peer may take bytes again.
+    /// Notes that the peer may take bytes again.
     fn peer_may_take(&mut self, target: &mut dyn Target) {
         let _ = target;
     }

@@ -142,7 +142,7 @@ impl<S: Session> Sessions<S> {
         &self.common.metrics
     }
 
-    /// The time at which things happen from now on.
+    /// Sets the time of the following calls.
     #[inline]
     pub fn tick(&self, now: Nanos) {
         self.common.metrics.sessions().tick(now);
@@ -166,12 +166,13 @@ impl<S: Session> Sessions<S> {
         self.len() == 0
     }
 
-    /// A new connection of an unknown client; see [`Sessions::attach_caller`].
+    /// Begins a session for a new connection of an unknown client; see [`Sessions::attach_caller`].
     pub fn attach(&mut self, now: Nanos) -> Option<SessionId> {
         self.attach_caller(now, Caller::default())
     }
 
-    /// A new connection; it has its greeting ready to be sent. `None` if the table is full.
+    /// Begins a session for a new connection, with its greeting ready to be sent. `None` if the
+    /// table is full.
     pub fn attach_caller(&mut self, now: Nanos, caller: Caller) -> Option<SessionId> {
         let id = self.seats.next_id()?;
         let session = S::begin(id.token_base(self.owner), caller, &self.common);
@@ -180,7 +181,7 @@ impl<S: Session> Sessions<S> {
         Some(id)
     }
 
-    /// A session that asked on which reactor to run stays here.
+    /// Keeps a session that asked on which reactor to run.
     ///
     /// # Panics
     /// If it did not ask.
@@ -189,7 +190,7 @@ impl<S: Session> Sessions<S> {
         self.seats.mark_ready(id);
     }
 
-    /// A session that asked on which reactor to run leaves this table; its id is no longer used.
+    /// Releases a session that asked on which reactor to run; its id is no longer used.
     ///
     /// # Panics
     /// If it did not ask.
@@ -203,7 +204,7 @@ impl<S: Session> Sessions<S> {
         Moving { session, since }
     }
 
-    /// A session comes from another table, and opens its export here. `None` if the table is full.
+    /// Adopts a session from another table, and opens its export here. `None` if the table is full.
     pub fn adopt(
         &mut self,
         now: Nanos,
@@ -342,12 +343,12 @@ impl<S: Session> Sessions<S> {
         self.seats.ready_count()
     }
 
-    /// The stream is encrypted from here on.
+    /// Notes that the stream is encrypted from here on.
     pub fn tls_begun(&mut self, id: SessionId) {
         self.seats.get_mut(id).session.tls_begun();
     }
 
-    /// The socket is broken.
+    /// Abandons a session whose socket is broken.
     pub fn abandon(&mut self, id: SessionId, target: &mut dyn Target) {
         self.seats.get_mut(id).session.abandon(target);
         self.seats.mark_ready(id);

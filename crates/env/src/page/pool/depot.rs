@@ -196,7 +196,7 @@ impl Depot {
 }
 
 impl Chunk {
-    /// The pages of this chunk, which is `index`, are about to be lent.
+    /// Prepares the header of chunk `index`, whose pages are about to be lent.
     fn dress(&mut self, index: usize) {
         if self.is_bare {
             self.is_bare = false;
@@ -256,7 +256,7 @@ impl Chunk {
         given
     }
 
-    /// The block is free and has memory.
+    /// Returns whether the block is free and has memory.
     fn has_spare(&self, block: usize) -> bool {
         let (word, bit) = (block / WORD_BITS, 1 << (block % WORD_BITS));
         (self.free[word] & !self.bare[word]) & bit != 0

@@ -148,7 +148,7 @@ impl Transmission {
         matches!(&self.receiving, Receiving::Payload(payload) if payload.held() > 0)
     }
 
-    /// Something is to be done that only needs memory.
+    /// Returns whether work is left that only needs memory.
     pub(super) fn has_more_to_read(&self) -> bool {
         self.reading.is_some()
     }
@@ -533,8 +533,8 @@ impl Transmission {
         }
     }
 
-    /// Called when other sessions wait for memory and the client sends nothing: writes the whole
-    /// blocks of a long write that have arrived, and keeps the rest of a block in the buffer.
+    /// Writes the whole blocks of a long write that have arrived, and keeps the rest of a block in
+    /// the buffer. Called when other sessions wait for memory and the client sends nothing.
     pub(super) fn yield_incoming(&mut self, cx: &mut Cx<'_>) {
         let Receiving::Payload(payload) = &mut self.receiving else {
             return;
@@ -554,7 +554,7 @@ impl Transmission {
         }
     }
 
-    /// Called when other sessions wait for memory: drops data that was read and can be read again.
+    /// Drops data that was read and can be read again. Called when other sessions wait for memory.
     pub(super) fn yield_kept(&mut self, ledger: &mut Ledger) {
         let freed = self.requests.yield_memory();
         give(ledger, freed);

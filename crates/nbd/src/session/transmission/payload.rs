@@ -43,7 +43,7 @@ pub(in crate::session) struct Yielded {
 }
 
 impl Payload {
-    /// `slices` must not be empty. No pages yet.
+    /// Makes a payload without pages yet. `slices` must not be empty.
     pub(super) fn new(request_id: usize, slices: Slices, class: Class, durable: bool) -> Self {
         assert!(
             !slices.is_empty(),
@@ -81,7 +81,7 @@ impl Payload {
         self.slice.is_some()
     }
 
-    /// Memory that the next slice will take.
+    /// Returns the memory that the next slice will take.
     pub(super) fn next_bytes(&self, unit: u32) -> u64 {
         let (offset, length) = self.rest.peek(unit).expect("more to receive");
         page_bytes(offset, length)
@@ -182,7 +182,7 @@ impl Payload {
         })
     }
 
-    /// Memory of the pages it has.
+    /// Returns the memory of the present pages.
     pub(super) fn held(&self) -> u64 {
         self.slice
             .as_ref()
@@ -196,8 +196,9 @@ impl Payload {
     }
 }
 
-/// A span to receive into. Pages that will be received whole are not cleared first: no span leaves
-/// here before it is full. Pages at the edges are, because parts of them stay as they are.
+/// Makes a span to receive into. Pages that will be received whole are not cleared first, because a
+/// span leaves here only when it is full. Pages at the edges are cleared, because parts of them
+/// stay as they are.
 fn empty_span((offset, length): (u64, u32)) -> WriteSpan {
     let mut pages = Page::several(span::parts(offset, length).count());
     for (page, (_, range)) in pages.iter_mut().zip(span::parts(offset, length)) {

@@ -54,7 +54,7 @@ pub(super) struct Replies<'a> {
 }
 
 impl Replies<'_> {
-    /// Success, without data.
+    /// Queues success without data.
     pub(super) fn done(&mut self, asker: Asker, held: Held) {
         if self.style.has_chunks() {
             self.chunk(asker, kinds::NONE, &[], Data::None, held, true);
@@ -63,7 +63,7 @@ impl Replies<'_> {
         }
     }
 
-    /// Failure of a whole request.
+    /// Queues the failure of a whole request.
     pub(super) fn failed(&mut self, asker: Asker, refusal: &Refusal, held: Held) {
         if self.style.has_chunks() {
             let data = error_data(refusal.errno.code(), shortened(&refusal.text), None);

@@ -417,8 +417,8 @@ impl Row {
     }
 }
 
-/// The result of a read. The bytes sent must be the bytes asked for, or the client loses track of
-/// the stream.
+/// Returns the result of a read. The bytes sent must be the bytes requested, or the client loses
+/// track of the stream.
 fn data_of(range: (u64, u32), result: Result<Reply, Error>) -> Result<ReadSpan, Error> {
     match result? {
         Reply::Data(span) => {

@@ -25,7 +25,7 @@ impl Slices {
         }
     }
 
-    /// A part of a longer range.
+    /// Makes slices for a part of a longer range.
     pub(super) fn new_part(offset: u64, length: u32) -> Self {
         Slices {
             offset,

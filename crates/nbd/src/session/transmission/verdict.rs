@@ -114,8 +114,8 @@ impl Law<'_> {
         }
     }
 
-    /// Proto "Command flags": FUA must be accepted with every command, the other flags only with
-    /// commands that use them, and only if their feature was negotiated.
+    /// Returns the flags that a command may have (proto "Command flags"): FUA with every command,
+    /// the other flags only with commands that use them, and only if their feature was negotiated.
     fn flags_allowed(&self, command: Command) -> u16 {
         let special = match command {
             Command::Read if self.terms.style.has_chunks() => DF,
@@ -179,7 +179,7 @@ fn changes(command: Command) -> bool {
     )
 }
 
-/// Proto "Error values" and `NBD_CMD_WRITE_ZEROES`.
+/// Returns the error for a range beyond the end (proto "Error values" and `NBD_CMD_WRITE_ZEROES`).
 fn beyond_the_end(command: Command) -> Errno {
     match command {
         Command::Write | Command::WriteZeroes => Errno::NoSpace,
