@@ -188,7 +188,7 @@ impl Code {
         }
     }
 
-    /// The number in `EVG-NNNN`.
+    /// Returns the number in `EVG-NNNN`.
     #[must_use]
     pub fn number(self) -> u16 {
         self.row().0

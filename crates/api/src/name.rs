@@ -62,7 +62,7 @@ impl FromStr for Name {
 }
 
 impl Name {
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

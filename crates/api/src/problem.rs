@@ -92,7 +92,7 @@ impl Problem {
         }
     }
 
-    /// The HTTP status to answer with.
+    /// Returns the HTTP status to answer with.
     #[must_use]
     pub fn http_status(&self) -> u16 {
         self.code.http_status().unwrap_or(500)

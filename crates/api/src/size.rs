@@ -33,7 +33,7 @@ impl Size {
         Size(count << 30)
     }
 
-    /// The number itself.
+    /// Returns the number itself.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         self.0

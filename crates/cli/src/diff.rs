@@ -41,7 +41,7 @@ pub(crate) fn run(diff: &SnapshotDiff, session: &Session, output: &Output) -> Re
     }
 }
 
-/// The LUN that is meant where none is named.
+/// Returns the LUN that is meant where none is named.
 fn only_lun(session: &Session, name: &SnapshotName) -> Result<Name, Failure> {
     let SnapshotName { volume, snapshot } = name;
     let path = format!("/v1/volumes/{volume}/snapshots/{snapshot}");
@@ -195,7 +195,7 @@ impl Printer<'_> {
     }
 }
 
-/// The fields of an object without its braces, on one line.
+/// Returns the fields of an object without its braces, on one line.
 fn inside(object: &Value) -> String {
     let text = object.to_string();
     text[1..text.len() - 1].to_owned()

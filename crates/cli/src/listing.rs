@@ -161,7 +161,7 @@ fn table<T>(items: &[T], rows: &[usize], columns: &[&Column<T>], listing: &Listi
     table.text(!listing.no_header)
 }
 
-/// The columns to show.
+/// Returns the columns to show.
 fn choose<'c, T>(
     columns: &'c [Column<T>],
     listing: &Listing,
@@ -196,7 +196,7 @@ fn find<'c, T>(
     })
 }
 
-/// The rows to show, by their places in the list.
+/// Returns the rows to show, by their places in the list.
 fn select<T>(items: &[T], columns: &[Column<T>], listing: &Listing) -> Result<Vec<usize>, Failure> {
     let mut rows: Vec<usize> = (0..items.len()).collect();
     for text in &listing.filters {

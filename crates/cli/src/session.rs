@@ -142,7 +142,7 @@ impl Session {
         })
     }
 
-    /// The body of a good answer; everything else is a failure.
+    /// Returns the body of a good answer; everything else is a failure.
     fn look(&self, path: &str) -> Result<Bytes, Failure> {
         let asked = self.exchange(&Method::GET, path, None, None);
         let answer = runtime()?.block_on(async { timeout(ANSWER_WITHIN, asked).await });

@@ -72,7 +72,7 @@ fn summary(aggregate: &AggregateSummary) -> String {
     text
 }
 
-/// The two largest units that matter.
+/// Returns the two largest units that matter.
 pub(crate) fn duration(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {

@@ -87,8 +87,8 @@ pub enum DiskError {
 }
 
 impl DiskError {
-    /// True if the error is about the blocks themselves (they cannot be read), not about how they
-    /// were reached: EIO, ENODATA, EILSEQ.
+    /// Returns whether the error is about the blocks themselves (they cannot be read), not about
+    /// how they were reached: EIO, ENODATA, EILSEQ.
     #[must_use]
     pub fn is_about_the_medium(self) -> bool {
         use rustix::io::Errno;

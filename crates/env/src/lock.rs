@@ -23,7 +23,7 @@ impl<T> Mutex<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The value, unless a thread holds the lock.
+    /// Returns the value, unless a thread holds the lock.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
             Ok(guard) => Some(guard),
@@ -32,12 +32,12 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// The value of a lock that only the caller knows.
+    /// Returns the value of a lock that only the caller knows.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The value, when the lock is not needed any more.
+    /// Returns the value, when the lock is not needed any more.
     pub fn into_inner(self) -> T {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

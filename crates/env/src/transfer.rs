@@ -90,7 +90,7 @@ impl Fault {
         self.0.raw_os_error()
     }
 
-    /// The outcome for the caller of an operation.
+    /// Returns the outcome for the caller of an operation.
     pub(crate) fn disk_error(self) -> DiskError {
         match self.0 {
             Errno::NOSPC | Errno::DQUOT => DiskError::NoSpace,

@@ -197,7 +197,7 @@ impl World {
         self.0.budget.open_count()
     }
 
-    /// The descriptors that devices use, and the number that they may use.
+    /// Returns the descriptors that devices use, and the number that they may use.
     #[must_use]
     pub fn device_files(&self) -> DeviceFiles {
         let (used, files_max) = self.0.budget.usage();

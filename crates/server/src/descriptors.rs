@@ -286,7 +286,7 @@ impl Needs {
 }
 
 impl Needs {
-    /// The least limit that lowers nothing.
+    /// Returns the least limit that lowers nothing.
     fn enough(self, connections_max: u32) -> usize {
         let is_enough = |limit| {
             let shares = self.share_out(limit, connections_max);

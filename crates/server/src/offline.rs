@@ -67,7 +67,7 @@ impl Offline {
         &self.state
     }
 
-    /// The newest consistency points seen of aggregates.
+    /// Returns the newest consistency points seen of aggregates.
     #[must_use]
     pub fn seen(&self) -> &Seen {
         &self.seen

@@ -87,8 +87,8 @@ impl Certificates {
     }
 }
 
-/// The DNS names in the certificate that a client has shown, which was verified before. None if it
-/// showed none.
+/// Returns the DNS names in the certificate that a client has shown, which was verified before.
+/// None if it showed none.
 pub(crate) fn names_of(shown: &[CertificateDer<'_>]) -> Vec<String> {
     let certificate = shown
         .first()

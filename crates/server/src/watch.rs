@@ -147,7 +147,7 @@ impl Watcher {
     }
 }
 
-/// The events for a change from these conditions to those.
+/// Returns the events for a change from these conditions to those.
 fn changes(
     before: &BTreeMap<(String, String), Condition>,
     after: &BTreeMap<(String, String), Condition>,
@@ -176,7 +176,7 @@ fn changes(
     begun.chain(over).collect()
 }
 
-/// The event for a job that has ended.
+/// Returns the event for a job that has ended.
 fn ended(job: &Job) -> Told {
     let severity = match job.state {
         JobState::Failed => Severity::Error,

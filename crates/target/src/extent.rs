@@ -54,7 +54,7 @@ impl Extents {
         self.length
     }
 
-    /// The extents, in order.
+    /// Returns the extents, in order.
     #[must_use]
     pub fn into_vec(self) -> Vec<Extent> {
         self.list

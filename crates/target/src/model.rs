@@ -139,7 +139,7 @@ impl Model {
         lun.read(offset, length).to_vec()
     }
 
-    /// Number of handles that are open, for tests.
+    /// Returns the number of handles that are open, for tests.
     #[must_use]
     pub fn open_handles(&self) -> usize {
         self.handles.len()

@@ -79,7 +79,7 @@ pub const LISTING: [(&str, &str); 4] = [
 )))]
 struct Types;
 
-/// The document.
+/// Returns the document.
 #[must_use]
 pub fn document() -> &'static Value {
     static DOCUMENT: OnceLock<Value> = OnceLock::new();
@@ -108,7 +108,7 @@ pub fn document() -> &'static Value {
     })
 }
 
-/// The fields that items of a schema can have, for parameters that name some.
+/// Returns the fields that items of a schema can have, for parameters that name some.
 #[must_use]
 pub fn fields_of(schema: &str) -> Vec<&'static str> {
     let properties = &document()["components"]["schemas"][schema]["properties"];

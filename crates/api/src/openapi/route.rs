@@ -200,7 +200,7 @@ impl Route {
         self.method != "GET"
     }
 
-    /// The media type of good answers.
+    /// Returns the media type of good answers.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         "application/json"

@@ -39,7 +39,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The default for a size: segments of 1 GiB, above 8 TiB of 16 GiB.
+    /// Returns the default for a size: segments of 1 GiB, above 8 TiB of 16 GiB.
     #[must_use]
     pub fn of(size_bytes: u64) -> Geometry {
         let segment_bytes = if size_bytes > LARGE { 16 * GIB } else { GIB };
@@ -53,7 +53,7 @@ impl Geometry {
         self.size_bytes.div_ceil(self.segment_bytes)
     }
 
-    /// The first rule it breaks, in words.
+    /// Returns the first rule it breaks, in words.
     fn problem(&self) -> Option<&'static str> {
         let block = BLOCK_SIZE as u64;
         match self {
@@ -222,12 +222,12 @@ impl Directory {
     }
 }
 
-/// The file name of a segment.
+/// Returns the file name of a segment.
 fn name(index: usize) -> String {
     format!("{index:08}.seg")
 }
 
-/// The indices of all segment files in the directory.
+/// Returns the indices of all segment files in the directory.
 fn list(path: &Path) -> Result<Vec<usize>, OpenError> {
     let failed = |error| OpenError::host("list", path, error);
     let mut found = Vec::new();

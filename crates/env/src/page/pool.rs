@@ -79,12 +79,12 @@ struct Card {
     note: AtomicU64,
 }
 
-/// The block of its chunk that a page is.
+/// Returns the block of its chunk that a page is.
 fn block_of(page: NonNull<[u8; BLOCK_SIZE]>) -> usize {
     (page.addr().get() % CHUNK_BYTES) / BLOCK_SIZE
 }
 
-/// The header of a page's chunk.
+/// Returns the header of a page's chunk.
 fn header(page: NonNull<[u8; BLOCK_SIZE]>) -> &'static Header {
     let header = page
         .as_ptr()
@@ -135,7 +135,7 @@ impl Memory {
         self.0.as_ptr().cast()
     }
 
-    /// True if this is the only handle; then the writes of former holders are visible.
+    /// Returns whether this is the only handle; then the writes of former holders are visible.
     pub(super) fn is_unique(&self) -> bool {
         self.holders().load(Ordering::Acquire) == 1
     }
@@ -153,7 +153,7 @@ impl Memory {
         unsafe { self.0.as_mut() }
     }
 
-    /// The note that `author` left about the contents.
+    /// Returns the note that `author` left about the contents.
     pub(super) fn note(&self, author: u32) -> Option<u64> {
         let card = self.card();
         let is_there = card.author.load(Ordering::Acquire) == author;

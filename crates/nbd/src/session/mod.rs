@@ -444,7 +444,7 @@ impl Session {
         !matches!(self.phase, Phase::Transmission(_))
     }
 
-    /// The LUN being served.
+    /// Returns the LUN being served.
     #[must_use]
     pub fn lun(&self) -> Option<LunHandle> {
         match &self.phase {

@@ -40,7 +40,7 @@ impl Staging {
         self.end = bytes.len();
     }
 
-    /// The bytes that were received and not yet consumed.
+    /// Returns the bytes that were received and not yet consumed.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.end]
     }

@@ -81,7 +81,7 @@ impl Session {
         self.staging.resize(0);
     }
 
-    /// The memory that the session waits for, if it waits for memory.
+    /// Returns the memory that the session waits for, if it waits for memory.
     pub(crate) fn wants_memory(&self) -> Option<Held> {
         let is_alive = matches!(self.state, State::Open | State::Draining);
         self.ledger.wants().filter(|_| is_alive)

@@ -82,7 +82,7 @@ impl Chunk {
         bytes[8..16].copy_from_slice(&self.cookie.to_be_bytes());
     }
 
-    /// The bytes to send after structured replies were negotiated.
+    /// Encodes the message after structured replies were negotiated.
     #[must_use]
     pub fn encode_structured(&self) -> [u8; Self::STRUCTURED_BYTES] {
         let mut bytes = [0; Self::STRUCTURED_BYTES];
@@ -91,7 +91,7 @@ impl Chunk {
         bytes
     }
 
-    /// The bytes to send after extended headers were negotiated.
+    /// Encodes the message after extended headers were negotiated.
     #[must_use]
     pub fn encode_extended(&self) -> [u8; Self::EXTENDED_BYTES] {
         let mut bytes = [0; Self::EXTENDED_BYTES];
@@ -101,7 +101,7 @@ impl Chunk {
         bytes
     }
 
-    /// `None` if the magic number is wrong.
+    /// Parses the bytes; returns `None` if the magic number is wrong.
     #[must_use]
     pub fn parse_structured(bytes: &[u8; Self::STRUCTURED_BYTES]) -> Option<Self> {
         let mut rest = &bytes[..];
@@ -116,7 +116,8 @@ impl Chunk {
         (magic == STRUCTURED_REPLY_MAGIC).then_some(chunk)
     }
 
-    /// `None` if the magic number is wrong, or if more follows than a chunk of ours can have.
+    /// Parses the bytes; returns `None` if the magic number is wrong, or if more follows than a
+    /// chunk of ours can have.
     #[must_use]
     pub fn parse_extended(bytes: &[u8; Self::EXTENDED_BYTES]) -> Option<Self> {
         let mut rest = &bytes[..];
@@ -132,7 +133,7 @@ impl Chunk {
     }
 }
 
-/// The payload of an `OFFSET_HOLE`.
+/// Returns the payload of an `OFFSET_HOLE`.
 #[must_use]
 pub fn hole_data(offset: u64, length: u32) -> [u8; 12] {
     let mut bytes = [0; 12];
@@ -141,7 +142,7 @@ pub fn hole_data(offset: u64, length: u32) -> [u8; 12] {
     bytes
 }
 
-/// The payload of an `ERROR`, or of an `ERROR_OFFSET` if there is an offset.
+/// Returns the payload of an `ERROR`, or of an `ERROR_OFFSET` if there is an offset.
 #[must_use]
 pub fn error_data(code: u32, text: &str, offset: Option<u64>) -> Vec<u8> {
     let length = u16::try_from(text.len()).expect("texts are short");

@@ -74,7 +74,7 @@ impl OptionHeader {
     /// Size on the wire.
     pub const BYTES: usize = 16;
 
-    /// The bytes to send.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -84,7 +84,8 @@ impl OptionHeader {
         bytes
     }
 
-    /// `None` if the magic number is wrong: the stream cannot be followed any more.
+    /// Parses the bytes; returns `None` if the magic number is wrong: the stream cannot be followed
+    /// any more.
     #[must_use]
     pub fn parse(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let mut rest = &bytes[..];
@@ -112,7 +113,7 @@ impl OptionReply {
     /// Size on the wire.
     pub const BYTES: usize = 20;
 
-    /// The bytes to send before the data.
+    /// Encodes the message before the data.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -123,7 +124,7 @@ impl OptionReply {
         bytes
     }
 
-    /// `None` if the magic number is wrong.
+    /// Parses the bytes; returns `None` if the magic number is wrong.
     #[must_use]
     pub fn parse(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let mut rest = &bytes[..];
@@ -150,7 +151,7 @@ impl OptionReply {
         into.extend_from_slice(data);
     }
 
-    /// The data of a `SERVER` reply: one export's name, no details.
+    /// Returns the data of a `SERVER` reply: one export's name, no details.
     #[must_use]
     pub fn server_data(name: &str) -> Vec<u8> {
         let length = u32::try_from(name.len()).expect("export names are short");

@@ -57,7 +57,7 @@ impl Command {
         Command::BlockStatus,
     ];
 
-    /// The number on the wire.
+    /// Returns the number on the wire.
     #[must_use]
     pub fn code(self) -> u16 {
         match self {
@@ -109,7 +109,7 @@ impl Request {
     /// Size of an extended header on the wire.
     pub const EXTENDED_BYTES: usize = 32;
 
-    /// The bytes to send without extended headers. Lengths above 32 bits cannot be sent.
+    /// Encodes the message without extended headers. Lengths above 32 bits cannot be sent.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let length = u32::try_from(self.length).expect("a length of 32 bits");
@@ -119,7 +119,7 @@ impl Request {
         bytes
     }
 
-    /// The bytes to send with extended headers.
+    /// Encodes the message with extended headers.
     #[must_use]
     pub fn encode_extended(&self) -> [u8; Self::EXTENDED_BYTES] {
         let mut bytes = [0; Self::EXTENDED_BYTES];
@@ -128,7 +128,8 @@ impl Request {
         bytes
     }
 
-    /// `None` if the magic number is wrong: the stream cannot be followed any more.
+    /// Parses the bytes; returns `None` if the magic number is wrong: the stream cannot be followed
+    /// any more.
     #[must_use]
     pub fn parse(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let mut rest = &bytes[..];

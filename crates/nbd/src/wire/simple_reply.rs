@@ -18,7 +18,7 @@ impl SimpleReply {
     /// Size on the wire.
     pub const BYTES: usize = 16;
 
-    /// The bytes to send.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -28,7 +28,7 @@ impl SimpleReply {
         bytes
     }
 
-    /// `None` if the magic number is wrong.
+    /// Parses the bytes; returns `None` if the magic number is wrong.
     #[must_use]
     pub fn parse(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let mut rest = &bytes[..];

@@ -129,7 +129,7 @@ impl Administrator {
         wanted.map_or(&self.usual_policy, Name::as_str)
     }
 
-    /// The time of the host.
+    /// Returns the time of the host.
     #[must_use]
     pub fn now(&self) -> Moment {
         Moment(self.plane.world.wall_seconds())
@@ -148,7 +148,7 @@ impl Administrator {
         self.directory.lock()
     }
 
-    /// The data directory, unless it is in use.
+    /// Returns the data directory, unless it is in use.
     pub(super) fn try_directory(&self) -> Option<MutexGuard<'_, DataDir>> {
         self.directory.try_lock()
     }
@@ -207,7 +207,7 @@ impl Administrator {
         })
     }
 
-    /// The devices of an aggregate that could be made.
+    /// Returns the devices of an aggregate that could be made.
     fn wanted(
         &self,
         directory: &DataDir,
@@ -524,7 +524,7 @@ impl Administrator {
         self.engine.aggregates().iter().map(pending).collect()
     }
 
-    /// The number of the aggregate that has a volume.
+    /// Returns the number of the aggregate that has a volume.
     pub(super) fn aggregate_of(&self, volume: &str) -> Result<u32, Problem> {
         self.id_of(volume).map(|id| id.aggregate)
     }
@@ -622,7 +622,7 @@ pub(super) fn host(error: &DataDirError) -> Problem {
     Problem::new(Code::Host, error.to_string())
 }
 
-/// The two parts of a LUN's name in the engine.
+/// Returns the two parts of a LUN's name in the engine.
 pub(super) fn split(full_name: &str) -> LunName {
     full_name.parse().expect("the engine names LUNs VOLUME/LUN")
 }

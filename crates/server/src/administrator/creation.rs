@@ -443,7 +443,7 @@ fn clear(world: &World, device: &Device, uuid: Option<Uuid>) -> Result<(), Strin
     cleared.map_err(|error| error.to_string())
 }
 
-/// The UUID in the newest whole label.
+/// Returns the UUID in the newest whole label.
 fn label_of(world: &World, id: DeviceId) -> Result<Option<Uuid>, DiskError> {
     let size = world.size_bytes(id);
     if size < LABEL_BYTES * 2 {

@@ -18,7 +18,8 @@ use crate::plane::control::{Control, Plane};
 use crate::schedule::Schedule;
 use crate::{Config, DataDir, StartError};
 
-/// True if there never was an aggregate whose creation was finished: the last one is not deleted.
+/// Returns whether there never was an aggregate whose creation was finished: the last one is not
+/// deleted.
 pub(crate) fn is_needed(directory: &DataDir) -> bool {
     directory
         .state()

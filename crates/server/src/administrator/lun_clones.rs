@@ -76,7 +76,7 @@ impl Administrator {
         Ok(())
     }
 
-    /// The state of all clones.
+    /// Returns the state of all clones.
     #[must_use]
     pub fn lun_clones(&self) -> Sights {
         // Clones are read before LUNs: a clone that completes in between is found among the LUNs.

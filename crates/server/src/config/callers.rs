@@ -156,14 +156,14 @@ impl Rules {
         Ok(())
     }
 
-    /// The patterns of its lines.
+    /// Returns the patterns of its lines.
     pub fn patterns(&self) -> impl Iterator<Item = &Pattern> {
         self.0.iter().map(|rule| &rule.pattern)
     }
 }
 
 impl Rules {
-    /// The rule that decides about an export.
+    /// Returns the rule that decides about an export.
     fn rule_for(&self, export: &str) -> Option<&Rule> {
         let fitting = self.0.iter().filter(|rule| rule.pattern.fits(export));
         fitting.max_by_key(|rule| rule.pattern.rank())

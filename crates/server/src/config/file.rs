@@ -233,7 +233,7 @@ impl Source<'_> {
     }
 }
 
-/// The name of this kind of value for people.
+/// Returns the name of this kind of value for people.
 fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a string",

@@ -84,7 +84,7 @@ impl Endpoints {
     }
 }
 
-/// The file in the folder `run`.
+/// Returns the file in the folder `run`.
 pub(super) fn file(run_dir: &Path) -> SmallFile {
     SmallFile::new(run_dir.join(NAME), modes::FILE_OPEN)
 }

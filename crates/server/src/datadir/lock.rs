@@ -84,7 +84,7 @@ fn write_pid(file: &File) -> io::Result<()> {
     file.write_all_at(pid.as_bytes(), 0)
 }
 
-/// The holder of the lock, as far as this machine can tell.
+/// Returns the holder of the lock, as far as this machine can tell.
 fn holder(file: &File) -> String {
     let Some(pid) = listed_holder(file).or_else(|| written_holder(file)) else {
         return "another process".to_owned();
@@ -110,7 +110,7 @@ fn listed_holder(file: &File) -> Option<u32> {
     locks.lines().find_map(pid)
 }
 
-/// The pid that the last daemon wrote, if that process exists.
+/// Returns the pid that the last daemon wrote, if that process exists.
 fn written_holder(file: &File) -> Option<u32> {
     let mut text = String::new();
     let mut file = file;

@@ -123,7 +123,7 @@ impl DataDir {
         Ok(directory)
     }
 
-    /// True if nothing is at `path`, or nothing that a start would keep.
+    /// Returns whether nothing is at `path`, or nothing that a start would keep.
     #[must_use]
     pub fn is_blank(path: &Path) -> bool {
         let is_missing =
@@ -189,19 +189,19 @@ impl DataDir {
         &self.path
     }
 
-    /// The folder of the sockets and of `endpoints.json`.
+    /// Returns the folder of the sockets and of `endpoints.json`.
     #[must_use]
     pub fn run_dir(&self) -> PathBuf {
         self.path.join("run")
     }
 
-    /// The record of the aggregates. Empty at first start.
+    /// Returns the record of the aggregates. Empty at first start.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// The newest consistency points seen of aggregates.
+    /// Returns the newest consistency points seen of aggregates.
     #[must_use]
     pub fn seen(&self) -> &Seen {
         &self.seen
@@ -235,7 +235,7 @@ impl DataDir {
         Ok(())
     }
 
-    /// The device `aggregates/A/devN`, as it is to be recorded. Nothing is made yet.
+    /// Returns the device `aggregates/A/devN`, as it is to be recorded. Nothing is made yet.
     ///
     /// # Panics
     /// If `aggregate` is not a name; names are checked where they come in.
@@ -283,7 +283,7 @@ impl DataDir {
         Ok(path)
     }
 
-    /// The path of a recorded device.
+    /// Returns the path of a recorded device.
     #[must_use]
     pub fn device_path(&self, device: &Device) -> PathBuf {
         self.path.join(&device.path)

@@ -74,7 +74,7 @@ pub fn correct(directory: &Path, expected: &[(&str, u32)]) {
     }
 }
 
-/// The mode that was found, if it allowed too much.
+/// Returns the mode that was found, if it allowed too much.
 fn correct_one(path: &Path, allowed: u32) -> io::Result<Option<u32>> {
     let metadata = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

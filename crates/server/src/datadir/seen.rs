@@ -66,7 +66,7 @@ struct Document {
 }
 
 impl Seen {
-    /// The newest consistency point seen of an aggregate.
+    /// Returns the newest consistency point seen of an aggregate.
     #[must_use]
     pub fn of(&self, uuid: Uuid) -> Option<u64> {
         self.points.get(&uuid).map(|point| point.cp)
@@ -112,7 +112,7 @@ impl Seen {
     }
 }
 
-/// The file in a data directory.
+/// Returns the file in a data directory.
 pub(super) fn file(directory: &Path) -> SmallFile {
     SmallFile::new(directory.join(NAME), modes::FILE_PRIVATE)
 }

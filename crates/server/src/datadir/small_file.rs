@@ -58,7 +58,7 @@ pub struct SmallFile {
 }
 
 impl SmallFile {
-    /// The file at `path`. It has `mode`, whatever the umask is.
+    /// Returns the file at `path`. It has `mode`, whatever the umask is.
     #[must_use]
     pub fn new(path: PathBuf, mode: u32) -> SmallFile {
         SmallFile { path, mode }
@@ -108,7 +108,7 @@ impl SmallFile {
         }
     }
 
-    /// True if the next replacement needs no space.
+    /// Returns whether the next replacement needs no space.
     #[must_use]
     pub fn is_prepared(&self) -> bool {
         let length = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());

@@ -127,7 +127,7 @@ struct Document {
 }
 
 impl State {
-    /// The aggregate of this name.
+    /// Returns the aggregate of this name.
     #[must_use]
     pub fn aggregate(&self, name: &str) -> Option<&AggregateState> {
         self.aggregates
@@ -178,7 +178,7 @@ impl State {
     }
 }
 
-/// The file in a data directory.
+/// Returns the file in a data directory.
 pub(super) fn file(directory: &Path) -> SmallFile {
     SmallFile::new(directory.join(NAME), modes::FILE_PRIVATE)
 }

@@ -126,7 +126,7 @@ impl Open {
         }
     }
 
-    /// The next client that waits here.
+    /// Returns the next client that waits here.
     pub(crate) fn accept(&self) -> io::Result<Socket> {
         match &self.socket {
             Listening::Tcp(socket) => {

@@ -118,7 +118,7 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// The exact commands to try on the first export.
+/// Returns the exact commands to try on the first export.
 fn commands(endpoints: &Endpoints, exports: &[Export]) -> String {
     let mut text = String::new();
     let Some(export) = exports.first() else {

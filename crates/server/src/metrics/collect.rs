@@ -129,7 +129,7 @@ fn space(page: &mut Page, aggregates: &[Aggregate]) {
     }
 }
 
-/// The aggregates whose numbers are known.
+/// Returns the aggregates whose numbers are known.
 fn known(aggregates: &[Aggregate]) -> impl Iterator<Item = &Aggregate> {
     let is_known = |aggregate: &&Aggregate| aggregate.state != AggregateState::Unavailable;
     aggregates.iter().filter(is_known)

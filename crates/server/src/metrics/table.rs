@@ -235,7 +235,7 @@ const REST: &[Metric] = &[
     gauge("process_open_fds", &[], "Open files and sockets."),
 ];
 
-/// The reference, in Markdown.
+/// Returns the reference, in Markdown.
 #[must_use]
 pub fn markdown() -> String {
     let mut text = String::from("| name | kind | labels | meaning |\n| --- | --- | --- | --- |\n");

@@ -133,8 +133,8 @@ impl Gate {
         }
     }
 
-    /// The reactor that is to have a new connection of a protocol; `None` if there are as many as
-    /// are configured.
+    /// Returns the reactor that is to have a new connection of a protocol; `None` if there are as
+    /// many as are configured.
     pub(crate) fn choose(&mut self, front: usize, plane: &Plane, homes: &[usize]) -> Option<usize> {
         let (most, from) = (self.connections_max[front], self.next_reactor);
         let Some(reactor) = plane.placement.admit(front, most, from, homes) else {
@@ -220,7 +220,8 @@ impl Gate {
     }
 }
 
-/// True if there is no descriptor, or no memory, for a connection: the listener stays readable.
+/// Returns whether there is no descriptor, or no memory, for a connection: the listener stays
+/// readable.
 fn is_shortage(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];

@@ -63,7 +63,7 @@ impl Course {
         bytes / until.0.saturating_sub(self.started.0).max(1)
     }
 
-    /// The job as of now.
+    /// Returns the job as of now.
     pub(super) fn view(&self, id: u64, now: Moment, work: Work) -> Job {
         let (state, detail) = match &self.ended {
             None => (JobState::Running, work.note),

@@ -64,7 +64,7 @@ impl Events {
         let _ = self.listeners.send(event);
     }
 
-    /// The kept events, oldest first.
+    /// Returns the kept events, oldest first.
     #[must_use]
     pub fn recent(&self) -> Vec<Event> {
         self.lock().iter().cloned().collect()

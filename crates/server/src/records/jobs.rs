@@ -135,7 +135,7 @@ impl Jobs {
         inner.repairs.advance(&mut inner.next, now, sights)
     }
 
-    /// The aggregate that a job repairs, if it is under way.
+    /// Returns the aggregate that a job repairs, if it is under way.
     #[must_use]
     pub fn repair_under_way(&self, id: u64) -> Option<u32> {
         self.lock().repairs.under_way(id).map(Repairing::aggregate)
@@ -180,7 +180,7 @@ impl Jobs {
         inner.splits.advance(&mut inner.next, now, begun)
     }
 
-    /// The volume that a job splits, if it is under way.
+    /// Returns the volume that a job splits, if it is under way.
     #[must_use]
     pub fn split_under_way(&self, id: u64) -> Option<VolumeId> {
         self.lock().splits.under_way(id).map(Split::volume)
@@ -213,7 +213,7 @@ impl Jobs {
         }
     }
 
-    /// True if none is under way, of whatever kind.
+    /// Returns whether none is under way, of whatever kind.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let inner = self.lock();

@@ -50,7 +50,8 @@ pub struct Deed {
 }
 
 impl Records {
-    /// The records of a data directory. An unreadable history is begun anew, and the log says so.
+    /// Returns the records of a data directory. An unreadable history is begun anew, and the log
+    /// says so.
     #[must_use]
     pub fn open(data_dir: &Path) -> Records {
         Records {

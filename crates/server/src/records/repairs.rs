@@ -34,7 +34,7 @@ pub(super) struct Repairing {
 }
 
 impl Repairing {
-    /// The aggregate's number.
+    /// Returns the aggregate's number.
     pub(super) fn aggregate(&self) -> u32 {
         self.aggregate
     }

@@ -52,7 +52,7 @@ impl Caller {
         }
     }
 
-    /// The holder of a token.
+    /// Returns the holder of a token.
     pub(super) fn token(name: &str, role: Role) -> Caller {
         Caller {
             name: format!("token {name}"),

@@ -143,7 +143,7 @@ fn authenticate(tokens: &Tokens, headers: &HeaderMap) -> Result<Caller, (Reason,
     }
 }
 
-/// The row of the table that a request means, if any.
+/// Returns the row of the table that a request means, if any.
 fn find(method: &Method, path: &str) -> Option<&'static Route> {
     let method = match *method {
         Method::HEAD => "GET",

@@ -56,7 +56,7 @@ impl Listing {
         self.parameters.is_empty()
     }
 
-    /// The values of these parameters, for a path that takes them and no others.
+    /// Returns the values of these parameters, for a path that takes them and no others.
     pub(super) fn only<const N: usize>(
         mut self,
         known: [&str; N],

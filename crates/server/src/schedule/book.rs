@@ -115,7 +115,7 @@ impl TryFrom<Written> for Known {
     }
 }
 
-/// The policy of new volumes: six hours, two days, two weeks.
+/// Returns the policy of new volumes: six hours, two days, two weeks.
 pub(super) fn usual() -> Policy {
     Policy {
         name: DEFAULT_POLICY.to_owned(),
@@ -167,8 +167,8 @@ impl Book {
         self.made.retain(|known| known.name != name);
     }
 
-    /// The part of an aggregate: its volumes and their policies. `all` is for the one that has the
-    /// policies that no volume has, too.
+    /// Returns the part of an aggregate: its volumes and their policies. `all` is for the one that
+    /// has the policies that no volume has, too.
     pub(super) fn part(&self, home: u32, all: bool) -> Book {
         let volumes: BTreeMap<_, _> = self
             .volumes
@@ -189,7 +189,7 @@ impl Book {
         }
     }
 
-    /// The volumes that are kept in no part, told by where they are, and their policies.
+    /// Returns the volumes that are kept in no part, told by where they are, and their policies.
     pub(super) fn rest(&self, is_kept: impl Fn(Option<u32>) -> bool) -> Book {
         let volumes = self.volumes.iter();
         let volumes = volumes.filter(|(_, entry)| !is_kept(entry.home));

@@ -31,7 +31,7 @@ impl Every {
     /// All schedules, shortest period first.
     pub(super) const ALL: [Every; 3] = [Every::Hourly, Every::Daily, Every::Weekly];
 
-    /// The beginning of its snapshots' names.
+    /// Returns the beginning of its snapshots' names.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Every::Hourly => "hourly",
@@ -85,7 +85,8 @@ pub(super) fn zone(name: &str) -> Result<TimeZone, String> {
 }
 
 impl Calendar {
-    /// The calendar of a policy. A zone that this host does not know any more is taken for UTC.
+    /// Returns the calendar of a policy. A zone that this host does not know any more is taken for
+    /// UTC.
     pub(super) fn of(policy: &Policy) -> Calendar {
         Calendar {
             zone: zone(&policy.time_zone).unwrap_or(TimeZone::UTC),
@@ -94,7 +95,7 @@ impl Calendar {
         }
     }
 
-    /// The last due time that is not after `now`, in seconds since 1970.
+    /// Returns the last due time that is not after `now`, in seconds since 1970.
     pub(super) fn last(&self, every: Every, now: i64) -> i64 {
         match every {
             Every::Hourly => self.hour_of(now),
@@ -111,7 +112,7 @@ impl Calendar {
         }
     }
 
-    /// The first due time after `now`.
+    /// Returns the first due time after `now`.
     pub(super) fn next(&self, every: Every, now: i64) -> i64 {
         match every {
             Every::Hourly => self.hour_of(now) + HOUR,
@@ -146,7 +147,7 @@ impl Calendar {
         timestamp.to_zoned(self.zone.clone())
     }
 
-    /// The last time that clocks showed the minute of the policy.
+    /// Returns the last time that clocks showed the minute of the policy.
     fn hour_of(&self, now: i64) -> i64 {
         let shift = i64::from(self.local(now).offset().seconds()) - i64::from(self.at.minute) * 60;
         (now + shift).div_euclid(HOUR) * HOUR - shift

@@ -44,7 +44,7 @@ pub(crate) trait Shelf: Send {
     /// Numbers of the aggregates that can be asked now, the oldest first.
     fn online(&self) -> Vec<u32>;
 
-    /// The name of an aggregate.
+    /// Returns the name of an aggregate.
     fn name(&self, aggregate: u32) -> String;
 
     /// Returns the part of one aggregate; empty if it has none.
@@ -59,7 +59,7 @@ pub(crate) trait Shelf: Send {
     /// The old part stays, unless the error says that the outcome is unknown.
     fn write(&self, aggregate: u32, text: &str) -> Result<(), Unwritten>;
 
-    /// The aggregate that has a volume.
+    /// Returns the aggregate that has a volume.
     fn home(&self, volume: &str) -> Option<u32>;
 }
 
@@ -145,7 +145,7 @@ impl Library {
         (library, book, lost)
     }
 
-    /// True if no aggregate can have come online since the last check.
+    /// Returns whether no aggregate can have come online since the last check.
     pub(super) fn is_up_to_date(&self) -> bool {
         let online = self.shelf.online();
         self.former.is_none() && online.iter().all(|it| self.written.contains_key(it))
@@ -211,12 +211,12 @@ impl Library {
         told
     }
 
-    /// True if an aggregate of this name has a part that was not read.
+    /// Returns whether an aggregate of this name has a part that was not read.
     pub(super) fn is_unanswered(&self, name: &str) -> bool {
         self.is_among(&self.unanswered, name)
     }
 
-    /// True if an aggregate has a volume of this name; nothing if it cannot be asked now.
+    /// Returns whether an aggregate has a volume of this name; nothing if it cannot be asked now.
     pub(super) fn has(&self, aggregate: u32, volume: &str) -> Option<bool> {
         let is_online = self.is_online(aggregate);
         is_online.then(|| self.shelf.home(volume) == Some(aggregate))
@@ -247,22 +247,22 @@ impl Library {
         )
     }
 
-    /// True if an aggregate has a part that is not understood.
+    /// Returns whether an aggregate has a part that is not understood.
     pub(super) fn is_foreign(&self, aggregate: u32) -> bool {
         self.foreign.contains(&aggregate)
     }
 
-    /// True if an aggregate of this name has a part that is not understood.
+    /// Returns whether an aggregate of this name has a part that is not understood.
     pub(super) fn has_foreign(&self, name: &str) -> bool {
         self.is_among(&self.foreign, name)
     }
 
-    /// True if one of these aggregates has this name.
+    /// Returns whether one of these aggregates has this name.
     fn is_among(&self, these: &BTreeSet<u32>, name: &str) -> bool {
         these.iter().any(|it| self.shelf.name(*it) == name)
     }
 
-    /// The file that keeps the text of a part that was not understood and is replaced.
+    /// Returns the file that keeps the text of a part that was not understood and is replaced.
     fn aside(&self, aggregate: u32) -> PathBuf {
         let name = self.shelf.name(aggregate);
         let path = |ending: String| self.data_dir.join(format!("policies-{name}{ending}"));
@@ -272,7 +272,7 @@ impl Library {
         free.expect("there are more numbers than files")
     }
 
-    /// True if the entry of a volume can be written now.
+    /// Returns whether the entry of a volume can be written now.
     pub(super) fn can_write(&self, volume: &str) -> bool {
         let home = self.shelf.home(volume);
         home.is_some_and(|home| self.is_online(home))
@@ -292,7 +292,7 @@ impl Library {
         gone
     }
 
-    /// The aggregate of a volume.
+    /// Returns the aggregate of a volume.
     pub(super) fn home(&self, volume: &str) -> Option<u32> {
         self.shelf.home(volume)
     }
@@ -396,7 +396,7 @@ impl Library {
     }
 }
 
-/// The book of before, and its text.
+/// Returns the book of before, and its text.
 fn read_former(path: &Path) -> Result<Option<(Book, String)>, String> {
     let unreadable = |error: io::Error| error.to_string();
     match fs::metadata(path) {

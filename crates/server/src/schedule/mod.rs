@@ -350,7 +350,7 @@ impl Schedule {
         changed
     }
 
-    /// The name of a volume's policy.
+    /// Returns the name of a volume's policy.
     #[must_use]
     pub fn policy_of(&self, volume: &str) -> String {
         self.lock().policy_of(volume).to_owned()
@@ -537,7 +537,7 @@ impl Inner {
     }
 }
 
-/// The reason why a volume cannot be made, and a remedy.
+/// Returns the reason why a volume cannot be made, and a remedy.
 fn without_policy(problem: Problem) -> Problem {
     let detail = format!(
         "{}; or make the volume with the policy {NO_POLICY}",

@@ -36,7 +36,8 @@ impl Seen {
 /// The volumes, as the schedule needs them. A pair is a volume and a snapshot; each pair succeeds
 /// or fails alone.
 pub(crate) trait Volumes {
-    /// The snapshots of a volume, in order of creation; `None` if the volume cannot be asked now.
+    /// Returns the snapshots of a volume, in order of creation; `None` if the volume cannot be
+    /// asked now.
     fn snapshots(&self, volume: &str) -> Option<Vec<Seen>>;
 
     /// Takes snapshots; returns their numbers, or one line each.
@@ -375,7 +376,7 @@ fn policies(book: &Book) -> BTreeMap<String, (Policy, Calendar)> {
         .collect()
 }
 
-/// The run that a snapshot was taken for, if it is still wanted.
+/// Returns the run that a snapshot was taken for, if it is still wanted.
 fn find<'a>(book: &'a mut Book, due: &Due) -> Option<&'a mut Run> {
     let is_same = |entry: &&mut Entry| entry.policy == due.policy;
     let entry = book.volumes.get_mut(&due.volume).filter(is_same)?;

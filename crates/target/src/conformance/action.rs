@@ -69,7 +69,7 @@ impl Action {
         }
     }
 
-    /// The operation to submit.
+    /// Returns the operation to submit.
     #[must_use]
     pub fn op(&self) -> Op {
         match *self {
@@ -115,7 +115,7 @@ impl Action {
         }
     }
 
-    /// The bytes concerned; a flush concerns none.
+    /// Returns the bytes concerned; a flush concerns none.
     #[must_use]
     pub fn range(&self) -> std::ops::Range<u64> {
         let (offset, length) = match *self {

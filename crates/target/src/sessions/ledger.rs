@@ -39,7 +39,7 @@ impl Ledger {
         self.memory = Arc::clone(memory);
     }
 
-    /// The memory of the table.
+    /// Returns the memory of the table.
     #[must_use]
     #[inline]
     pub fn memory(&self) -> &Memory {
@@ -101,7 +101,7 @@ impl Ledger {
         self.wants = None;
     }
 
-    /// The memory that the session waits for.
+    /// Returns the memory that the session waits for.
     #[must_use]
     #[inline]
     pub fn wants(&self) -> Option<Held> {

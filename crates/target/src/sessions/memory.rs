@@ -261,7 +261,7 @@ impl Memory {
         get(&self.all_waiting) > 0
     }
 
-    /// The longest operation to cut off a request that is not one operation.
+    /// Returns the longest operation to cut off a request that is not one operation.
     #[must_use]
     #[inline]
     pub fn piece_bytes(&self) -> u32 {
@@ -334,13 +334,13 @@ impl Memory {
         set(&self.stalled, get(&self.stalled) + 1);
     }
 
-    /// The limit for payloads and buffers together.
+    /// Returns the limit for payloads and buffers together.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The memory in use, without the buffers of sessions.
+    /// Returns the memory in use, without the buffers of sessions.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.used.iter().map(get).sum()

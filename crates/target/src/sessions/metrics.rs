@@ -46,7 +46,7 @@ pub trait Metrics: Default + Send + Sync + 'static {
     /// always the same.
     fn operations(&self) -> impl Iterator<Item = (&'static str, &OperationCounters)>;
 
-    /// The values of all counters at about this moment.
+    /// Returns the values of all counters at about this moment.
     fn snapshot(&self) -> Snapshot {
         let counted = self.sessions();
         let operations = self.operations();

@@ -63,7 +63,7 @@ impl Owner {
         self.0 as usize
     }
 
-    /// The least of its tokens.
+    /// Returns the least of its tokens.
     #[must_use]
     pub const fn token_base(self) -> Token {
         (self.0 as Token) << OWNER_SHIFT
@@ -128,8 +128,8 @@ impl<T> Seats<T> {
         self.slots.len() - self.free.len()
     }
 
-    /// The name of the next session, which must be [seated](Seats::seat) before another is named.
-    /// `None` if the table is full.
+    /// Returns the name of the next session, which must be [seated](Seats::seat) before another is
+    /// named. `None` if the table is full.
     pub(super) fn next_id(&mut self) -> Option<SessionId> {
         let index = match self.free.pop() {
             Some(index) => index,
@@ -197,7 +197,7 @@ impl<T> Seats<T> {
         self.ready.len()
     }
 
-    /// The next of the list, without those that are gone.
+    /// Returns the next of the list, without those that are gone.
     pub(super) fn next_ready(&mut self) -> Option<SessionId> {
         while let Some(id) = self.ready.pop_front() {
             let slot = &mut self.slots[id.index()];

@@ -143,7 +143,7 @@ pub trait Session: Sized + Send + 'static {
 
     // ---- network memory (decision 0028) ----
 
-    /// The memory that the session waits for, if it waits for memory.
+    /// Returns the memory that the session waits for, if it waits for memory.
     fn wants_memory(&self) -> Option<Held> {
         None
     }

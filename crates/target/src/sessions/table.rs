@@ -136,7 +136,7 @@ impl<S: Session> Sessions<S> {
         }
     }
 
-    /// The counters of the sessions.
+    /// Returns the counters of the sessions.
     #[must_use]
     pub fn metrics(&self) -> &Arc<S::Metrics> {
         &self.common.metrics
@@ -148,13 +148,13 @@ impl<S: Session> Sessions<S> {
         self.common.metrics.sessions().tick(now);
     }
 
-    /// The memory that the sessions hold for their clients.
+    /// Returns the memory that the sessions hold for their clients.
     #[must_use]
     pub fn memory(&self) -> &Arc<Memory> {
         &self.common.memory
     }
 
-    /// Number of sessions that are not detached.
+    /// Returns the number of sessions that are not detached.
     #[must_use]
     pub fn len(&self) -> usize {
         self.seats.len()
@@ -261,7 +261,7 @@ impl<S: Session> Sessions<S> {
         drop(self.vacate(id));
     }
 
-    /// The session.
+    /// Returns the session.
     ///
     /// # Panics
     /// If it was detached.
@@ -270,7 +270,7 @@ impl<S: Session> Sessions<S> {
         &self.seats.get(id).session
     }
 
-    /// The events to wait for.
+    /// Returns the events to wait for.
     #[must_use]
     pub fn interest(&self, id: SessionId) -> Interest {
         let session = self.session(id);

@@ -34,8 +34,8 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    /// The contexts of this export: contexts of another export do not count (proto "Metadata
-    /// querying"). An image that was deleted meanwhile cannot be opened; requests say so.
+    /// Returns the contexts of this export: contexts of another export do not count (proto
+    /// "Metadata querying"). An image that was deleted meanwhile cannot be opened; requests say so.
     pub(super) fn open(&self, open: &OpenExport, target: &mut dyn Target) -> Vec<Context> {
         if self.export.as_ref() != Some(&open.export.name) {
             return Vec::new();
@@ -55,7 +55,7 @@ impl Chosen {
     }
 }
 
-/// The name of the context for changes since an image.
+/// Returns the name of the context for changes since an image.
 fn changed_since(image: &Image) -> String {
     format!("{CHANGED}{}", image.label)
 }
@@ -130,7 +130,7 @@ impl Haggling {
         bytes
     }
 
-    /// The request and the full name of its export, or the refusal to send.
+    /// Returns the request and the full name of its export, or the refusal to send.
     fn context_request(
         &self,
         option: u32,

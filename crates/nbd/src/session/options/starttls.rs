@@ -33,7 +33,7 @@ impl Haggling {
         Outcome::Encrypt(acknowledge(options::STARTTLS))
     }
 
-    /// The refusal of anything else while TLS is to come first.
+    /// Returns the refusal of anything else while TLS is to come first.
     pub(super) fn demand_tls(&self, option: u32, cx: &Cx<'_>) -> Option<Outcome> {
         let is_free = matches!(option, options::STARTTLS | options::ABORT);
         if is_free || self.is_encrypted || cx.caller.tls != TlsMode::Required {

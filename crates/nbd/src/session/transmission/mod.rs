@@ -117,7 +117,7 @@ impl Transmission {
         self.requests.operations_in_flight()
     }
 
-    /// The payload being received in place, if any.
+    /// Returns the payload being received in place, if any.
     pub(super) fn payload(&mut self) -> Option<&mut Payload> {
         match &mut self.receiving {
             Receiving::Payload(payload) => Some(payload),
@@ -210,12 +210,12 @@ impl Transmission {
         self.foreseen = count.max(1);
     }
 
-    /// The request at the front of the staging buffer, and how long its header is.
+    /// Returns the request at the front of the staging buffer, and how long its header is.
     fn peek(&self, cx: &Cx<'_>) -> Result<(Request, usize), Step> {
         self.parse(cx.staging.bytes())
     }
 
-    /// The request at the beginning of `bytes`, and how long its header is.
+    /// Returns the request at the beginning of `bytes`, and how long its header is.
     fn parse(&self, bytes: &[u8]) -> Result<(Request, usize), Step> {
         let (parsed, header_bytes) = if self.terms.style == Style::Extended {
             let bytes = bytes.first_chunk().ok_or(Step::NeedBytes)?;

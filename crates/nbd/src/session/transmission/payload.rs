@@ -104,7 +104,7 @@ impl Payload {
         !self.rest.is_empty()
     }
 
-    /// The memory of the current slice still to be filled, in order.
+    /// Returns the memory of the current slice still to be filled, in order.
     pub(in crate::session) fn unfilled(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let filled = self.filled;
         self.slice.iter_mut().flat_map(move |slice| {
@@ -146,7 +146,7 @@ impl Payload {
         self.filled_in_place(bytes.len() - rest.len())
     }
 
-    /// The current slice if it is full.
+    /// Returns the current slice if it is full.
     pub(super) fn take_full(&mut self) -> Option<WriteSpan> {
         if self.missing() > 0 {
             return None;

@@ -315,7 +315,7 @@ impl Row {
         assert!(is_asked, "a read returns its range");
     }
 
-    /// The range of a slice that is no longer in flight.
+    /// Returns the range of a slice that is no longer in flight.
     fn slice_done(&mut self, slice: usize) -> (u64, u32) {
         self.more().slices.remove(slice)
     }
@@ -430,7 +430,7 @@ fn data_of(range: (u64, u32), result: Result<Reply, Error>) -> Result<ReadSpan, 
     }
 }
 
-/// The data of a long read: the kept part, and the owed rest.
+/// Returns the data of a long read: the kept part, and the owed rest.
 fn reply_parts(request: &Admitted, mut kept: Vec<ReadSpan>) -> Parts {
     kept.sort_unstable_by_key(|span| span.offset);
     let mut parts = Vec::with_capacity(2 * kept.len() + 1);

@@ -44,7 +44,7 @@ impl Slices {
         self.rest == 0
     }
 
-    /// The next slice, if it ends at a multiple of `unit` at the latest.
+    /// Returns the next slice, if it ends at a multiple of `unit` at the latest.
     pub(super) fn peek(&self, unit: u32) -> Option<(u64, u32)> {
         if self.rest == 0 {
             return None;

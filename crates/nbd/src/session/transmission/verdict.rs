@@ -38,7 +38,7 @@ impl Refusal {
 }
 
 impl Law<'_> {
-    /// The command to carry out, whose range lies within the export.
+    /// Returns the command to carry out, whose range lies within the export.
     pub(super) fn judge(&self, request: &Request) -> Result<Command, Refusal> {
         // Proto "Error values": EINVAL for unknown commands and flags.
         let command = Command::of_code(request.command)
@@ -137,7 +137,7 @@ pub(super) struct Charge {
     pub(super) class: Class,
 }
 
-/// The memory that the request or its reply will take. `request` was judged to be in order.
+/// Returns the memory that the request or its reply will take. `request` was judged to be in order.
 pub(super) fn charge(
     command: Command,
     request: &Request,
