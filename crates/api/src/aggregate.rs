@@ -83,7 +83,7 @@ pub struct Aggregate {
     pub uuid: String,
     /// State of the aggregate.
     pub state: AggregateState,
-    /// The reason for a state other than online.
+    /// The reason, if the aggregate is read-only, failed or unavailable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Always `none` in this version.

@@ -41,7 +41,7 @@ pub(crate) fn run(diff: &SnapshotDiff, session: &Session, output: &Output) -> Re
     }
 }
 
-/// Returns the LUN that is meant where none is named.
+/// Returns the only LUN, if the request names none.
 fn only_lun(session: &Session, name: &SnapshotName) -> Result<Name, Failure> {
     let SnapshotName { volume, snapshot } = name;
     let path = format!("/v1/volumes/{volume}/snapshots/{snapshot}");

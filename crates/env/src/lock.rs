@@ -32,12 +32,12 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Returns the value of a lock that only the caller knows.
+    /// Returns the value without locking, because the caller has the only reference.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the value, when the lock is not needed any more.
+    /// Returns the value, and drops the lock.
     pub fn into_inner(self) -> T {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

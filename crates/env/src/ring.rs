@@ -55,7 +55,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Returns the best ring the host allows.
+    /// Makes the best ring that the host allows.
     pub(crate) fn new() -> io::Result<Ring> {
         Ring::with(RingSetup::Deferred)
             .or_else(|_| Ring::with(RingSetup::Cooperative))

@@ -39,7 +39,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Returns the default for a size: segments of 1 GiB, above 8 TiB of 16 GiB.
+    /// Returns the default geometry for a size: segments of 1 GiB, above 8 TiB of 16 GiB.
     #[must_use]
     pub fn of(size_bytes: u64) -> Geometry {
         let segment_bytes = if size_bytes > LARGE { 16 * GIB } else { GIB };
@@ -53,7 +53,7 @@ impl Geometry {
         self.size_bytes.div_ceil(self.segment_bytes)
     }
 
-    /// Returns the first rule it breaks, in words.
+    /// Returns the first rule that the geometry breaks, in words.
     fn problem(&self) -> Option<&'static str> {
         let block = BLOCK_SIZE as u64;
         match self {

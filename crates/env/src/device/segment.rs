@@ -51,7 +51,7 @@ impl Segment {
         self.exists.load(Ordering::Acquire)
     }
 
-    /// Returns the open file, if it is open; counts as a use.
+    /// Returns the file if it is open, and counts this as a use.
     pub(crate) fn handle(&self, budget: &Budget) -> Option<Handle> {
         let handle = self.lock().clone()?;
         let round = budget.round();
@@ -104,7 +104,7 @@ impl Segment {
         self.written.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// Returns the value of `written`, if a flush has to sync this segment.
+    /// Returns the value of `written` if a flush has to sync this segment.
     pub(super) fn soiled(&self) -> Option<u64> {
         let written = self.written.load(Ordering::Acquire);
         (written > self.synced.load(Ordering::Acquire)).then_some(written)

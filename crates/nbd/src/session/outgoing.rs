@@ -467,7 +467,7 @@ struct Buffers<'b, 'a> {
 }
 
 impl<'a> Buffers<'_, 'a> {
-    /// Returns false if all are taken.
+    /// Adds a piece. Returns false if all slots are taken.
     fn put(&mut self, piece: &'a [u8]) -> bool {
         let Some(free) = self.all.get_mut(self.count) else {
             return false;

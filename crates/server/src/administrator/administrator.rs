@@ -324,8 +324,8 @@ impl Administrator {
         self.volume(name).map_err(Problem::after_change)
     }
 
-    /// Returns the place and settings of a clone. Settings that follow from its parent may be
-    /// given, if they agree with it.
+    /// Returns the aggregate of a clone, and the change that creates it. A request may repeat
+    /// settings that follow from the parent, but not contradict them.
     fn clone_of(
         &self,
         request: &CreateVolume,

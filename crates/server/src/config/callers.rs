@@ -156,7 +156,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Returns the patterns of its lines.
+    /// Returns the patterns of the rules.
     pub fn patterns(&self) -> impl Iterator<Item = &Pattern> {
         self.0.iter().map(|rule| &rule.pattern)
     }

@@ -112,7 +112,7 @@ impl Seen {
     }
 }
 
-/// Returns the file in a data directory.
+/// Returns `seen.toml` of a data directory.
 pub(super) fn file(directory: &Path) -> SmallFile {
     SmallFile::new(directory.join(NAME), modes::FILE_PRIVATE)
 }

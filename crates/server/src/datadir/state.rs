@@ -178,7 +178,7 @@ impl State {
     }
 }
 
-/// Returns the file in a data directory.
+/// Returns `state.toml` of a data directory.
 pub(super) fn file(directory: &Path) -> SmallFile {
     SmallFile::new(directory.join(NAME), modes::FILE_PRIVATE)
 }

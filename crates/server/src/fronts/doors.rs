@@ -126,7 +126,7 @@ impl Open {
         }
     }
 
-    /// Returns the next client that waits here.
+    /// Accepts the next client that waits at this listener.
     pub(crate) fn accept(&self) -> io::Result<Socket> {
         match &self.socket {
             Listening::Tcp(socket) => {

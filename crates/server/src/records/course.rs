@@ -34,7 +34,7 @@ pub(super) struct Work {
     pub(super) is_cancellable: bool,
 }
 
-/// Returns the progress in whole percent; 100 if there is nothing to do.
+/// Returns the progress in whole percent; `None` if there is nothing to do.
 pub(crate) fn percent(done: u64, total: u64) -> Option<u64> {
     let percent = (u128::from(done) * 100).checked_div(u128::from(total))?;
     Some(u64::try_from(percent).unwrap_or(100))

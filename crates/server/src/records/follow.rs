@@ -26,7 +26,7 @@ pub(super) trait Follow: Sized {
     /// Takes note of how far it is, or how it ended.
     fn look(&mut self, now: Moment, seen: &Self::Seen);
 
-    /// Returns the work that is under way.
+    /// Returns the work in progress.
     fn going_on(seen: &Self::Seen) -> impl Iterator<Item = &Self::Sight>;
 
     fn course(&self) -> &Course;
@@ -80,12 +80,12 @@ impl<F: Follow> Followed<F> {
         ended
     }
 
-    /// Returns the one of this number, if it is under way.
+    /// Returns the running job with this number.
     pub(super) fn under_way(&self, id: u64) -> Option<&F> {
         self.0.get(&id).filter(|job| job.is_running())
     }
 
-    /// Returns whether one is under way.
+    /// Returns whether a job is running.
     pub(super) fn is_busy(&self) -> bool {
         self.running().next().is_some()
     }

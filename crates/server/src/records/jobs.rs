@@ -9,9 +9,11 @@
 //!
 //! Jobs know volumes by their numbers, which a rename does not change.
 //!
-//! running ──given back, or all copied──▶ done ├──split stopped, or its volume went──▶ failed; what
-//! was copied stays, and a start goes on with it └──the aggregate failed──▶ failed; the next start
-//! goes on with it
+//! ```text
+//! running ──space freed, or all copied──────────▶ done
+//!    ├──split stopped, or its volume deleted────▶ failed; copied blocks stay, a start resumes
+//!    └──the aggregate failed────────────────────▶ failed; the next start of the daemon resumes
+//! ```
 
 use std::collections::BTreeMap;
 
@@ -135,7 +137,7 @@ impl Jobs {
         inner.repairs.advance(&mut inner.next, now, sights)
     }
 
-    /// Returns the aggregate that a job repairs, if it is under way.
+    /// Returns the aggregate that a running job repairs.
     #[must_use]
     pub fn repair_under_way(&self, id: u64) -> Option<u32> {
         self.lock().repairs.under_way(id).map(Repairing::aggregate)
@@ -180,7 +182,7 @@ impl Jobs {
         inner.splits.advance(&mut inner.next, now, begun)
     }
 
-    /// Returns the volume that a job splits, if it is under way.
+    /// Returns the volume that a running job splits.
     #[must_use]
     pub fn split_under_way(&self, id: u64) -> Option<VolumeId> {
         self.lock().splits.under_way(id).map(Split::volume)
@@ -213,7 +215,7 @@ impl Jobs {
         }
     }
 
-    /// Returns whether none is under way, of whatever kind.
+    /// Returns whether no job of any kind is running.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let inner = self.lock();

@@ -4,8 +4,7 @@
 //! | --- | --- | --- |
 //! | [`history`] | in the data directory, the newest thousands | never, up to its bound |
 //! | [`events`] | in memory, the newest thousand | the daemon ends |
-//! | [`jobs`] | in memory, running jobs and the newest that ended | at the end of the daemon, not
-//! the work |
+//! | [`jobs`] | in memory, running jobs and the newest that ended | the daemon ends, except the work |
 //!
 //! Jobs that clone LUNs ([`clones`]), repair aggregates ([`repairs`]) and split clones ([`splits`])
 //! share `follow` and `course`. All records are bounded, and no client operation waits for a
@@ -50,7 +49,7 @@ pub struct Deed {
 }
 
 impl Records {
-    /// Returns the records of a data directory. An unreadable history is begun anew, and the log
+    /// Opens the records of a data directory. An unreadable history is begun anew, and the log
     /// says so.
     #[must_use]
     pub fn open(data_dir: &Path) -> Records {

@@ -189,7 +189,7 @@ impl Book {
         }
     }
 
-    /// Returns the volumes that are kept in no part, told by where they are, and their policies.
+    /// Returns the volumes that are kept in no part, with their aggregates, and their policies.
     pub(super) fn rest(&self, is_kept: impl Fn(Option<u32>) -> bool) -> Book {
         let volumes = self.volumes.iter();
         let volumes = volumes.filter(|(_, entry)| !is_kept(entry.home));

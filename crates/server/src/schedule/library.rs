@@ -216,7 +216,7 @@ impl Library {
         self.is_among(&self.unanswered, name)
     }
 
-    /// Returns whether an aggregate has a volume of this name; nothing if it cannot be asked now.
+    /// Returns whether an aggregate has a volume of this name; `None` if it cannot be read now.
     pub(super) fn has(&self, aggregate: u32, volume: &str) -> Option<bool> {
         let is_online = self.is_online(aggregate);
         is_online.then(|| self.shelf.home(volume) == Some(aggregate))
@@ -396,7 +396,7 @@ impl Library {
     }
 }
 
-/// Returns the book of before, and its text.
+/// Reads the former book, and returns it with its text.
 fn read_former(path: &Path) -> Result<Option<(Book, String)>, String> {
     let unreadable = |error: io::Error| error.to_string();
     match fs::metadata(path) {

@@ -63,7 +63,7 @@ impl Owner {
         self.0 as usize
     }
 
-    /// Returns the least of its tokens.
+    /// Returns the least token of this session.
     #[must_use]
     pub const fn token_base(self) -> Token {
         (self.0 as Token) << OWNER_SHIFT
@@ -197,7 +197,7 @@ impl<T> Seats<T> {
         self.ready.len()
     }
 
-    /// Returns the next of the list, without those that are gone.
+    /// Returns the next listed session, and skips closed ones.
     pub(super) fn next_ready(&mut self) -> Option<SessionId> {
         while let Some(id) = self.ready.pop_front() {
             let slot = &mut self.slots[id.index()];

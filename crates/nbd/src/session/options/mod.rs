@@ -127,8 +127,8 @@ impl Haggling {
         }
     }
 
-    /// Returns the full name of the export that an option opens. Nothing if it opens none, or is
-    /// refused.
+    /// Returns the full name of the export that an option opens; `None` if it opens
+    /// none, or is refused.
     fn about_to_open(&self, option: u32, data: &[u8], cx: &mut Cx<'_>) -> Option<Box<str>> {
         let name = match option {
             options::GO => InfoRequest::parse(data)?.name,

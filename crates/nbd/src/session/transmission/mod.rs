@@ -210,12 +210,12 @@ impl Transmission {
         self.foreseen = count.max(1);
     }
 
-    /// Returns the request at the front of the staging buffer, and how long its header is.
+    /// Returns the request at the front of the staging buffer, and the length of its header.
     fn peek(&self, cx: &Cx<'_>) -> Result<(Request, usize), Step> {
         self.parse(cx.staging.bytes())
     }
 
-    /// Returns the request at the beginning of `bytes`, and how long its header is.
+    /// Returns the request at the beginning of `bytes`, and the length of its header.
     fn parse(&self, bytes: &[u8]) -> Result<(Request, usize), Step> {
         let (parsed, header_bytes) = if self.terms.style == Style::Extended {
             let bytes = bytes.first_chunk().ok_or(Step::NeedBytes)?;
