@@ -274,7 +274,7 @@ impl<'c, T> Filter<'c, T> {
     }
 }
 
-/// A document with the version of its schema in front, made here rather than by the daemon.
+/// Adds the schema version to the beginning of a document made here and not by the daemon.
 pub(crate) fn versioned(body: Value) -> Value {
     let mut document = json!({"schema_version": everglade_api::SCHEMA_VERSION});
     if let (Value::Object(document), Value::Object(body)) = (&mut document, body) {

@@ -101,7 +101,7 @@ pub fn report(repaired: &[Repaired], is_awaited: bool, output: &Output) -> Resul
     })
 }
 
-/// A line, and one for each damaged block.
+/// Returns one line, and one more for each damaged block.
 fn text(repair: &Repair) -> String {
     let Repair {
         aggregate,

@@ -79,7 +79,7 @@ impl Page {
 }
 
 impl PageRef {
-    /// The shared page of zeroes.
+    /// Returns the shared page of zeroes.
     #[must_use]
     pub fn zero() -> PageRef {
         static ZERO: LazyLock<PageRef> = LazyLock::new(|| Page::zeroed().freeze());

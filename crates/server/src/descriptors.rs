@@ -218,7 +218,7 @@ impl Shares {
 }
 
 impl Needs {
-    /// `of_clients`: descriptors of the sockets where they come in.
+    /// Returns the needs of a configuration. `of_clients`: descriptors of the clients' listeners.
     fn of(config: &Config, of_clients: usize, open: usize, state: Option<&State>) -> Needs {
         let doors = Doors {
             unix: config.api_unix.is_some(),

@@ -117,7 +117,7 @@ pub fn repair(
     }
 }
 
-/// A signal came.
+/// Marks a repair as stopped by a signal.
 fn stopped(repair: Repair) -> Repair {
     Repair {
         state: RepairState::Stopped,

@@ -202,7 +202,7 @@ fn begin(
     })
 }
 
-/// The records and messages of every start.
+/// Writes the records and messages of every start.
 fn begin_records(reactors: &Reactors, records: &Records, config: &Config, is_first: bool) {
     let administrator = reactors.administrator();
     let now = administrator.now();

@@ -228,8 +228,9 @@ fn bring_up(
     })
 }
 
-/// Mounting takes as long as reading a few blocks for each volume and LUN. One aggregate that
-/// serves is enough, if only for reading: those that failed are shown with their reasons.
+/// Waits until the aggregates are mounted, which takes as long as reading a few blocks for each
+/// volume and LUN. One aggregate that serves is enough, if only for reading: failed aggregates are
+/// shown with their reasons.
 fn wait_until_mounted(engine: &Engine) -> Result<(), StartError> {
     loop {
         let aggregates = engine.aggregates();

@@ -286,7 +286,7 @@ impl Lun {
         }
     }
 
-    /// Whole blocks are forgotten; partial blocks at the edges keep their contents.
+    /// Discards whole blocks; partial blocks at the edges keep their contents.
     fn discard(&mut self, offset: u64, length: u64) {
         let first = offset.div_ceil(BLOCK);
         let end = (offset + length) / BLOCK;

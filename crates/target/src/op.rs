@@ -123,7 +123,7 @@ pub trait Target {
     /// Closes a handle. Operations in flight still complete.
     fn close(&mut self, lun: LunHandle);
 
-    /// Current size of an open LUN in bytes; `None` when it is gone.
+    /// Returns the current size of an open LUN in bytes; `None` when the LUN is gone.
     fn size_bytes(&self, lun: LunHandle) -> Option<u64>;
 
     /// Starts an operation. Exactly one [`Completion`] with `token` follows from [`Target::poll`],

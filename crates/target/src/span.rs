@@ -56,7 +56,7 @@ pub fn parts(offset: u64, length: u32) -> impl Iterator<Item = (usize, std::ops:
 }
 
 impl WriteSpan {
-    /// A span of zeroes to be filled by the caller.
+    /// Makes a span of zeroes to be filled by the caller.
     #[must_use]
     pub fn zeroed(offset: u64, length: u32) -> Self {
         let pages = (0..block_count(offset, u64::from(length)))
@@ -69,7 +69,7 @@ impl WriteSpan {
         }
     }
 
-    /// A span holding a copy of `bytes`.
+    /// Makes a span with a copy of `bytes`.
     #[must_use]
     pub fn copy_of(offset: u64, bytes: &[u8]) -> Self {
         let length = u32::try_from(bytes.len()).expect("a span is at most 1 MiB");

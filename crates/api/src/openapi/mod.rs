@@ -179,7 +179,7 @@ fn operation(route: &Route) -> Value {
     operation
 }
 
-/// `get_v1_volumes_volume_luns`.
+/// Returns the identifier of an operation: `get_v1_volumes_volume_luns`.
 fn identifier(route: &Route) -> String {
     let words = route.path.split(['/', '{', '}', '.']);
     let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();

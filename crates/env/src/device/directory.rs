@@ -284,7 +284,7 @@ fn read_card(card: &File, path: &Path) -> Result<Geometry, OpenError> {
     })
 }
 
-/// A file type in words.
+/// Returns the name of a file type.
 pub(super) fn describe(kind: std::fs::FileType) -> &'static str {
     match kind {
         _ if kind.is_dir() => "a directory",

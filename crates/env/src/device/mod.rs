@@ -295,7 +295,7 @@ impl Device {
         );
     }
 
-    /// The range cut at the boundaries of segments, in order.
+    /// Cuts the range at the boundaries of segments, in order.
     pub(crate) fn pieces(&self, offset: u64, length: u64) -> impl Iterator<Item = Piece> + use<> {
         let segment_bytes = self.segment_bytes;
         let end = offset + length;
@@ -320,7 +320,7 @@ impl Device {
         &self.segments[index]
     }
 
-    /// The segments that a flush must sync, each with the value of its `written`.
+    /// Returns the segments that a flush must sync, each with the value of its `written`.
     pub(crate) fn soiled(&self) -> Vec<(usize, u64)> {
         let soiled = |(index, segment): (usize, &Segment)| Some((index, segment.soiled()?));
         self.segments
@@ -330,7 +330,7 @@ impl Device {
             .collect()
     }
 
-    /// The length the file of a segment has: the last one may be shorter than the others.
+    /// Returns the length of a segment's file: the last one may be shorter than the others.
     fn segment_length(&self, index: usize) -> u64 {
         (self.size_bytes - index as u64 * self.segment_bytes).min(self.segment_bytes)
     }
@@ -547,8 +547,8 @@ fn keeps_dsync(path: &Path) -> bool {
     magic.is_ok_and(|magic| u64::try_from(magic).is_ok_and(|magic| KEEPS_DSYNC.contains(&magic)))
 }
 
-/// True if the disk below needs no flush to make a write durable: it has forced writes, or no
-/// volatile cache. A disk that the host does not describe is flushed.
+/// Returns whether the disk below needs no flush to make a write durable: it has forced writes, or
+/// no volatile cache. A disk that the host does not describe is flushed.
 fn forces(path: &Path) -> bool {
     let Ok(metadata) = std::fs::metadata(path) else {
         return false;

@@ -74,7 +74,7 @@ impl Chunk {
         if self.done { FLAG_DONE } else { 0 }
     }
 
-    /// The common beginning of both headers.
+    /// Encodes the common beginning of both headers.
     fn encode_start(&self, magic: u32, bytes: &mut [u8]) {
         bytes[..4].copy_from_slice(&magic.to_be_bytes());
         bytes[4..6].copy_from_slice(&self.flags().to_be_bytes());

@@ -72,7 +72,7 @@ impl Command {
         }
     }
 
-    /// `None` for commands we do not know.
+    /// Returns the command with this number; `None` for unknown commands.
     #[must_use]
     pub fn of_code(code: u16) -> Option<Self> {
         Self::ALL.into_iter().find(|command| command.code() == code)

@@ -206,7 +206,7 @@ impl Origin {
     }
 }
 
-/// An address as a number, and its bits.
+/// Returns an address as a number, with its length in bits.
 fn words(address: IpAddr) -> (u128, u8) {
     match address {
         IpAddr::V4(address) => (u128::from(address.to_bits()), 32),

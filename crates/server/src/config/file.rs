@@ -197,7 +197,8 @@ impl Source<'_> {
             })
     }
 
-    /// A table of rules: an export's name, or a pattern, and where its users come from.
+    /// Parses a table of rules: each has an export's name or a pattern, and the addresses of its
+    /// users.
     fn rules(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<Rules, ConfigError> {
         let wrong =
             |key: String, at: &Spanned<DeValue<'_>>, problem: String| ConfigError::BadValue {
@@ -226,7 +227,7 @@ impl Source<'_> {
         Ok(rules)
     }
 
-    /// 1-based line of a span's start.
+    /// Returns the 1-based line of a span's start.
     fn line(&self, span: &Range<usize>) -> usize {
         let before = self.text.as_bytes().iter().take(span.start);
         1 + before.filter(|byte| **byte == b'\n').count()

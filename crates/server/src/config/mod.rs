@@ -149,7 +149,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// `self` where it says something, else `lower`.
+    /// Returns the settings of `self`, and those of `lower` where `self` has none.
     #[must_use]
     pub fn over(self, lower: Settings) -> Settings {
         Settings {

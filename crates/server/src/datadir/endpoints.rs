@@ -57,7 +57,7 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// A door of a protocol.
+    /// Returns the endpoint of this name.
     #[must_use]
     pub fn door(&self, name: &str) -> Option<&Endpoint> {
         self.doors.iter().find(|door| door.name == name)

@@ -49,7 +49,7 @@ pub enum DataDirError {
         /// The remedy.
         advice: &'static str,
     },
-    /// Others than its owner could change what the daemon opens.
+    /// Users other than the owner could change the files that the daemon opens.
     #[error(
         "{path} can be written to by {who} (mode {mode:04o}); expected a directory that only its \
          owner can write to; run 'chmod go-w {path}'"

@@ -88,7 +88,7 @@ fn may_precede(entry: &fs::DirEntry) -> bool {
         || (name == new_format.as_str() && is_file)
 }
 
-/// `3 entries (a, b, c)` or `70 entries (a, b, c, …)`.
+/// Returns `3 entries (a, b, c)` or `70 entries (a, b, c, …)`.
 fn listed(names: &[OsString]) -> String {
     let shown: Vec<_> = names
         .iter()

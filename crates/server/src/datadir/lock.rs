@@ -95,9 +95,9 @@ fn holder(file: &File) -> String {
     }
 }
 
-/// The kernel's list has `1: FLOCK ADVISORY WRITE 4711 fe:00:262150 0 EOF`. Some file systems list
-/// another device number than `stat` gives, so the inode alone decides; pid 0 is another
-/// container's.
+/// Returns the pid that the kernel lists for the lock. The list has lines like
+/// `1: FLOCK ADVISORY WRITE 4711 fe:00:262150 0 EOF`. Some file systems list another device number
+/// than `stat` gives, so the inode alone decides; pid 0 is another container's.
 fn listed_holder(file: &File) -> Option<u32> {
     let inode = file.metadata().ok()?.ino().to_string();
     let locks = fs::read_to_string("/proc/locks").ok()?;

@@ -254,7 +254,7 @@ mod tests {
         bytes.map(|bytes| String::from_utf8(bytes).expect("text"))
     }
 
-    /// Inode numbers of the file and its spare.
+    /// Returns the inode numbers of the file and its spare.
     fn inodes(file: &SmallFile) -> [u64; 2] {
         [file.path.clone(), file.spare()].map(|path| fs::metadata(path).expect("there").ino())
     }

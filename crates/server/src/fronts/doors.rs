@@ -105,7 +105,7 @@ impl Listeners {
         Ok(())
     }
 
-    /// Their addresses for clients, with the ports that were picked.
+    /// Returns the addresses for clients, with the ports that were chosen.
     #[must_use]
     pub fn endpoints(&self) -> &Endpoints {
         &self.endpoints

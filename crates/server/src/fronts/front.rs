@@ -167,7 +167,7 @@ pub struct Turn {
 
 /// Counters of one front, read from any thread.
 pub trait Counted: Send + Sync {
-    /// Their values.
+    /// Returns the values of the counters.
     fn counts(&self) -> Counts;
 }
 

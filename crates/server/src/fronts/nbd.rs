@@ -107,7 +107,8 @@ fn uri_at(tcp: Option<&Endpoint>, unix: Option<&Endpoint>, export: &str) -> Opti
     }
 }
 
-/// A client on this machine reaches a server that listens everywhere on the loopback.
+/// Returns the address for a client on this machine: the loopback, if the server listens
+/// everywhere.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(match address {

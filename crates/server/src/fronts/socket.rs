@@ -56,7 +56,7 @@ impl Socket {
         })
     }
 
-    /// Everything from here on is encrypted.
+    /// Encrypts all that is sent and received from here on.
     pub(crate) fn encrypt(
         &mut self,
         certificates: &Arc<ServerConfig>,
@@ -82,13 +82,13 @@ impl Socket {
         encryption.is_some_and(|encryption| encryption.may_hold_more())
     }
 
-    /// Something that was written waits for the socket.
+    /// Returns whether written bytes wait for the socket.
     pub(crate) fn wants_write(&self) -> bool {
         let encryption = self.encryption.as_ref();
         encryption.is_some_and(|encryption| encryption.wants_write())
     }
 
-    /// The last bytes, if any, before the socket is dropped.
+    /// Sends the last bytes, if any, before the socket is dropped.
     pub(crate) fn close(&mut self) {
         if let Some(encryption) = &mut self.encryption {
             encryption.close(&mut self.stream);

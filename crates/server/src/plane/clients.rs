@@ -313,8 +313,8 @@ impl Clients {
         }
     }
 
-    /// A session is about to open an export: here, or on another reactor than the one where that is
-    /// at home (decision 0023). True if it has left.
+    /// Places a session that is about to open an export: here, or on a reactor where the export is
+    /// not at home (decision 0023). Returns whether it has left.
     fn place(&mut self, index: usize, core: &mut Core<Real>) -> bool {
         let connection = &mut self.connections[index];
         let (number, session) = (connection.front, connection.session);

@@ -37,7 +37,7 @@ struct Asked {
 }
 
 impl Comparisons {
-    /// True for completions of operations that were begun here.
+    /// Returns whether the completion is of an operation that was begun here.
     pub(crate) fn is_ours(completion: &Completion) -> bool {
         Owner::of(completion.token) == OWNER
     }

@@ -156,7 +156,7 @@ impl Plane {
         }
     }
 
-    /// True for the first who asks about an aggregate that has failed.
+    /// Returns true for the first call about an aggregate that has failed.
     pub(crate) fn mourns_first(&self, aggregate: &str) -> bool {
         let mut mourned = self.mourned.lock();
         mourned.insert(aggregate.to_owned())

@@ -263,7 +263,7 @@ impl Reactor {
         self.core.change(aggregate, change, self.next_token);
     }
 
-    /// A change is off this reactor's hands; the others may wait for that with their end.
+    /// Counts a change as answered, for reactors whose end waits for all changes.
     fn count_answered(&self) {
         let before = self.plane.changes.fetch_sub(1, Ordering::SeqCst);
         if before == 1 && self.plane.stop.is_asked() {
@@ -271,7 +271,7 @@ impl Reactor {
         }
     }
 
-    /// The end of this thread comes before the end of these changes: a device does not answer.
+    /// Gives up changes that a hanging device keeps from ending, because this thread ends.
     fn give_up_changes(&mut self) {
         for (_, (reply, _)) in std::mem::take(&mut self.asked) {
             let text = "the daemon stopped before the change ended, because a device does not \

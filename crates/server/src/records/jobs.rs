@@ -117,7 +117,7 @@ impl Jobs {
         inner.clones.advance(&mut inner.next, now, sights)
     }
 
-    /// Volume and name of a clone of a LUN that is under way.
+    /// Returns volume and name of the clone of a LUN that a running job makes.
     #[must_use]
     pub fn running_clone(&self, id: u64) -> Option<(VolumeId, String)> {
         let inner = self.lock();
@@ -202,7 +202,7 @@ impl Jobs {
         ended
     }
 
-    /// The aggregate has another name.
+    /// Renames an aggregate in all jobs.
     pub fn rename(&self, aggregate: &str, to: &str) {
         let mut inner = self.lock();
         if let Some(progress) = inner.progress.remove(aggregate) {

@@ -43,7 +43,7 @@ pub(super) fn found(body: impl Serialize) -> Answer {
     Ok(json(StatusCode::OK, &Versioned::new(body)))
 }
 
-/// A document that has its own form.
+/// Returns a document without the usual envelope.
 pub(super) fn as_it_is(body: &impl Serialize) -> Answer {
     Ok(json(StatusCode::OK, body))
 }

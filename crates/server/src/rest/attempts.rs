@@ -87,7 +87,7 @@ impl Attempts {
         self.delay_at(Instant::now(), address)
     }
 
-    /// A request from `address` was refused.
+    /// Counts and logs a refused request from `address`.
     pub(super) fn failed(&self, address: IpAddr, reason: Reason) {
         self.counts[reason as usize].fetch_add(1, Ordering::Relaxed);
         let times = match reason {

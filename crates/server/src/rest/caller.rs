@@ -22,7 +22,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// A process of this host that could open the socket.
+    /// Returns the caller for a process of this host that could open the socket.
     pub(super) fn local(uid: u32) -> Caller {
         let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
         let name = match user_name(&passwd, uid) {
@@ -79,7 +79,7 @@ impl Caller {
     }
 }
 
-/// The third field of a line is the number, the first the name.
+/// Finds a user's name: the third field of a line is the number, the first the name.
 fn user_name(passwd: &str, uid: u32) -> Option<&str> {
     passwd.lines().find_map(|line| {
         let mut fields = line.split(':');

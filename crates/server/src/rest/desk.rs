@@ -262,7 +262,7 @@ impl Desk {
         drop(self.places.acquire_many(all).await);
     }
 
-    /// A LUN with its address.
+    /// Adds its address to a LUN.
     pub(super) fn reachable(&self, lun: Lun) -> Lun {
         let nbd_uri = nbd::uri(&self.endpoints, &lun.nbd_export);
         Lun { nbd_uri, ..lun }

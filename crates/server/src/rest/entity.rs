@@ -97,7 +97,7 @@ impl Condition {
         Ok(Condition(is_there.then_some(tags)))
     }
 
-    /// `If-Match`: whether the object is still the one that is meant.
+    /// Checks `If-Match`: the object must still have a tag that the request names.
     pub(super) fn allows(&self, tag: &Tag) -> Result<(), Problem> {
         if self.0.is_none() || self.names(tag) {
             return Ok(());

@@ -145,7 +145,7 @@ impl Listing {
     }
 }
 
-/// Percent-decoded, and a '+' is a space.
+/// Decodes percent-encoding; a '+' is a space.
 fn decoded(text: &str) -> Result<String, Problem> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -82,7 +82,7 @@ async fn keyed(
     Ok(keep(&ticket, next.run(request).await).await)
 }
 
-/// A request that was seen before.
+/// Answers a request that was seen before.
 fn again(fate: Fate) -> Result<Response, Refusal> {
     match fate {
         Fate::UnderWay => {

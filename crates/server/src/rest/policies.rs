@@ -17,7 +17,7 @@ use super::listing::Listing;
 use crate::administrator::Administrator;
 use crate::records::Deed;
 
-/// Their part of the table of paths.
+/// Returns the routes of policies.
 pub(super) fn routes() -> Router<Arc<Desk>> {
     Router::new()
         .route("/v1/policies", get(list).post(create))

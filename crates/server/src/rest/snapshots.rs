@@ -20,7 +20,7 @@ use super::listing::Listing;
 use crate::administrator::Administrator;
 use crate::records::Deed;
 
-/// Their part of the table of paths.
+/// Returns the routes of snapshots.
 pub(super) fn routes() -> Router<Arc<Desk>> {
     let one = "/v1/volumes/{volume}/snapshots/{snapshot}";
     Router::new()

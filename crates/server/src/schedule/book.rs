@@ -147,7 +147,7 @@ impl Book {
         policies
     }
 
-    /// A volume has another name now. All records of the new name are outdated.
+    /// Renames a volume. All records of the new name are outdated.
     pub(super) fn rename(&mut self, volume: &str, to: &str) {
         self.volumes.remove(to);
         if let Some(entry) = self.volumes.remove(volume) {

@@ -129,7 +129,7 @@ impl Calendar {
         }
     }
 
-    /// `2026-11-22_0300`, by the zone's clocks.
+    /// Returns `2026-11-22_0300`, by the zone's clocks.
     pub(super) fn label(&self, moment: i64) -> String {
         let local = self.local(moment);
         format!(

@@ -549,8 +549,8 @@ fn without_policy(problem: Problem) -> Problem {
     }
 }
 
-/// The intention was not recorded, so the change was not begun. This outcome is known, even if the
-/// state of the book is not.
+/// Marks the outcome as known: the intention was not recorded, so the change was not begun. The
+/// state of the book may still be unknown.
 fn not_begun(problem: Problem) -> Problem {
     let code = match problem.code {
         Code::OutcomeUnknown => Code::Unavailable,
@@ -563,7 +563,7 @@ fn not_begun(problem: Problem) -> Problem {
     }
 }
 
-/// A policy begins with the next due time of each of its schedules.
+/// Returns the runs of a new policy, which begins with the next due time of each schedule.
 fn runs(policy: &Policy, now: i64) -> BTreeMap<Every, Run> {
     let calendar = Calendar::of(policy);
     let wanted = Every::ALL

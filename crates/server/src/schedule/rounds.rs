@@ -110,8 +110,7 @@ impl Schedule {
         outcomes
     }
 
-    /// A volume was being renamed, and then the daemon ended before it could write down that it
-    /// was.
+    /// Completes renames of volumes that the daemon made but did not record before it ended.
     fn follow_names(&self, volumes: &dyn Volumes) {
         let mut inner = self.lock();
         let mut book = inner.book.clone();
@@ -134,8 +133,8 @@ impl Schedule {
         inner.settle(book);
     }
 
-    /// A volume was being made or deleted, and then the daemon ended: it is in the book, and not in
-    /// its aggregate.
+    /// Drops entries of volumes that do not exist, because the daemon ended during a creation or a
+    /// deletion.
     fn drop_missing(&self) {
         let mut inner = self.lock();
         let mut book = inner.book.clone();
@@ -147,7 +146,7 @@ impl Schedule {
         inner.settle(book);
     }
 
-    /// A snapshot was taken, and then the daemon ended before it could write that down.
+    /// Records snapshots that the daemon took but did not record before it ended.
     fn adopt(&self, volumes: &dyn Volumes) {
         let mut inner = self.lock();
         let mut book = inner.book.clone();

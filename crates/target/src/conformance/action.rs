@@ -38,7 +38,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// A write that need not be durable.
+    /// Makes a write that need not be durable.
     #[must_use]
     pub fn write(offset: u64, bytes: Vec<u8>) -> Self {
         Action::Write {
@@ -48,7 +48,7 @@ impl Action {
         }
     }
 
-    /// A discard that need not be durable.
+    /// Makes a discard that need not be durable.
     #[must_use]
     pub fn discard(offset: u64, length: u64) -> Self {
         Action::Discard {

@@ -73,7 +73,7 @@ impl<'a, T: Target + ?Sized> Bench<'a, T> {
         }
     }
 
-    /// Size of the LUN.
+    /// Returns the size of the LUN in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes

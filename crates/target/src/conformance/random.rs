@@ -14,7 +14,7 @@ const GROUP_MAX: u64 = 12;
 /// Bytes at both ends of the LUN to which operations are confined, so that they overlap often.
 const REACH_BYTES: u64 = 6 << 20;
 
-/// `groups` groups, with a full comparison now and then and at the end.
+/// Runs `groups` groups of operations, with a full comparison now and then and at the end.
 ///
 /// # Panics
 /// When the target and the model differ.
@@ -80,7 +80,7 @@ fn action<T: Target + ?Sized>(bench: &mut Bench<'_, T>) -> Action {
     }
 }
 
-/// A range of at most one operation, mostly within the LUN, sometimes beyond its end.
+/// Picks a range of at most one operation, mostly within the LUN, sometimes beyond its end.
 fn place<T: Target + ?Sized>(bench: &mut Bench<'_, T>) -> (u64, u64) {
     let size = bench.size_bytes();
     let dice = &mut bench.dice;

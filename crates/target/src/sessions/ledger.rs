@@ -95,7 +95,7 @@ impl Ledger {
         self.memory.give(held);
     }
 
-    /// Everything that waits for memory tries again.
+    /// Begins a round in which all operations that wait for memory try again.
     #[inline]
     pub fn begin(&mut self) {
         self.wants = None;

@@ -178,7 +178,7 @@ impl Held {
     }
 }
 
-/// Memory of the pages that a range touches.
+/// Returns the bytes of the pages that a range touches.
 #[must_use]
 #[inline]
 pub fn page_bytes(offset: u64, length: u32) -> u64 {
@@ -186,7 +186,7 @@ pub fn page_bytes(offset: u64, length: u32) -> u64 {
 }
 
 impl Memory {
-    /// A budget of `total` bytes, or of the least with which every request can be carried out.
+    /// Makes a budget of `total` bytes, or of the least with which every request can be executed.
     #[must_use]
     pub fn new(total: u64) -> Memory {
         let total = total.max(TOTAL_BYTES_MIN);
@@ -369,7 +369,7 @@ fn get(cell: &AtomicU64) -> u64 {
     cell.load(Ordering::Relaxed)
 }
 
-/// The owner is the only writer, see the module's documentation.
+/// Sets the value. The owner is the only writer, see the module's documentation.
 fn set(cell: &AtomicU64, value: u64) {
     cell.store(value, Ordering::Relaxed);
 }

@@ -222,7 +222,7 @@ fn get(cell: &AtomicU64) -> u64 {
     cell.load(Ordering::Relaxed)
 }
 
-/// The owner is the only writer, see the module's documentation.
+/// Adds to the value. The owner is the only writer, see the module's documentation.
 #[inline]
 fn add(cell: &AtomicU64, amount: u64) {
     let sum = cell.load(Ordering::Relaxed).wrapping_add(amount);

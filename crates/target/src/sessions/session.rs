@@ -91,14 +91,14 @@ pub trait Session: Sized + Send + 'static {
 
     // ---- ends by time and by deletion ----
 
-    /// A session from which nothing came for so long, and for which nothing is under way, is ended.
+    /// Returns the time after which an idle session is ended; `None` for no limit.
     fn idle_max(settings: &Self::Settings) -> Option<Nanos> {
         let _ = settings;
         None
     }
 
-    /// The only LUN that the session is about is gone. One that reaches many tells its client about
-    /// each of them instead.
+    /// Returns whether the only LUN of the session is gone. A session that reaches many LUNs tells
+    /// its client about each of them instead.
     fn has_lost_its_lun(&self, target: &dyn Target) -> bool {
         let _ = target;
         false

@@ -88,8 +88,8 @@ struct Seat<S> {
 }
 
 impl<S: Session> Seat<S> {
-    /// The peer has kept memory for too long by taking nothing, or by not sending the rest of a
-    /// request.
+    /// Returns whether the peer has kept memory for too long, because it takes no bytes or does not
+    /// send the rest of a request.
     fn is_stuck(&self, now: Nanos) -> bool {
         let session = &self.session;
         let takes_nothing = self
@@ -392,8 +392,8 @@ impl<S: Session> Sessions<S> {
         self.share_memory(id, target);
     }
 
-    /// Something happened to a session: it may wait for memory now, or others need not wait any
-    /// more.
+    /// Shares memory after an event of a session, which may wait for memory now, or may have freed
+    /// some.
     fn share_memory(&mut self, id: SessionId, target: &mut dyn Target) {
         let seat = self.seats.get_mut(id);
         if seat.waits.is_none() && seat.session.wants_memory().is_some() {
@@ -404,8 +404,8 @@ impl<S: Session> Sessions<S> {
         }
     }
 
-    /// A session waits for memory. The first session that waits makes the others release memory
-    /// that they can do without.
+    /// Queues a session for memory. The first session that waits makes the others release memory
+    /// that they can take again.
     fn enqueue(&mut self, id: SessionId, target: &mut dyn Target) {
         let is_first = !self.common.memory.is_pressed();
         let seat = self.seats.get_mut(id);
