@@ -95,7 +95,7 @@ impl Ledger {
         self.memory.give(held);
     }
 
-    /// Begins a round in which all operations that wait for memory try again.
+    /// Clears the session's wait for memory, because all that waits tries again.
     #[inline]
     pub fn begin(&mut self) {
         self.wants = None;
