@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use crate::fields::required;
 use crate::{Fields, Name, Problem};
 
-/// Devices in one request. The label has room for many more; nobody's machine has.
+/// Limit of devices in one request. The label has room for many more than any host has.
 pub const DEVICES_MAX: usize = 64;
 
 /// `POST /v1/aggregates`.
@@ -31,10 +31,10 @@ pub struct CreateAggregate {
     /// MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub journal_half_bytes: Option<u64>,
-    /// Whether files and block devices may hold something that will be overwritten.
+    /// Whether existing contents of files and block devices may be overwritten.
     #[schema(required = false)]
     pub discard_contents: bool,
-    /// Only look whether it could be made, and say what would be lost.
+    /// Only check whether the aggregate could be created, and report which contents would be lost.
     #[schema(required = false)]
     pub dry_run: bool,
 }
@@ -81,92 +81,92 @@ pub struct Aggregate {
     pub name: String,
     /// 32 hexadecimal digits.
     pub uuid: String,
-    /// How it is doing.
+    /// State of the aggregate.
     pub state: AggregateState,
-    /// Why it is doing badly.
+    /// The reason, if the aggregate is read-only, failed or unavailable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Always `none` in this version.
     pub raid: String,
-    /// All that its devices have for data.
+    /// Capacity for data of all its devices.
     pub size_bytes: u64,
-    /// In use at the last consistency point.
+    /// Space in use at the last consistency point.
     pub used_bytes: u64,
-    /// What clients can still fill.
+    /// Space that clients can still fill.
     pub free_bytes: u64,
     /// Kept back for consistency points and deletions.
     pub reserve_bytes: u64,
-    /// To be given back by deletions under way; part of what is used.
+    /// Space that deletions in progress have yet to free; included in `used_bytes`.
     pub pending_free_bytes: u64,
     /// Sizes of all its LUNs together.
     pub logical_bytes: u64,
-    /// What clones have of their parents without taking it again, for each clone.
+    /// Space that clones share with their parents, counted for each clone.
     pub shared_bytes: u64,
-    /// In memory, for the next consistency points to write.
+    /// Data in memory that the next consistency points will write.
     pub dirty_bytes: u64,
-    /// What the host has given for good.
+    /// Space that the host has allocated to the devices.
     pub host_backed_bytes: u64,
-    /// What the host could still give; absent if all devices are block devices.
+    /// Free space of the host; absent if all devices are block devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_free_bytes: Option<u64>,
     /// Consistency points so far.
     pub committed_cp: u64,
-    /// Why consistency points began since the aggregate was opened.
+    /// Consistency points since the aggregate was opened, by cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cp: Option<ConsistencyPoints>,
-    /// Its journal, if it has one.
+    /// The journal of the aggregate, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal: Option<Journal>,
-    /// What could not be read.
+    /// Blocks that could not be read.
     #[serde(default)]
     pub damage: Damage,
-    /// What its journal gave back when it was opened; absent after a clean stop.
+    /// The replay of the journal when the aggregate was opened; absent after a clean stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
-    /// How many volumes it holds.
+    /// Number of volumes in the aggregate.
     pub volume_count: u64,
-    /// What it is made of.
+    /// Devices of the aggregate.
     pub devices: Vec<Device>,
 }
 
-/// What `POST /v1/aggregates` with `dry_run` would do.
+/// The result of `POST /v1/aggregates` with `dry_run`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CreationPlan {
     /// The name it would have.
     pub name: String,
-    /// All that its devices have, but for one that is for the journal alone.
+    /// Capacity of all its devices, except a device for the journal alone.
     pub size_bytes: u64,
-    /// What it would be made of.
+    /// Devices that the aggregate would have.
     pub devices: Vec<PlannedDevice>,
 }
 
 /// A device that would be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PlannedDevice {
-    /// Where it is.
+    /// Path of the device.
     pub path: String,
-    /// What is there.
+    /// Kind of the device.
     pub kind: DeviceKind,
     /// Its size.
     pub size_bytes: u64,
-    /// Whether it holds something that would be lost.
+    /// Whether the device has contents that would be lost.
     pub holds_data: bool,
-    /// Whether it would be for the journal alone.
+    /// Whether the device would be for the journal alone.
     pub is_journal: bool,
 }
 
-/// Why consistency points began since the aggregate was opened.
+/// Consistency points since the aggregate was opened, by cause.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ConsistencyPoints {
-    /// How many, by what made them begin: `timer`, `journal`, `dirty`, `wanted`, `change`,
+    /// Number of consistency points by trigger: `timer`, `journal`, `dirty`, `wanted`, `change`,
     /// `reclaim`, `stop`.
     pub by_trigger: BTreeMap<String, u64>,
-    /// How many of them began because more came, while the one before ran, than can be buffered.
-    /// Clients wait then.
+    /// Number of consistency points that began at once because more data than can be buffered
+    /// arrived during the one before. Clients wait then.
     pub back_to_back: u64,
 }
 
-/// What of an aggregate could not be read. Clients get errors for exactly those blocks.
+/// Blocks of an aggregate that could not be read. Clients get errors for exactly those blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Damage {
     /// Blocks that became lost since the volumes were made: they read as errors until they are
@@ -174,50 +174,50 @@ pub struct Damage {
     pub lost_block_count: u64,
     /// Blocks found to be damaged or unreadable since the aggregate was opened.
     pub unreadable_block_count: u64,
-    /// What and where, oldest first; not all, if there are many.
+    /// Descriptions of unreadable blocks, oldest first; not all if there are many.
     pub lines: Vec<String>,
-    /// Blocks of metadata that could not be read and were derived from others since the aggregate
-    /// was opened, by what they are of. Nothing was lost with them.
+    /// Number of unreadable metadata blocks that were derived from other blocks since the aggregate
+    /// was opened, by kind. No data was lost with them.
     #[serde(default)]
     pub mended: BTreeMap<String, u64>,
-    /// Which, and what was wrong with them, oldest first; not all, if there are many.
+    /// Descriptions of the derived blocks, oldest first; not all if there are many.
     #[serde(default)]
     pub mended_lines: Vec<String>,
     /// Blocks of metadata that the last repair found damaged and that cannot be derived.
     #[serde(default)]
     pub metadata_damaged_count: u64,
-    /// Which, and what is wrong with them; the first 64.
+    /// Descriptions of the damaged metadata blocks; the first 64.
     #[serde(default)]
     pub metadata_damaged: Vec<String>,
 }
 
-/// The journal of an aggregate: what was flushed since the last consistency point.
+/// The journal of an aggregate: data flushed since the last consistency point.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Journal {
-    /// Of one half; one is filled while the consistency point of the other is written.
+    /// Size of one half. One half is filled while the consistency point of the other is written.
     pub half_bytes: u64,
-    /// In use, in the half that is being filled.
+    /// Space in use, in the half that is being filled.
     pub used_bytes: u64,
-    /// The same in percent of the half.
+    /// Space in use, in percent of the half.
     pub fill_percent: u64,
-    /// In memory only, because nobody has asked for it to be durable.
+    /// Data in memory only, because no client has requested durability.
     pub unlogged_bytes: u64,
 }
 
-/// What the journal gave back when the aggregate was opened.
+/// The replay of the journal when the aggregate was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Recovery {
-    /// Operations done again.
+    /// Number of operations replayed.
     pub operation_count: u64,
     /// Operations on LUNs that are no more.
     pub skipped_count: u64,
-    /// Of the journal, read.
+    /// Bytes read from the journal.
     pub bytes: u64,
-    /// Until all of it was committed.
+    /// Time until all of it was committed.
     pub duration_ms: u64,
 }
 
-/// How an aggregate is doing.
+/// State of an aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AggregateState {
@@ -234,9 +234,9 @@ pub enum AggregateState {
     Stopping,
     /// Everything is on media.
     Stopped,
-    /// It failed while it was open, and cannot be used.
+    /// The aggregate failed while it was open, and cannot be used.
     Failed,
-    /// It could not be opened when the daemon began.
+    /// The aggregate could not be opened when the daemon started.
     Unavailable,
 }
 
@@ -258,15 +258,15 @@ impl std::fmt::Display for AggregateState {
 /// One device of an aggregate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Device {
-    /// Where it is.
+    /// Path of the device.
     pub path: String,
-    /// What is there.
+    /// Kind of the device.
     pub kind: DeviceKind,
     /// Its size.
     pub size_bytes: u64,
 }
 
-/// What a device is.
+/// Kind of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceKind {
@@ -291,7 +291,7 @@ impl std::fmt::Display for DeviceKind {
 /// `GET /v1/aggregates`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Aggregates {
-    /// In order of creation.
+    /// Aggregates in order of creation.
     pub aggregates: Vec<Aggregate>,
 }
 

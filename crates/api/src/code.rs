@@ -12,12 +12,12 @@ use std::str::FromStr;
 
 use crate::Outcome;
 
-/// What went wrong, for programs.
+/// Error code, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Code {
     /// The body is not one JSON object.
     NotJson,
-    /// A field nobody knows.
+    /// The request has an unknown field.
     UnknownField,
     /// A field that must be there is not.
     MissingField,
@@ -25,35 +25,35 @@ pub enum Code {
     InvalidValue,
     /// The body is longer than any request can be.
     BodyTooLarge,
-    /// Nothing has this path.
+    /// The path does not exist.
     NoSuchPath,
-    /// The path is there, the method is not.
+    /// The path exists, but does not support this method.
     MethodNotAllowed,
     /// The request did not arrive in time.
     RequestTimeout,
-    /// Nobody this daemon knows asks.
+    /// The caller is not authenticated.
     Unauthorized,
-    /// Who asks may not do this.
+    /// The caller lacks permission.
     Forbidden,
-    /// There is no object of this name.
+    /// No object has this name.
     NotFound,
     /// The name is taken.
     Exists,
-    /// A device belongs to somebody.
+    /// The device belongs to an aggregate or to another program.
     DeviceInUse,
-    /// What exists would be lost.
+    /// The request would destroy data.
     WouldLoseData,
     /// A device cannot be used as it is.
     DeviceUnusable,
-    /// As many exist as can.
+    /// The limit of objects is reached.
     TooMany,
-    /// The object is not any more what the request says it is.
+    /// The object has changed since the caller read it.
     Changed,
     /// The job cannot be cancelled.
     NotCancellable,
     /// Something depends on the object.
     StillNeeded,
-    /// Somebody uses the object, or something else is happening to it.
+    /// The object is in use, or another operation on it is running.
     InUse,
     /// The idempotency key belongs to another request.
     KeyReused,
@@ -63,7 +63,7 @@ pub enum Code {
     Unavailable,
     /// Too many requests at once.
     Busy,
-    /// It takes longer than a request may wait; it may still happen.
+    /// The change takes longer than a request may wait, and may still succeed.
     StillUnderWay,
     /// The change may have been made or not.
     OutcomeUnknown,
@@ -98,7 +98,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// All, in order of their numbers.
+    /// All codes, in numerical order.
     pub const ALL: [Code; 40] = [
         Code::NotJson,
         Code::UnknownField,
@@ -142,7 +142,7 @@ impl Code {
         Code::Host,
     ];
 
-    /// Number, HTTP status (0: never an answer) and title.
+    /// Returns number, HTTP status (0: never an answer) and title.
     fn row(self) -> (u16, u16, &'static str) {
         match self {
             Code::NotJson => (1001, 400, "the body is not a JSON object"),
@@ -188,19 +188,20 @@ impl Code {
         }
     }
 
-    /// The number in `EVG-NNNN`.
+    /// Returns the number in `EVG-NNNN`.
     #[must_use]
     pub fn number(self) -> u16 {
         self.row().0
     }
 
-    /// The HTTP status of an answer with this code; `None` for what only `status` reports.
+    /// Returns the HTTP status of an answer with this code; `None` if only `status` reports the
+    /// code.
     #[must_use]
     pub fn http_status(self) -> Option<u16> {
         Some(self.row().1).filter(|status| *status != 0)
     }
 
-    /// What became of a change that is answered with this code, where the code says so by itself.
+    /// Returns the outcome of a change answered with this code, if the code alone determines it.
     #[must_use]
     pub fn outcome(self) -> Option<Outcome> {
         match self {
@@ -209,13 +210,14 @@ impl Code {
         }
     }
 
-    /// Where its page is, below the project's root and in the package's documentation.
+    /// Returns the path of the code's page, below the project's root and the package's
+    /// documentation.
     #[must_use]
     pub fn page(self) -> String {
         format!("docs/reference/codes/{self}.md")
     }
 
-    /// What all problems with this code have in common.
+    /// Returns the title of all problems with this code.
     #[must_use]
     pub fn title(self) -> &'static str {
         self.row().2

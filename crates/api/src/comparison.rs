@@ -1,4 +1,4 @@
-//! What of a LUN differs between two images of its volume: for backup tools, and for people.
+//! Differences of a LUN between two images of its volume, for backup tools and for people.
 
 use std::fmt::Write as _;
 
@@ -10,15 +10,15 @@ use crate::{Code, Name, Problem};
 /// `GET /v1/volumes/{v}/snapshots/{s}/changes?lun=L&…`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompareSnapshot {
-    /// Which LUN.
+    /// Name of the LUN.
     pub lun: Name,
     /// The other snapshot; the active image if absent.
     pub until: Option<Name>,
-    /// First byte to look at.
+    /// Offset of the first byte to compare.
     pub offset: u64,
-    /// Bytes to look at, at least 1; to the end if absent.
+    /// Number of bytes to compare, at least 1; to the end if absent.
     pub length: Option<u64>,
-    /// At most so many ranges, at least 1.
+    /// Maximum number of ranges to return, at least 1.
     pub max_records: Option<usize>,
 }
 
@@ -26,7 +26,7 @@ impl CompareSnapshot {
     /// Names of the parameters, in the order of [`CompareSnapshot::parse`].
     pub const PARAMETERS: [&'static str; 5] = ["lun", "until", "offset", "length", "max_records"];
 
-    /// All of a LUN.
+    /// Compares a whole LUN.
     #[must_use]
     pub fn whole(lun: Name, until: Option<Name>) -> CompareSnapshot {
         CompareSnapshot {
@@ -59,7 +59,7 @@ impl CompareSnapshot {
         })
     }
 
-    /// As the query of a request.
+    /// Returns the query of the request.
     #[must_use]
     pub fn query(&self) -> String {
         let mut query = format!("lun={}&offset={}", self.lun, self.offset);
@@ -108,30 +108,30 @@ pub struct ChangedRange {
     pub length: u64,
 }
 
-/// What of a LUN differs between a snapshot and a later image, from some byte on.
+/// Differences of a LUN between a snapshot and a later image, from an offset on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SnapshotChanges {
-    /// Which volume.
+    /// Name of the volume.
     pub volume: String,
-    /// What was compared with.
+    /// Name of the older snapshot.
     pub snapshot: String,
-    /// The other snapshot; absent for the active image, which changes while it is looked at.
+    /// Name of the newer snapshot; absent for the active image, which may change meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
-    /// Which LUN.
+    /// Name of the LUN.
     pub lun: String,
-    /// Its size in the other image. What lies beyond its end in the snapshot is compared with
+    /// Size of the LUN in the newer image. Bytes beyond its end in the snapshot are compared with
     /// zeroes.
     pub lun_bytes: u64,
-    /// First byte that was looked at.
+    /// Offset of the first byte compared.
     pub offset: u64,
-    /// So many bytes from there on were looked at.
+    /// Number of bytes compared from `offset` on.
     pub compared_bytes: u64,
     /// The sum of the ranges.
     pub changed_bytes: u64,
-    /// What may read differently, in ascending order, at blocks of 4 KiB; all else reads the same.
+    /// Ranges that may differ, in ascending order, in blocks of 4 KiB; all other bytes are equal.
     pub changes: Vec<ChangedRange>,
-    /// Where to go on; absent at the end. Ranges of two answers may touch.
+    /// Offset of the next request; absent at the end. Ranges of two answers may touch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_offset: Option<u64>,
 }

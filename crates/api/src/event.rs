@@ -1,21 +1,21 @@
-//! `GET /v1/events`: what happened lately, for somebody who looks and for programs that listen.
+//! `GET /v1/events`: recent events, as a list for people or as a stream for programs.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What kind of thing happened.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EventKind {
     /// The daemon became ready, or is stopping.
     Daemon,
-    /// Somebody changed something; it is also in the history.
+    /// An administrator changed something; the history has the change, too.
     Change,
     /// Something an operator should know has begun.
     Alert,
-    /// It is over.
+    /// A condition has ended.
     Cleared,
     /// A job began or ended.
     Job,
@@ -33,13 +33,13 @@ impl fmt::Display for EventKind {
     }
 }
 
-/// How much it matters.
+/// Severity of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Good to know.
     Info,
-    /// Somebody should look.
+    /// An operator should check this.
     Warning,
     /// Something does not work.
     Error,
@@ -60,22 +60,22 @@ impl fmt::Display for Severity {
 pub struct Event {
     /// Grows by one with each event since the daemon began.
     pub number: u64,
-    /// When, RFC 3339 in UTC.
+    /// Time of the event, RFC 3339 in UTC.
     pub time: String,
-    /// How much it matters.
+    /// Severity of the event.
     pub severity: Severity,
-    /// What kind of thing.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// To what it happened.
+    /// Object that the event concerns.
     pub object: String,
     /// `EVG-NNNN` of an alert.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// In words.
+    /// Description for people.
     pub text: String,
 }
 
-/// `GET /v1/events`, unless it is asked for as a stream.
+/// `GET /v1/events`, unless a stream is requested.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Events {
     /// Oldest first; since the daemon began, and not for ever.

@@ -13,14 +13,14 @@ use serde_json::Value;
 
 use crate::{Code, Problem};
 
-/// Characters shown of a field's name that nobody knows.
+/// Characters of an unknown field's name that a message shows.
 const SHOWN_MAX: usize = 64;
 
 /// The fields of one request.
 #[derive(Debug)]
 pub struct Fields {
     fields: Vec<(String, Value)>,
-    /// What was asked for so far, for the message about what is unknown.
+    /// Fields that the parser has requested so far, for the message about an unknown field.
     known: Vec<&'static str>,
 }
 
@@ -53,7 +53,7 @@ impl Fields {
     /// Reads a body.
     ///
     /// # Errors
-    /// It is not one JSON object, or has a field twice.
+    /// The body is not one JSON object, or has a field twice.
     pub fn parse(body: &[u8]) -> Result<Fields, Problem> {
         let Raw(fields) = serde_json::from_slice(body).map_err(|error| {
             let text = error.to_string().replace('\n', ", ");
@@ -83,7 +83,7 @@ impl Fields {
         Some(self.fields.swap_remove(index).1).filter(|value| !value.is_null())
     }
 
-    /// A text that means something, or `None` if it is absent or null.
+    /// Takes a text and parses it; `None` if it is absent or null.
     ///
     /// # Errors
     /// Another kind of value, or a text that means nothing here.
@@ -101,7 +101,7 @@ impl Fields {
         }
     }
 
-    /// A whole number, or `None` if it is absent or null.
+    /// Takes a whole number; `None` if it is absent or null.
     ///
     /// # Errors
     /// Another kind of value, negative, fractional or beyond 64 bits.
@@ -115,7 +115,7 @@ impl Fields {
         }
     }
 
-    /// True or false; false if it is absent or null.
+    /// Takes a Boolean; false if it is absent or null.
     ///
     /// # Errors
     /// Another kind of value.
@@ -127,7 +127,7 @@ impl Fields {
         }
     }
 
-    /// A list of texts, empty if it is absent or null.
+    /// Takes a list of texts; empty if it is absent or null.
     ///
     /// # Errors
     /// Another kind of value, or one in the list, or more than `most`.
@@ -148,7 +148,7 @@ impl Fields {
         list.into_iter().map(text).collect()
     }
 
-    /// Refuses what nobody took.
+    /// Refuses fields that no parser has taken.
     ///
     /// # Errors
     /// The first unknown field.
@@ -173,10 +173,10 @@ pub(crate) fn required<T>(name: &'static str, value: Option<T>) -> Result<T, Pro
     value.ok_or_else(missing)
 }
 
-/// The one field of a body that has nothing else.
+/// Parses a body that has this field only.
 ///
 /// # Errors
-/// It is wrong or missing, or there is another.
+/// The field is wrong or missing, or the body has another field.
 pub(crate) fn only<T: FromStr<Err: fmt::Display>>(
     body: &[u8],
     name: &'static str,

@@ -1,11 +1,11 @@
-//! `/v1/jobs`: work that goes on after its request was answered.
+//! `/v1/jobs`: work that continues after its request was answered.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// How a job is doing.
+/// State of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum JobState {
@@ -13,7 +13,7 @@ pub enum JobState {
     Running,
     /// Done.
     Done,
-    /// It will not be finished by this daemon; the detail says why.
+    /// This daemon will not finish the job; the detail has the reason.
     Failed,
 }
 
@@ -27,35 +27,35 @@ impl fmt::Display for JobState {
     }
 }
 
-/// Work that goes on after its request was answered.
+/// Work that continues after its request was answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Job {
     /// Unique while the daemon runs.
     pub id: u64,
-    /// What it does: `snapshot delete`, `lun delete`, `volume delete`, `lun clone`, `clone split`
-    /// or `repair`.
+    /// Kind of the job: `snapshot delete`, `lun delete`, `volume delete`, `lun clone`,
+    /// `clone split` or `repair`.
     pub kind: String,
-    /// To what.
+    /// Object that the job works on.
     pub object: String,
-    /// How it is doing.
+    /// State of the job.
     pub state: JobState,
     /// The part of the work that is done, in whole percent, rounded down.
     pub percent: u64,
-    /// How much there is to do; for deletions, space to give back.
+    /// Total work; for deletions, space to free.
     pub total_bytes: u64,
-    /// How many of `total_bytes` are done.
+    /// Work done, of `total_bytes`.
     pub done_bytes: u64,
-    /// How fast it goes, on average since it began.
+    /// Average rate since the job began.
     pub rate_bytes_per_second: u64,
-    /// When it will be done if it goes on like this; absent while nobody can know.
+    /// Seconds until the job ends at this rate; absent while unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta_seconds: Option<u64>,
-    /// When it began, RFC 3339 in UTC.
+    /// Start of the job, RFC 3339 in UTC.
     pub started: String,
-    /// When it ended.
+    /// End of the job, RFC 3339 in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
-    /// Whether it can be cancelled. What was deleted stays deleted, so a deletion cannot.
+    /// Whether the job can be cancelled. A deletion cannot, because deleted objects stay deleted.
     pub cancellable: bool,
     /// More in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,6 +65,6 @@ pub struct Job {
 /// `GET /v1/jobs`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Jobs {
-    /// In order of their beginning. Ended ones are kept for a while.
+    /// Jobs in order of their start. Ended jobs are kept for a while.
     pub jobs: Vec<Job>,
 }

@@ -1,4 +1,4 @@
-//! What the daemon and its clients say to each other: requests, answers and error codes
+//! The interface between the daemon and its clients: requests, answers and error codes
 //! (docs/reference/conventions.md#rest-and-metrics).
 //!
 //! A request is read strictly: an unknown, doubled, missing or ill-typed field is refused by name
@@ -66,7 +66,7 @@ pub use volume::{CreateVolume, PutVolume, Sync, Volume, Volumes};
 
 use serde::{Deserialize, Serialize};
 
-/// Grows when an answer changes so that an old client would misread it.
+/// Version of the answers, incremented when an old client would misread a new answer.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// An answer with the version of its schema in front.
@@ -80,7 +80,7 @@ pub struct Versioned<T> {
 }
 
 impl<T> Versioned<T> {
-    /// In today's schema.
+    /// Wraps an answer in the current schema.
     pub fn new(body: T) -> Versioned<T> {
         Versioned {
             schema_version: SCHEMA_VERSION,

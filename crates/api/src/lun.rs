@@ -61,7 +61,7 @@ pub struct ResizeLun {
     /// A multiple of 4,096.
     #[schema(minimum = 4096, multiple_of = 4096)]
     pub size_bytes: u64,
-    /// Whether it may become smaller, and what lies beyond the new end be lost.
+    /// Whether the LUN may shrink, which destroys the data beyond the new end.
     #[schema(required = false)]
     pub discard_beyond: bool,
 }
@@ -86,7 +86,7 @@ impl ResizeLun {
 /// `POST /v1/volumes/{v}/luns/{l}/actions/clone`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct CloneLun {
-    /// What the clone is called; unique in the volume.
+    /// Name of the clone, unique in the volume.
     pub name: Name,
     /// The snapshot of the volume in which the LUN is taken as it was; as it is if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,16 +115,16 @@ impl CloneLun {
 pub struct Lun {
     /// Its name in the volume.
     pub name: String,
-    /// Where it is.
+    /// Name of the volume.
     pub volume: String,
-    /// What clients see.
+    /// Size that clients see.
     pub size_bytes: u64,
-    /// What it takes of the aggregate, its metadata included, as of the last consistency point.
+    /// Space used in the aggregate at the last consistency point, metadata included.
     #[serde(default)]
     pub used_bytes: u64,
     /// The name of its NBD export.
     pub nbd_export: String,
-    /// How to reach it over NBD.
+    /// URI of the LUN for NBD clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nbd_uri: Option<String>,
 }
@@ -132,7 +132,7 @@ pub struct Lun {
 /// `GET /v1/volumes/{v}/luns`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Luns {
-    /// By name.
+    /// LUNs, by name.
     pub luns: Vec<Lun>,
 }
 
@@ -165,7 +165,7 @@ mod tests {
         let problem = CreateLun::parse(b"{\"name\": \"l\"}").expect_err("no size");
         assert_eq!(problem.code, Code::MissingField);
         assert_eq!(problem.field.as_deref(), Some("size_bytes"));
-        // What was mistyped is more to the point than what is missing for it.
+        // The message names the mistyped field rather than the missing one.
         let problem = CreateLun::parse(b"{\"name\": \"l\", \"size\": 4096}");
         assert_eq!(problem.expect_err("unknown").field.as_deref(), Some("size"));
         let problem = ResizeLun::parse(b"{\"size_bytes\": 1, \"name\": \"l\"}");

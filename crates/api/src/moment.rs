@@ -8,7 +8,7 @@ use std::fmt;
 const DAY: u64 = 86_400;
 /// Days of 400 years, after which the calendar repeats.
 const ERA_DAYS: u64 = 146_097;
-/// From 0000-03-01 to 1970-01-01.
+/// Days from 0000-03-01 to 1970-01-01.
 const EPOCH_DAYS: u64 = 719_468;
 /// The last second that four digits of a year can say.
 const SECONDS_MAX: u64 = 253_402_300_799;

@@ -22,7 +22,7 @@ const SHOWN_MAX: usize = 80;
 #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", example = "vol0")]
 pub struct Name(String);
 
-/// Why a text is not a name.
+/// The reason why a text is not a valid name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{found} is not {expected}")]
 pub struct NotAName {
@@ -62,7 +62,7 @@ impl FromStr for Name {
 }
 
 impl Name {
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -81,7 +81,7 @@ impl Serialize for Name {
     }
 }
 
-/// `POST /v1/aggregates/{a}/actions/rename`, and the same of volumes and LUNs.
+/// `POST /v1/aggregates/{a}/actions/rename`, and the same for volumes and LUNs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Rename {
     /// The new name, unique where the old one is.
@@ -103,7 +103,7 @@ impl Rename {
 /// `volume/lun`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LunName {
-    /// Where it is.
+    /// Name of the volume.
     pub volume: Name,
     /// Its name there.
     pub lun: Name,

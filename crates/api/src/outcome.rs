@@ -1,4 +1,4 @@
-//! What became of a change that was answered with a problem.
+//! The outcome of a change that was answered with a problem.
 //!
 //! Most problems say why nothing was changed. Two kinds do not: the daemon may have made the change
 //! and then failed to show it, or it may not know. A client repeats what was not done, does not
@@ -18,17 +18,17 @@ use crate::Change;
 pub enum Outcome {
     /// The change was made and is durable.
     Done,
-    /// Nothing was changed, and nothing will be.
+    /// Nothing was changed, and nothing will be changed later.
     NotDone,
     /// The change may have been made, or may still be made: ask again.
     Unknown,
 }
 
 impl Outcome {
-    /// All.
+    /// All outcomes.
     pub const ALL: [Outcome; 3] = [Outcome::Done, Outcome::NotDone, Outcome::Unknown];
 
-    /// As on the wire.
+    /// Returns the outcome's name on the wire.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -54,25 +54,25 @@ impl FromStr for Outcome {
     }
 }
 
-/// The answer to a change that was made before, and of which only the history is left: the daemon
-/// was restarted since, or nobody waited for its answer.
+/// The answer to a repetition of a change of which only the history remains: the daemon has
+/// restarted since, or the client did not wait for the first answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Remembered {
     /// Always `done`.
     pub outcome: Outcome,
-    /// When it was durable, RFC 3339 in UTC.
+    /// Time at which the change was durable, RFC 3339 in UTC.
     pub time: String,
-    /// What was done: `volume create`.
+    /// Action: `volume create`.
     pub what: String,
-    /// To what: `vol0`, `vol0/lun0`.
+    /// Object: `vol0`, `vol0/lun0`.
     pub object: String,
-    /// With which settings.
+    /// Settings of the change.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
 }
 
 impl Remembered {
-    /// As the history has it.
+    /// Converts a change from the history.
     #[must_use]
     pub fn of(change: &Change) -> Remembered {
         Remembered {

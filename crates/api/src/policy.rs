@@ -13,7 +13,7 @@ use crate::{Fields, Name, Problem};
 pub const NO_POLICY: &str = "none";
 /// The policy that is always there.
 pub const DEFAULT_POLICY: &str = "default";
-/// As many snapshots as a volume can have.
+/// Limit of snapshots that a volume can have.
 const KEEP_MAX: u64 = 1_023;
 
 /// A time of day, `HH:MM`.
@@ -89,7 +89,7 @@ pub enum Weekday {
 }
 
 impl Weekday {
-    /// From Monday on.
+    /// All weekdays, from Monday on.
     pub const ALL: [Weekday; 7] = [
         Weekday::Monday,
         Weekday::Tuesday,
@@ -132,20 +132,20 @@ impl FromStr for Weekday {
 pub struct Policy {
     /// Its name.
     pub name: String,
-    /// How many of each hour's snapshots stay; 0: none are taken.
+    /// Number of hourly snapshots to keep; 0: none are taken.
     pub hourly: u64,
-    /// How many of each day's.
+    /// Number of daily snapshots to keep; 0: none are taken.
     pub daily: u64,
-    /// How many of each week's.
+    /// Number of weekly snapshots to keep; 0: none are taken.
     pub weekly: u64,
-    /// When the daily and weekly ones are taken; its minutes are also when the hourly ones are.
+    /// Time of daily and weekly snapshots; its minutes apply to hourly snapshots too.
     #[schema(value_type = String, pattern = "^[0-2][0-9]:[0-5][0-9]$", example = "00:00")]
     pub at: TimeOfDay,
-    /// On which day the weekly ones are taken.
+    /// Day of weekly snapshots.
     pub weekday: Weekday,
-    /// Whose clock that is: an IANA name, such as `Europe/Berlin`.
+    /// Time zone of the clock: an IANA name, such as `Europe/Berlin`.
     pub time_zone: String,
-    /// How many volumes have it.
+    /// Number of volumes with this policy.
     #[serde(default)]
     pub volume_count: u64,
 }
@@ -153,7 +153,7 @@ pub struct Policy {
 /// `GET /v1/policies`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Policies {
-    /// By name.
+    /// Policies, by name.
     pub policies: Vec<Policy>,
 }
 
@@ -162,23 +162,23 @@ pub struct Policies {
 pub struct CreatePolicy {
     /// Unique in the daemon; not `none`.
     pub name: Name,
-    /// How many of each hour's snapshots stay; none are taken if absent.
+    /// Number of hourly snapshots to keep; none are taken if absent.
     #[schema(required = false, maximum = 1023)]
     pub hourly: u64,
-    /// How many of each day's.
+    /// Number of daily snapshots to keep; none are taken if absent.
     #[schema(required = false, maximum = 1023)]
     pub daily: u64,
-    /// How many of each week's.
+    /// Number of weekly snapshots to keep; none are taken if absent.
     #[schema(required = false, maximum = 1023)]
     pub weekly: u64,
-    /// When the daily and weekly ones are taken, `HH:MM`; its minutes are also when the hourly ones
-    /// are. Usually `00:00`.
+    /// Time of daily and weekly snapshots, `HH:MM`; its minutes apply to hourly snapshots too.
+    /// Usually `00:00`.
     #[schema(required = false, value_type = String, pattern = "^[0-2][0-9]:[0-5][0-9]$")]
     pub at: TimeOfDay,
-    /// On which day the weekly ones are taken; usually Sunday.
+    /// Day of weekly snapshots; usually Sunday.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weekday: Option<Weekday>,
-    /// Whose clock that is: an IANA name; usually `UTC`.
+    /// Time zone of the clock: an IANA name; usually `UTC`.
     #[schema(required = false)]
     pub time_zone: String,
 }
@@ -257,7 +257,7 @@ impl CreatePolicy {
 /// `PUT /v1/volumes/{v}/policy`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct SetPolicy {
-    /// Which, or `none`.
+    /// Name of the policy, or `none`.
     pub policy: Name,
 }
 
@@ -275,21 +275,21 @@ impl SetPolicy {
     }
 }
 
-/// `GET /v1/volumes/{v}/policy`: what a volume's policy did and will do.
+/// `GET /v1/volumes/{v}/policy`: past and future work of a volume's policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumePolicy {
-    /// Which volume.
+    /// Name of the volume.
     pub volume: String,
-    /// Which policy, or `none`.
+    /// Name of the policy, or `none`.
     pub policy: String,
-    /// When the next snapshot is to be taken, RFC 3339 in UTC.
+    /// Time of the next snapshot, RFC 3339 in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-    /// Snapshots that the policy took and that are there, oldest first.
+    /// Existing snapshots that the policy took, oldest first.
     pub snapshots: Vec<String>,
-    /// Those of them that would be deleted if nobody held or used them.
+    /// Snapshots that the policy would delete if they were neither held nor in use.
     pub overdue: Vec<String>,
-    /// Why the last run took no snapshot.
+    /// The reason why the last run took no snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }

@@ -15,45 +15,45 @@ use crate::{Code, Outcome};
 /// `Content-Type` of a problem.
 pub const CONTENT_TYPE: &str = "application/problem+json";
 
-/// Why something was refused: one line for people, a code for programs.
+/// The reason of a refusal: one line for people, a code for programs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Problem {
-    /// For programs.
+    /// Error code, for programs.
     pub code: Code,
     /// For people: what happened, what was expected, what to do. One line, without the field.
     pub detail: String,
     /// The field of the request that is to blame.
     pub field: Option<String>,
-    /// Whether the change was made. `None`: not said here; for a refused change, the server then
+    /// Whether the change was made. `None`: unspecified; for a refused change, the server then
     /// answers [`Outcome::NotDone`].
     pub outcome: Option<Outcome>,
 }
 
-/// A problem as a body has it.
+/// A problem in the form of a body.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, ToSchema)]
 #[schema(as = Problem)]
 pub struct ProblemBody {
     /// `urn:everglade:problem:EVG-NNNN`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What all problems with this code have in common.
+    /// Title of all problems with this code.
     pub title: String,
     /// The HTTP status.
     pub status: u16,
-    /// For people, one line, with the field in front.
+    /// Description for people, one line that begins with the field.
     pub detail: String,
-    /// For programs; see `docs/reference/codes/`.
+    /// Error code for programs; see `docs/reference/codes/`.
     pub code: String,
     /// The field, parameter or header of the request that is to blame.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// What became of the change; in answers to everything but GET.
+    /// Outcome of the change; present in answers to all methods but GET.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
 }
 
 impl Problem {
-    /// A problem of no field in particular.
+    /// Makes a problem without a field.
     pub fn new(code: Code, detail: impl Into<String>) -> Problem {
         Problem {
             code,
@@ -63,7 +63,7 @@ impl Problem {
         }
     }
 
-    /// A problem of one field.
+    /// Makes a problem of one field.
     pub fn of_field(code: Code, field: &str, detail: impl fmt::Display) -> Problem {
         Problem {
             field: Some(field.to_owned()),
@@ -71,17 +71,17 @@ impl Problem {
         }
     }
 
-    /// A value that cannot be.
+    /// Makes the problem of an invalid value.
     pub fn invalid(field: &str, detail: impl fmt::Display) -> Problem {
         Problem::of_field(Code::InvalidValue, field, detail)
     }
 
-    /// There is no object of this name.
+    /// Returns the problem that no object has this name.
     pub fn not_found(what: &str, name: impl fmt::Display) -> Problem {
         Problem::new(Code::NotFound, format!("there is no {what} {name}"))
     }
 
-    /// The change was made; what is wrong came after it.
+    /// Marks a problem that occurred after the change was made.
     #[must_use]
     pub fn after_change(self) -> Problem {
         let detail = format!("the change was made and is durable, but {}", self.detail);
@@ -92,13 +92,13 @@ impl Problem {
         }
     }
 
-    /// The HTTP status to answer with.
+    /// Returns the HTTP status to answer with.
     #[must_use]
     pub fn http_status(&self) -> u16 {
         self.code.http_status().unwrap_or(500)
     }
 
-    /// As a body.
+    /// Returns the problem as a body.
     #[must_use]
     pub fn to_json(&self) -> Value {
         json!(ProblemBody {
@@ -112,7 +112,7 @@ impl Problem {
         })
     }
 
-    /// From a body, if it is one and has a code of this version.
+    /// Parses a body. Returns `None` if it is no problem, or its code is of another version.
     #[must_use]
     pub fn from_json(value: &Value) -> Option<Problem> {
         let code = value.get("code")?.as_str()?.parse().ok()?;

@@ -5,18 +5,18 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Where a repair is.
+/// State of a repair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RepairState {
-    /// There was none since the aggregate was opened.
+    /// No repair has run since the aggregate was opened.
     #[default]
     None,
-    /// It reads.
+    /// The repair is reading.
     Running,
-    /// It has read everything.
+    /// The repair has read everything.
     Done,
-    /// It ended before; what was mended stays so.
+    /// The repair ended early. Blocks that it has repaired stay repaired.
     Stopped,
 }
 
@@ -34,11 +34,11 @@ impl fmt::Display for RepairState {
 /// `GET /v1/aggregates/{a}/repair`: the last repair since the aggregate was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Repair {
-    /// Which aggregate.
+    /// Name of the aggregate.
     pub aggregate: String,
-    /// Where it is.
+    /// State of the repair.
     pub state: RepairState,
-    /// How far it is, 0 to 100.
+    /// Progress, 0 to 100.
     pub percent: u64,
     /// Blocks of metadata that it has read.
     pub read_blocks: u64,
@@ -48,12 +48,12 @@ pub struct Repair {
     pub mended_blocks: u64,
     /// Blocks that are damaged and cannot be derived.
     pub damaged_blocks: u64,
-    /// Which of them, and what is wrong with each; the first 64.
+    /// Descriptions of the damaged blocks; the first 64.
     pub damaged: Vec<String>,
-    /// Why it was stopped, unless somebody asked for that.
+    /// The reason why the repair stopped, unless a caller requested it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Seconds until it ends, if it goes on as it did; absent if that cannot be told.
+    /// Seconds until the repair ends at its present rate; absent while unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta_seconds: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Scans: what goes on in the background for a volume's snapshots, and how fast.
+//! Scans: background work for a volume's snapshots, and its pace.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -9,8 +9,8 @@ use crate::{Fields, Problem};
 /// `PUT /v1/volumes/{v}/scan`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct SetScan {
-    /// Of what a consistency point may do for scans, 0 to 100. At 0 they rest, until the pool is
-    /// short of space.
+    /// Share of a consistency point's work that scans may use, 0 to 100. At 0 they pause until the
+    /// pool is short of space.
     pub pace_percent: u8,
 }
 
@@ -36,34 +36,35 @@ impl SetScan {
 /// `GET /v1/volumes/{v}/scan`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Scan {
-    /// Which volume.
+    /// Name of the volume.
     pub volume: String,
-    /// What is under way: `none`; `fold`, which finds out what a restore left to a snapshot alone;
-    /// `delete`, which gives back what deleted snapshots held; `release`, the end of that.
+    /// Kind of the running pass: `none`; `fold`, which finds blocks that a restore left to a
+    /// snapshot alone; `delete`, which frees blocks of deleted snapshots; `release`, the end of
+    /// that.
     pub kind: String,
     /// Deleted snapshots that the pass is for.
     pub deleted_count: u64,
-    /// Snapshots that were deleted later: the next pass is for them.
+    /// Number of snapshots deleted since the pass began, which wait for the next pass.
     pub waiting_count: u64,
-    /// How far the pass is, 0 to 100; 100 if none is under way.
+    /// Progress of the pass, 0 to 100; 100 if none is running.
     pub percent: u64,
-    /// Seconds until it ends, if it goes on as it did; absent if that cannot be told.
+    /// Seconds until the pass ends at its present rate; absent while unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta_seconds: Option<u64>,
-    /// How a delete pass finds what the deleted snapshots alone hold: by `subtraction` or by
+    /// Method by which a delete pass finds blocks of deleted snapshots alone: `subtraction` or
     /// `addition`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub way: Option<String>,
-    /// What deletions in the volume have yet to give back, about.
+    /// Estimated space that deletions in the volume have yet to free.
     pub pending_free_bytes: u64,
-    /// Of what a consistency point may do for scans, 0 to 100; at 0 they rest.
+    /// Share of a consistency point's work that scans may use, 0 to 100; at 0 they pause.
     pub pace_percent: u8,
     /// Blocks of the maps, each of 128 MiB of the volume, that delete passes did by subtraction
     /// since the daemon began.
     pub subtracted_maps: u64,
-    /// The same by addition.
+    /// Blocks of the maps that delete passes did by addition.
     pub added_maps: u64,
-    /// Those they did not have to look into.
+    /// Blocks of the maps that delete passes could skip.
     pub skipped_maps: u64,
 }
 

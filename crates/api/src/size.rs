@@ -11,29 +11,29 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Size(pub u64);
 
-/// Units above the byte, smallest first; the position is the power of 1024 less one.
+/// Units above the byte, smallest first. The unit at position n is 1024 to the power n + 1.
 const UNITS: [char; 5] = ['K', 'M', 'G', 'T', 'P'];
 
 impl Size {
-    /// So many KiB. For constants; overflow fails the build.
+    /// Returns this number of KiB. For constants; overflow fails the build.
     #[must_use]
     pub const fn kib(count: u64) -> Size {
         Size(count << 10)
     }
 
-    /// So many MiB.
+    /// Returns this number of MiB. For constants; overflow fails the build.
     #[must_use]
     pub const fn mib(count: u64) -> Size {
         Size(count << 20)
     }
 
-    /// So many GiB.
+    /// Returns this number of GiB. For constants; overflow fails the build.
     #[must_use]
     pub const fn gib(count: u64) -> Size {
         Size(count << 30)
     }
 
-    /// The number itself.
+    /// Returns the number itself.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         self.0
@@ -88,7 +88,7 @@ impl FromStr for Size {
     }
 }
 
-/// How far the unit shifts, `Some(0)` for bytes.
+/// Returns the bits by which the unit shifts, `Some(0)` for bytes.
 fn unit_shift(unit: &str) -> Option<u32> {
     let upper = unit.to_ascii_uppercase();
     if upper.is_empty() || upper == "B" {

@@ -12,7 +12,7 @@ use crate::{Fields, Name, NotAName, Problem};
 /// `volume@snapshot`, a word in JSON.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SnapshotName {
-    /// Of which volume.
+    /// Name of the volume.
     pub volume: Name,
     /// Its name there.
     pub snapshot: Name,
@@ -108,14 +108,13 @@ pub struct RestoreSnapshot {
     /// absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub safety_snapshot: Option<Name>,
-    /// Only this LUN of it; the rest of the volume stays as it is. One that was deleted comes back.
+    /// Restore only this LUN; the rest of the volume stays. A deleted LUN is created again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lun: Option<Name>,
-    /// Then delete all snapshots that are newer than this one, that of the present image too. Not
-    /// for a LUN.
+    /// Then delete all newer snapshots, including the one of the present image. Not for a LUN.
     #[schema(required = false)]
     pub discard_newer: bool,
-    /// Only say what would happen.
+    /// Only report what would happen.
     #[schema(required = false)]
     pub dry_run: bool,
 }
@@ -151,16 +150,16 @@ impl RestoreSnapshot {
     }
 }
 
-/// When a change happened that froze an image.
+/// Times of a change that froze an image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Taken {
-    /// When the image was frozen, RFC 3339 in UTC: what was written later is not in it.
+    /// Time of the freeze, RFC 3339 in UTC. The image has no later writes.
     pub taken_at: String,
-    /// When it was on stable storage, which is when this was answered.
+    /// Time at which the image was on stable storage, when the request was answered.
     pub durable_at: String,
-    /// From the request to the freeze.
+    /// Time from the request to the freeze.
     pub taken_us: u64,
-    /// From the request to stable storage.
+    /// Time from the request to stable storage.
     pub durable_us: u64,
 }
 
@@ -169,7 +168,7 @@ pub struct Taken {
 pub struct Snapshot {
     /// Its name in the volume.
     pub name: String,
-    /// Of which volume.
+    /// Name of the volume.
     pub volume: String,
     /// Its number in the volume, never reused: it stays when the name changes, and grows with each
     /// snapshot.
@@ -177,29 +176,30 @@ pub struct Snapshot {
     /// The snapshot that its image descends from, if that is still there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// When it was taken, RFC 3339 in UTC.
+    /// Time of creation, RFC 3339 in UTC.
     pub created: String,
     /// The consistency point whose image it is.
     pub consistency_point: u64,
-    /// All that its image holds, whoever else holds it too.
+    /// Space of its image, including blocks shared with other images.
     pub logical_bytes: u64,
-    /// What nothing else holds: deleting this snapshot, and no other, frees so much.
+    /// Space that only this snapshot uses: deleting this snapshot alone frees as much.
     pub exclusive_bytes: u64,
-    /// What belonged to LUNs under deletion when it was taken.
+    /// Space of LUNs whose deletion was in progress when the snapshot was taken.
     pub pending_delete_bytes: u64,
-    /// Reasons, given by somebody, not to delete it.
+    /// Reasons that callers gave to keep the snapshot.
     pub holds: Vec<String>,
-    /// Whether a client has one of its LUNs open.
+    /// Whether a client has a LUN of the snapshot open.
     pub is_exported: bool,
-    /// Names of its LUNs for NBD clients, who can read them: `volume/lun@snapshot`.
+    /// Read-only exports of its LUNs for NBD clients: `volume/lun@snapshot`.
     pub nbd_exports: Vec<String>,
-    /// Volumes that are clones of it: as long as there are any it is not deleted.
+    /// Volumes cloned from the snapshot. While they exist, the snapshot cannot be deleted.
     #[serde(default)]
     pub clones: Vec<String>,
-    /// It is what its volume, a clone, began as, and goes with it only.
+    /// Whether its volume, a clone, began as this snapshot. Then it is deleted with the volume
+    /// only.
     #[serde(default)]
     pub is_clone_base: bool,
-    /// In the answer that made it.
+    /// Times of the snapshot; only in the answer to its creation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken: Option<Taken>,
 }
@@ -207,28 +207,28 @@ pub struct Snapshot {
 /// `GET /v1/volumes/{v}/snapshots`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Snapshots {
-    /// In order of creation.
+    /// Snapshots in order of creation.
     pub snapshots: Vec<Snapshot>,
 }
 
-/// What a restore did, or would do.
+/// The result, or the plan, of a restore.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Restored {
-    /// Which volume.
+    /// Name of the volume.
     pub volume: String,
-    /// Whose image is the active one now.
+    /// Snapshot whose image is the active one now.
     pub snapshot: String,
-    /// Only this LUN of it.
+    /// Name of the LUN, if only a LUN was restored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lun: Option<String>,
-    /// It was only asked for what would happen.
+    /// Whether the request only asked what would happen.
     pub dry_run: bool,
-    /// What was active is here; absent if it was to be discarded.
+    /// Snapshot of the replaced active image; absent if that image was to be discarded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub safety_snapshot: Option<String>,
     /// Snapshots that are deleted, because they were newer.
     pub discarded: Vec<Snapshot>,
-    /// When it happened.
+    /// Times of the restore.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken: Option<Taken>,
 }

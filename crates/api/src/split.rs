@@ -5,17 +5,17 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// How a split is doing.
+/// State of a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SplitState {
-    /// It never began, or the volume was never a clone.
+    /// The split never began, or the volume was never a clone.
     None,
-    /// What the clone shares with its base is being copied.
+    /// The split is copying blocks that the clone shares with its base.
     Copying,
-    /// It goes on by itself; `waits_for` says when.
+    /// The split continues by itself; `waits_for` has the condition.
     Waiting,
-    /// It was stopped, and goes on from there when it is started.
+    /// The split was stopped, and continues from there when it is started.
     Stopped,
     /// The volume is no clone any more.
     Done,
@@ -36,24 +36,24 @@ impl fmt::Display for SplitState {
 /// `GET /v1/volumes/{v}/split`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Split {
-    /// Which volume.
+    /// Name of the volume.
     pub volume: String,
-    /// Of a clone, the snapshot that it began as: `volume@snapshot`.
+    /// Snapshot that the clone began as: `volume@snapshot`; absent if the volume is no clone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clone_of: Option<String>,
-    /// How it is doing.
+    /// State of the split.
     pub state: SplitState,
-    /// What it waits for: `space` in the aggregate, or `another split` there.
+    /// Condition that the split waits for: `space` in the aggregate, or `another split` there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
-    /// How far it is, 0 to 100.
+    /// Progress, 0 to 100.
     pub percent: u64,
-    /// What is to be copied, and so what the split takes from the aggregate; 0 if the volume is no
-    /// clone.
+    /// Total to copy, which is the space that the split needs in the aggregate; 0 if the volume is
+    /// no clone.
     pub total_bytes: u64,
-    /// What was copied of that, about.
+    /// Estimated part of the total that is copied.
     pub done_bytes: u64,
-    /// Seconds until it ends, if it goes on as it did; absent if that cannot be told.
+    /// Seconds until the split ends at its present rate; absent while unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta_seconds: Option<u64>,
 }

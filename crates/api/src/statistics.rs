@@ -13,11 +13,11 @@ pub struct Statistics {
     pub connection_count: u64,
     /// Memory pages of the process that are in use now.
     pub memory_bytes: u64,
-    /// Look-ups in the page cache that found what they looked for.
+    /// Hits of the page cache.
     pub cache_hits: u64,
-    /// Those that did not.
+    /// Misses of the page cache.
     pub cache_misses: u64,
-    /// What NBD clients did, by kind of request.
+    /// Operations of NBD clients, by kind of request.
     pub operations: Vec<Operation>,
     /// Aggregates.
     pub aggregates: Vec<AggregateStatistics>,
@@ -28,29 +28,29 @@ pub struct Statistics {
 pub struct Operation {
     /// `read`, `write`, `flush`, …
     pub op: String,
-    /// How many were answered.
+    /// Number of requests answered.
     pub count: u64,
-    /// How many of them with an error.
+    /// Number of requests answered with an error.
     pub error_count: u64,
-    /// What they carried.
+    /// Bytes transferred.
     pub bytes: u64,
-    /// How long they took, together.
+    /// Sum of the durations.
     pub duration_us: u64,
 }
 
-/// One aggregate.
+/// Statistics of one aggregate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AggregateStatistics {
     /// Its name.
     pub name: String,
     /// Consistency points so far.
     pub committed_cp: u64,
-    /// In use at the last one.
+    /// Space in use at the last consistency point.
     pub used_bytes: u64,
-    /// What clients can still fill.
+    /// Space that clients can still fill.
     pub free_bytes: u64,
-    /// In memory, for the next consistency points to write.
+    /// Data in memory that the next consistency points will write.
     pub dirty_bytes: u64,
-    /// To be given back by deletions.
+    /// Space that deletions have yet to free.
     pub pending_free_bytes: u64,
 }

@@ -1,17 +1,17 @@
-//! `GET /v1/status`: whether all is well and, where it is not, what happened and what to do.
+//! `GET /v1/status`: the health of the server, and conditions with their remedies.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{AggregateState, Journal, Recovery};
 
-/// Whether all is well.
+/// Health of the server or of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
-    /// All is well.
+    /// No condition is reported.
     Healthy,
-    /// It works, and somebody should look.
+    /// The server works, but an operator should check this.
     Warning,
     /// Something does not work.
     Unhealthy,
@@ -32,15 +32,15 @@ impl std::fmt::Display for Health {
 pub struct Condition {
     /// `EVG-NNNN`.
     pub code: String,
-    /// How bad it is.
+    /// Severity of the condition.
     pub health: Health,
-    /// Whose: `aggregate aggr0`.
+    /// Object concerned: `aggregate aggr0`.
     pub object: String,
-    /// What happened.
+    /// Description of the condition.
     pub what: String,
-    /// What to do.
+    /// Remedy.
     pub action: String,
-    /// Where more is said about the code.
+    /// Page about the code.
     #[serde(default)]
     pub page: String,
 }
@@ -50,16 +50,16 @@ pub struct Condition {
 pub struct AggregateSummary {
     /// Its name.
     pub name: String,
-    /// How it is doing.
+    /// State of the aggregate.
     pub state: AggregateState,
-    /// All that its devices have for data.
+    /// Capacity for data of all its devices.
     pub size_bytes: u64,
-    /// What clients can still fill.
+    /// Space that clients can still fill.
     pub free_bytes: u64,
-    /// Its journal, if it has one.
+    /// The journal of the aggregate, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal: Option<Journal>,
-    /// What its journal gave back when it was opened.
+    /// The replay of the journal when the aggregate was opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
 }
@@ -71,7 +71,7 @@ pub struct Status {
     pub health: Health,
     /// Empty if all is well.
     pub conditions: Vec<Condition>,
-    /// Every aggregate, in short.
+    /// Summary of every aggregate.
     #[serde(default)]
     pub aggregates: Vec<AggregateSummary>,
     /// Aggregates that serve.
@@ -84,6 +84,6 @@ pub struct Status {
     pub lun_count: u64,
     /// NBD connections.
     pub connection_count: u64,
-    /// How long the daemon has been ready.
+    /// Time since the daemon was ready.
     pub uptime_seconds: u64,
 }

@@ -1,4 +1,4 @@
-//! `GET /v1/version`: what runs, and which bytes it reads and writes.
+//! `GET /v1/version`: versions of the running program and of its formats.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -6,10 +6,10 @@ use utoipa::ToSchema;
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Version {
-    /// Of the program.
+    /// Version of the program.
     pub program: String,
-    /// Of the data directory; 0 while it is not frozen.
+    /// Format version of the data directory; 0 while the format is not frozen.
     pub data_directory_format: u64,
-    /// Of the bytes on devices; frozen from 1 on.
+    /// Format version of the bytes on devices; frozen from 1 on.
     pub media_format: u64,
 }

@@ -1,4 +1,4 @@
-//! Volumes: what LUNs are in.
+//! Volumes: containers of LUNs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,14 +9,14 @@ use utoipa::ToSchema;
 use crate::fields::required;
 use crate::{Fields, Name, Problem, SnapshotName};
 
-/// When writes to a volume count as done.
+/// The moment at which a write to a volume is durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Sync {
-    /// When the client flushes.
+    /// Writes are durable when the client flushes.
     #[default]
     Standard,
-    /// Each at once.
+    /// Each write is durable when it is answered.
     Always,
 }
 
@@ -46,17 +46,17 @@ impl fmt::Display for Sync {
 pub struct CreateVolume {
     /// Unique in the daemon.
     pub name: Name,
-    /// Where; the only aggregate if there is but one.
+    /// Name of the aggregate; may be absent if there is only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aggregate: Option<Name>,
-    /// When its writes count as done; `standard` if absent, and of a clone as in its parent.
+    /// Durability of writes; if absent, `standard`, or for a clone that of its parent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sync: Option<Sync>,
-    /// Which snapshots it gets by itself: a policy, or `none`. That of the configuration if absent.
+    /// Policy of automatic snapshots, or `none`. If absent, the policy of the configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot_policy: Option<Name>,
-    /// Begin as this snapshot, `volume@snapshot`, in the aggregate that has it; an empty volume if
-    /// absent.
+    /// Snapshot to clone, `volume@snapshot`; the clone is created in its aggregate. If absent, the
+    /// volume is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, example = "vol0@monday")]
     pub clone_of: Option<SnapshotName>,
@@ -85,21 +85,20 @@ impl CreateVolume {
     }
 }
 
-/// `PUT /v1/volumes/{v}`: makes it unless it exists with the same settings.
+/// `PUT /v1/volumes/{v}`: creates the volume unless it exists with the same settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct PutVolume {
-    /// Where; the only aggregate if there is but one. What exists may be anywhere if this is
-    /// absent.
+    /// Name of the aggregate; may be absent if there is only one, or if the volume exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aggregate: Option<Name>,
-    /// When its writes count as done; `standard` if absent, and of a clone as in its parent.
+    /// Durability of writes; if absent, `standard`, or for a clone that of its parent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sync: Option<Sync>,
-    /// Which snapshots it gets by itself: a policy, or `none`. That of the configuration if absent.
+    /// Policy of automatic snapshots, or `none`. If absent, the policy of the configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot_policy: Option<Name>,
-    /// Begin as this snapshot, `volume@snapshot`, in the aggregate that has it; an empty volume if
-    /// absent.
+    /// Snapshot to clone, `volume@snapshot`; the clone is created in its aggregate. If absent, the
+    /// volume is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, example = "vol0@monday")]
     pub clone_of: Option<SnapshotName>,
@@ -131,35 +130,35 @@ impl PutVolume {
 pub struct Volume {
     /// Its name.
     pub name: String,
-    /// Where it is.
+    /// Name of the aggregate.
     pub aggregate: String,
-    /// When its writes count as done.
+    /// Durability of writes.
     pub sync: Sync,
-    /// How many LUNs it has.
+    /// Number of LUNs in the volume.
     pub lun_count: u64,
     /// Sizes of its LUNs together.
     pub logical_bytes: u64,
-    /// Of a clone, the snapshot that it began as: `volume@snapshot`.
+    /// Snapshot that the clone began as: `volume@snapshot`; absent if the volume is no clone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clone_of: Option<String>,
-    /// What its active image holds, metadata included; a clone shares some of it with its parent.
+    /// Space of its active image, metadata included; a clone shares some of it with its parent.
     #[serde(default)]
     pub used_bytes: u64,
-    /// What it takes from the aggregate, with its snapshots and all metadata; of a clone, without
-    /// what is its parent's.
+    /// Space that the volume uses in the aggregate, with its snapshots and all metadata; for a
+    /// clone, without the blocks of its parent.
     #[serde(default)]
     pub allocated_bytes: u64,
-    /// What deletions of its LUNs and snapshots have yet to give back.
+    /// Space that deletions of its LUNs and snapshots have yet to free.
     #[serde(default)]
     pub pending_free_bytes: u64,
-    /// How many snapshots it has.
+    /// Number of its snapshots.
     #[serde(default)]
     pub snapshot_count: u64,
-    /// What deleting each of them alone would free, together: what only snapshots hold is at least
-    /// this.
+    /// Sum of the space that deleting each snapshot alone would free. Snapshots together use at
+    /// least this space.
     #[serde(default)]
     pub snapshot_exclusive_bytes: u64,
-    /// Which snapshots it gets by itself: a policy, or `none`.
+    /// Policy of automatic snapshots, or `none`.
     #[serde(default)]
     pub snapshot_policy: String,
 }
@@ -167,7 +166,7 @@ pub struct Volume {
 /// `GET /v1/volumes`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Volumes {
-    /// By name.
+    /// Volumes, by name.
     pub volumes: Vec<Volume>,
 }
 

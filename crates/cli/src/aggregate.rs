@@ -16,7 +16,7 @@ use crate::session::Session;
 use crate::table::{Align, Table};
 use crate::verb::{AggregateCreate, AggregateDelete, AggregateVerb};
 
-/// Also those of `df`, which shows others of them.
+/// The columns of aggregates. `df` shows a different selection of them.
 pub(crate) const COLUMNS: [Column<Aggregate>; 20] = [
     Column::left("name", |it| Cell::text(&it.name)),
     Column::left("state", |it| Cell::text(it.state)),
@@ -140,7 +140,7 @@ fn remove(
     Ok(())
 }
 
-/// It cannot be opened, so nobody knows what it has.
+/// Returns whether the aggregate could not be opened, so that its contents are unknown.
 fn is_unknown(aggregate: &Aggregate) -> bool {
     aggregate.state == AggregateState::Unavailable
 }
@@ -149,7 +149,7 @@ fn needs_discard_volumes(aggregate: &Aggregate, volumes: &[Volume]) -> bool {
     is_unknown(aggregate) || !volumes.is_empty()
 }
 
-/// What goes with an aggregate.
+/// Describes the data lost with an aggregate.
 fn loss(aggregate: &Aggregate, volumes: &[Volume]) -> String {
     let name = &aggregate.name;
     match volumes.len() {
@@ -162,7 +162,7 @@ fn loss(aggregate: &Aggregate, volumes: &[Volume]) -> String {
     }
 }
 
-/// The same, one by one, and what becomes of the devices.
+/// Describes the data lost item by item, and the effect on the devices.
 fn losses(aggregate: &Aggregate, volumes: &[Volume]) -> String {
     let mut text = format!("{} would be lost for good\n", loss(aggregate, volumes));
     for volume in volumes {
@@ -208,7 +208,8 @@ fn request(create: &AggregateCreate, yes: bool) -> Result<CreateAggregate, Failu
     })
 }
 
-/// As the daemon must have it, who has another current directory. Links stay links.
+/// Returns an absolute path, because the daemon has another current directory. Links are not
+/// resolved.
 fn absolute(path: &Path, option: &str) -> Result<String, Failure> {
     let refuse = |why: &dyn std::fmt::Display| {
         Failure::new(exit::USAGE, format!("{option}: {}: {why}", path.display()))
@@ -218,7 +219,7 @@ fn absolute(path: &Path, option: &str) -> Result<String, Failure> {
     text.map_err(|_| refuse(&"not UTF-8; give it a name in UTF-8"))
 }
 
-/// What would be made, and lost.
+/// Describes the aggregate that would be created, and the data that would be lost.
 fn plan(plan: &CreationPlan) -> String {
     let mut text = format!(
         "aggregate {} would have {}\n\n",
@@ -251,7 +252,7 @@ fn plan(plan: &CreationPlan) -> String {
     text
 }
 
-/// All about one.
+/// Describes one aggregate in full.
 fn details(aggregate: &Aggregate, exact: bool) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {

@@ -52,7 +52,7 @@ pub(crate) fn run(df: &Df, session: &Session, output: &Output) -> Result<u8, Fai
     Ok(exit::OK)
 }
 
-/// Of what clients can fill; rounded up, so that 100 % and 0 % are said of nothing else.
+/// Returns the used share of the usable space in percent, rounded up, so that 0 % means unused.
 fn percent(used: u64, free: u64) -> u64 {
     let all = u128::from(used) + u128::from(free);
     let percent = (u128::from(used) * 100).div_ceil(all.max(1));

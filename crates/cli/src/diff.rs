@@ -41,7 +41,7 @@ pub(crate) fn run(diff: &SnapshotDiff, session: &Session, output: &Output) -> Re
     }
 }
 
-/// The LUN that is meant where none is named.
+/// Returns the only LUN, if the request names none.
 fn only_lun(session: &Session, name: &SnapshotName) -> Result<Name, Failure> {
     let SnapshotName { volume, snapshot } = name;
     let path = format!("/v1/volumes/{volume}/snapshots/{snapshot}");
@@ -65,7 +65,7 @@ fn only_lun(session: &Session, name: &SnapshotName) -> Result<Name, Failure> {
     Err(Failure::new(exit::USAGE, text))
 }
 
-/// The other snapshot; `None` is what is active.
+/// Returns the newer snapshot; `None` for the active image.
 fn until(diff: &SnapshotDiff) -> Result<Option<Name>, Failure> {
     let usage = |text: String| Failure::new(exit::USAGE, text);
     let Some(text) = &diff.until else {
@@ -94,7 +94,7 @@ struct Printer<'a> {
     output: &'a Output,
     /// The beginning was printed.
     is_begun: bool,
-    /// The last range, which may go on in the next answer.
+    /// The last range, which may continue in the next answer.
     waiting: Option<ChangedRange>,
     ranges: u64,
     changed_bytes: u64,
@@ -195,7 +195,7 @@ impl Printer<'_> {
     }
 }
 
-/// The fields of an object without its braces, on one line.
+/// Returns the fields of an object without its braces, on one line.
 fn inside(object: &Value) -> String {
     let text = object.to_string();
     text[1..text.len() - 1].to_owned()

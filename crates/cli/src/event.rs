@@ -54,7 +54,7 @@ pub(crate) fn run_history(
     Ok(exit::OK)
 }
 
-/// An event of a stream, which has no columns to align with.
+/// Returns one line about an event of a stream, which has no columns to align with.
 fn line(event: &Event) -> String {
     let code = event.code.as_deref().unwrap_or("-");
     let text = format!(

@@ -1,4 +1,4 @@
-//! Why a verb did not succeed, and its exit code (docs/reference/conventions.md#exit-codes): one
+//! Failures of verbs, and their exit codes (docs/reference/conventions.md#exit-codes): one
 //! table for all codes of the daemon.
 
 use std::fmt;
@@ -7,36 +7,36 @@ use std::path::Path;
 
 use everglade_api::{Code, Outcome, Problem};
 
-/// Exit codes. Scripts depend on them; none is ever given a second meaning.
+/// Exit codes. Scripts depend on them, so no code ever changes its meaning.
 pub mod exit {
     /// Done.
     pub const OK: u8 = 0;
-    /// It failed.
+    /// The request failed.
     pub const FAILED: u8 = 1;
-    /// It was asked for wrongly.
+    /// The command line is invalid.
     pub const USAGE: u8 = 2;
-    /// Nobody answers.
+    /// The daemon does not answer.
     pub const UNREACHABLE: u8 = 3;
-    /// There is no such object.
+    /// The object does not exist.
     pub const NOT_FOUND: u8 = 4;
-    /// The name or the device is taken, or somebody is busy.
+    /// The name or the device is taken, or the object is in use.
     pub const CONFLICT: u8 = 5;
     /// Needs `--yes`, or would lose data.
     pub const NOT_CONFIRMED: u8 = 6;
-    /// No space.
+    /// The pool, or the host, is full.
     pub const NO_SPACE: u8 = 7;
     /// `status` found something that does not work.
     pub const UNHEALTHY: u8 = 8;
-    /// Nobody knows whether the change was made.
+    /// The outcome of the change is unknown.
     pub const UNKNOWN: u8 = 9;
 }
 
-/// Why a verb did not succeed: one line for a person, one number for a script.
+/// The reason why a verb failed: one line for a person, one number for a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The exit code.
     pub code: u8,
-    /// What happened and what to do.
+    /// The error, and its remedy.
     pub message: String,
 }
 
@@ -48,7 +48,7 @@ impl Failure {
         }
     }
 
-    /// Nobody answers on the socket.
+    /// Returns the failure for a daemon that does not answer on the socket.
     pub(crate) fn unreachable(socket: &Path, error: &io::Error) -> Failure {
         let hint = match error.kind() {
             io::ErrorKind::PermissionDenied => "run this as the user the daemon runs as",
@@ -61,14 +61,14 @@ impl Failure {
         Failure::new(exit::UNREACHABLE, message)
     }
 
-    /// The daemon answered something that this program does not understand.
+    /// Returns the failure for an answer that this program does not understand.
     pub(crate) fn not_understood(what: impl fmt::Display) -> Failure {
         let message =
             format!("the daemon's answer is not understood: {what}; are both of the same version?");
         Failure::new(exit::FAILED, message)
     }
 
-    /// The change may have been made or not.
+    /// Returns the failure for a change of unknown outcome.
     pub(crate) fn unknown(what: impl fmt::Display) -> Failure {
         let message = format!(
             "outcome unknown: {what}; the change may have been made or not, so look before \
@@ -77,12 +77,12 @@ impl Failure {
         Failure::new(exit::UNKNOWN, message)
     }
 
-    /// The change was made, and there is no more to show of it.
+    /// Returns the failure for a change that was made, but whose result cannot be shown.
     pub(crate) fn done(what: impl fmt::Display) -> Failure {
         Failure::new(exit::OK, format!("done: {what}"))
     }
 
-    /// Something would be lost, and nobody said that this is fine.
+    /// Returns the failure for a request that would destroy data and was not confirmed.
     pub(crate) fn not_confirmed(what: impl fmt::Display) -> Failure {
         let message = format!("{what} would be lost for good; add --yes if that is meant");
         Failure::new(exit::NOT_CONFIRMED, message)

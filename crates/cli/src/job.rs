@@ -1,4 +1,4 @@
-//! `everglade job …`: work that goes on after its request was answered, and waiting for it.
+//! `everglade job …`: jobs that continue after their request was answered, and waiting for them.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::session::{Answer, Session};
 use crate::status::duration;
 use crate::verb::JobVerb;
 
-/// How often a job is looked at.
+/// Interval between checks of a job.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 const COLUMNS: [Column<Job>; 11] = [
@@ -63,7 +63,7 @@ pub(crate) fn run(verb: &JobVerb, session: &Session, output: &Output) -> Result<
     Ok(exit::OK)
 }
 
-/// After a deletion: waits for its job if that is wanted, and prints it where somebody reads JSON.
+/// Follows a deletion: waits for its job if requested, and prints the job as JSON if requested.
 pub(crate) fn follow(
     session: &Session,
     output: &Output,
@@ -74,7 +74,7 @@ pub(crate) fn follow(
     follow_work(session, output, job, is_awaited, &what)
 }
 
-/// The same after anything that a job goes on with; `what` it does.
+/// Follows any other work that a job continues; `what` describes it.
 pub(crate) fn follow_work(
     session: &Session,
     output: &Output,
@@ -117,7 +117,7 @@ fn conclude(told: &Answer<Job>, output: &Output) -> Result<u8, Failure> {
     }
 }
 
-/// One line.
+/// Describes the progress of a job in one line.
 fn progress(job: &Job) -> String {
     let rate = Size(job.rate_bytes_per_second);
     let eta = match job.eta_seconds {

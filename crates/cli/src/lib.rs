@@ -38,23 +38,23 @@ pub use verb::Verb;
 pub use output::Output;
 use session::Session;
 
-/// What every verb is told.
+/// Options that every verb has.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The daemon's socket.
     pub socket: PathBuf,
     /// Print JSON.
     pub json: bool,
-    /// Nothing but results and errors.
+    /// Print nothing but results and errors.
     pub quiet: bool,
-    /// Losing what is named is fine.
+    /// Confirms the loss of the data named.
     pub yes: bool,
 }
 
 /// Runs a verb; returns the exit code.
 ///
 /// # Errors
-/// What went wrong, with its exit code.
+/// The failure, with its exit code.
 pub fn run(verb: &Verb, options: &Options) -> Result<u8, Failure> {
     let session = Session::new(options.socket.clone());
     let output = Output::new(options.json, options.quiet);

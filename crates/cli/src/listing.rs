@@ -1,4 +1,4 @@
-//! Lists of things as the one who asks wants them: which columns, which rows, in which order.
+//! Lists of objects, with the columns, rows and order that the user selects.
 //!
 //! A noun has its columns once, with the kind of each; text, order and comparison follow from that.
 //! `--where` and `--sort` go by the value, not by its text, so sizes compare as sizes however they
@@ -15,14 +15,14 @@ use crate::session::Answer;
 use crate::table::{Align, Table};
 use crate::verb::Listing;
 
-/// What stands in one place of a table.
+/// The value in one cell of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cell {
     Text(String),
     Bytes(u64),
     Count(u64),
     Percent(u64),
-    /// Nothing is known or there is nothing.
+    /// The value is unknown or absent.
     None,
 }
 
@@ -53,7 +53,7 @@ impl Cell {
         }
     }
 
-    /// Nothing comes first.
+    /// Orders absent values first.
     fn compare(&self, other: &Cell) -> Ordering {
         match (self, other) {
             (Cell::Text(a), Cell::Text(b)) => a.cmp(b),
@@ -62,7 +62,7 @@ impl Cell {
     }
 }
 
-/// One line and without control characters, whatever came.
+/// Returns the text as one line without control characters.
 fn printable(text: &str) -> String {
     let clean = |c: char| if c.is_control() { ' ' } else { c };
     text.chars().map(clean).collect()
@@ -70,16 +70,16 @@ fn printable(text: &str) -> String {
 
 /// A column of a noun.
 pub(crate) struct Column<T> {
-    /// In lower case; the heading is in capitals.
+    /// Name in lower case; the heading is in capitals.
     name: &'static str,
     align: Align,
-    /// Shown when nobody says which.
+    /// Whether the column is shown by default.
     usual: bool,
     cell: fn(&T) -> Cell,
 }
 
 impl<T> Column<T> {
-    /// Text, to the left.
+    /// Makes a column of text, aligned left.
     pub(crate) const fn left(name: &'static str, cell: fn(&T) -> Cell) -> Column<T> {
         Column {
             name,
@@ -89,7 +89,7 @@ impl<T> Column<T> {
         }
     }
 
-    /// Numbers, to the right.
+    /// Makes a column of numbers, aligned right.
     pub(crate) const fn right(name: &'static str, cell: fn(&T) -> Cell) -> Column<T> {
         Column {
             name,
@@ -100,7 +100,7 @@ impl<T> Column<T> {
     }
 }
 
-/// Shown when somebody asks for it.
+/// Makes a column that is shown only on request.
 pub(crate) const fn if_asked<T>(column: Column<T>) -> Column<T> {
     Column {
         usual: false,
@@ -126,7 +126,7 @@ pub(crate) fn print<T, L>(
     output.data(&raw, || table(items, &rows, &chosen, listing))
 }
 
-/// Prints one thing as a list of one.
+/// Prints one object as a list of one row.
 pub(crate) fn print_one<T>(
     told: &Answer<T>,
     columns: &[Column<T>],
@@ -138,7 +138,7 @@ pub(crate) fn print_one<T>(
     output.data(&told.raw, || table(items, &[0], &chosen, listing))
 }
 
-/// The text of what was just made.
+/// Returns the text of an object that was just created.
 pub(crate) fn of_one<T>(item: &T, columns: &[Column<T>]) -> String {
     let chosen: Vec<_> = columns.iter().filter(|column| column.usual).collect();
     table(
@@ -161,7 +161,7 @@ fn table<T>(items: &[T], rows: &[usize], columns: &[&Column<T>], listing: &Listi
     table.text(!listing.no_header)
 }
 
-/// The columns to show.
+/// Returns the columns to show.
 fn choose<'c, T>(
     columns: &'c [Column<T>],
     listing: &Listing,
@@ -196,7 +196,7 @@ fn find<'c, T>(
     })
 }
 
-/// The rows to show, by their places in the list.
+/// Returns the rows to show, by their places in the list.
 fn select<T>(items: &[T], columns: &[Column<T>], listing: &Listing) -> Result<Vec<usize>, Failure> {
     let mut rows: Vec<usize> = (0..items.len()).collect();
     for text in &listing.filters {
@@ -274,7 +274,7 @@ impl<'c, T> Filter<'c, T> {
     }
 }
 
-/// A document with the version of its schema in front, made here rather than by the daemon.
+/// Adds the schema version to the beginning of a document made here and not by the daemon.
 pub(crate) fn versioned(body: Value) -> Value {
     let mut document = json!({"schema_version": everglade_api::SCHEMA_VERSION});
     if let (Value::Object(document), Value::Object(body)) = (&mut document, body) {

@@ -1,4 +1,4 @@
-//! Where words go: data to stdout, messages to stderr and only to a terminal.
+//! Destinations of output: data to stdout, messages to stderr and only to a terminal.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -7,20 +7,20 @@ use serde_json::Value;
 
 use crate::failure::{Failure, exit};
 
-/// How to speak.
+/// The form of output.
 pub struct Output {
     json: bool,
     quiet: bool,
 }
 
 impl Output {
-    /// In JSON, or in words; nothing but results for quiet people.
+    /// Makes an output as JSON or text; with `quiet`, only results are printed.
     #[must_use]
     pub fn new(json: bool, quiet: bool) -> Output {
         Output { json, quiet }
     }
 
-    /// The daemon's own words, or the same for people.
+    /// Prints the daemon's JSON, or text for people.
     pub(crate) fn data(
         &self,
         raw: &Value,
@@ -34,7 +34,7 @@ impl Output {
         print(&text)
     }
 
-    /// What a change made: quiet people need not see it.
+    /// Prints the object that a change created, unless the output is quiet.
     pub(crate) fn made(
         &self,
         raw: &Value,
@@ -46,7 +46,7 @@ impl Output {
         self.data(raw, for_people)
     }
 
-    /// JSON, where a program reads; people are told by [`Output::done`].
+    /// Prints JSON for a program; people get [`Output::done`].
     pub(crate) fn for_programs(&self, raw: &Value) -> Result<(), Failure> {
         if self.json {
             return print(&format!("{raw:#}\n"));
@@ -54,7 +54,7 @@ impl Output {
         Ok(())
     }
 
-    /// One of many that follow each other: JSON is one line then.
+    /// Prints one of many items that follow each other: JSON is one line then.
     pub(crate) fn stream(
         &self,
         raw: &Value,
@@ -68,22 +68,22 @@ impl Output {
         print(&format!("{}\n", text.trim_end_matches('\n')))
     }
 
-    /// Whether a program reads it.
+    /// Returns whether the output is JSON.
     pub(crate) fn is_json(&self) -> bool {
         self.json
     }
 
-    /// A piece of something that is too long to be printed at once.
+    /// Prints a piece of a document that is too long to be printed at once.
     pub(crate) fn piece(&self, text: &str) -> Result<(), Failure> {
         print(text)
     }
 
-    /// Nobody wants to see progress.
+    /// Returns whether progress is hidden.
     pub(crate) fn is_quiet(&self) -> bool {
         self.quiet
     }
 
-    /// That something was done which leaves nothing to show.
+    /// Prints that a change without a result to show was made.
     pub(crate) fn done(&self, text: &str) {
         if !self.quiet && io::stderr().is_terminal() {
             eprintln!("{text}");
@@ -91,7 +91,7 @@ impl Output {
     }
 }
 
-/// A reader that has had enough (`| head`) is not a failure.
+/// Prints text. A reader that has closed the pipe (`| head`) is not a failure.
 fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout
@@ -106,7 +106,7 @@ fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// A size for people, or to the byte.
+/// Returns a size for people, or exact to the byte.
 pub(crate) fn size(bytes: u64, exact: bool) -> String {
     if exact {
         bytes.to_string()

@@ -9,7 +9,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Nothing is shown yet.
+    /// Makes a progress line that shows nothing yet.
     #[must_use]
     pub fn new(is_quiet: bool) -> Progress {
         Progress {
@@ -18,7 +18,7 @@ impl Progress {
         }
     }
 
-    /// Shows this instead of what was there.
+    /// Replaces the line by this text.
     pub fn show(&mut self, text: &str) {
         if self.is_on {
             eprint!("\r\x1b[K{text}");

@@ -1,4 +1,4 @@
-//! `everglade repair`, as a running daemon does it; and how the outcome is told, whoever did it.
+//! `everglade repair` on a running daemon, and the report of a repair, also of an offline one.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use crate::progress::Progress;
 use crate::session::Session;
 use crate::status::duration;
 
-/// How often a repair is looked at.
+/// Interval between checks of a repair.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// What became of one aggregate.
+/// The outcome for one aggregate, with its name.
 pub type Repaired = (String, Result<Repair, Failure>);
 
-/// Asks the daemon to repair these aggregates, or all, one after the other; prints what became of
-/// them, and returns the exit code.
+/// Asks the daemon to repair these aggregates, or all, one after the other; prints the outcomes,
+/// and returns the exit code.
 ///
 /// # Errors
-/// Nobody answers, or an aggregate does not exist.
+/// The daemon does not answer, or an aggregate does not exist.
 pub fn repair(wanted: &[Name], is_awaited: bool, options: &Options) -> Result<u8, Failure> {
     let session = Session::new(options.socket.clone());
     let output = Output::new(options.json, options.quiet);
@@ -62,11 +62,11 @@ fn repair_one(
     }
 }
 
-/// Prints what became of aggregates, and returns the exit code: 0 if nothing is left damaged, 1 if
-/// something is or may be, that of the first failure if there was one.
+/// Prints the outcome for each aggregate, and returns the exit code: 0 if no damage is left, 1 if
+/// some is or may be left, that of the first failure if there was one.
 ///
 /// # Errors
-/// Nobody reads it.
+/// The reader of the output is gone.
 pub fn report(repaired: &[Repaired], is_awaited: bool, output: &Output) -> Result<u8, Failure> {
     let repairs: Vec<&Repair> = repaired
         .iter()
@@ -101,7 +101,7 @@ pub fn report(repaired: &[Repaired], is_awaited: bool, output: &Output) -> Resul
     })
 }
 
-/// A line, and one for each damaged block.
+/// Returns one line, and one more for each damaged block.
 fn text(repair: &Repair) -> String {
     let Repair {
         aggregate,
@@ -133,7 +133,7 @@ fn text(repair: &Repair) -> String {
     text
 }
 
-/// How far one is, for [`Progress`].
+/// Returns a line about a repair's progress, for [`Progress`].
 #[must_use]
 pub fn line(repair: &Repair) -> String {
     let eta = match repair.eta_seconds {

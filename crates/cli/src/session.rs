@@ -1,4 +1,4 @@
-//! Asking the daemon: one connection for each request, as the daemon wants it.
+//! Requests to the daemon, with one connection for each, as the daemon requires.
 //!
 //! A change ends in one of three ways: it is done, it is not done, or nobody knows. A conversation
 //! that breaks leaves the third; so each change has an `Idempotency-Key`, and is sent again with
@@ -25,8 +25,7 @@ use crate::failure::{Failure, exit};
 
 /// Longer than the daemon lets anyone wait, so that its own words are heard.
 const ANSWER_WITHIN: Duration = Duration::from_secs(100);
-/// How long a daemon that ended a conversation may take to be there again, and how often it is
-/// asked.
+/// Time limit for a daemon that broke a connection to return, and the interval between attempts.
 const RETRY_WITHIN: Duration = Duration::from_secs(5);
 const RETRY_EVERY: Duration = Duration::from_millis(200);
 /// Much longer than the daemon is silent on a stream.
@@ -34,7 +33,7 @@ const SIGN_WITHIN: Duration = Duration::from_secs(60);
 /// Far more than the longest list.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// Where the daemon is.
+/// The address of the daemon, with the means to connect.
 pub(crate) struct Session {
     socket: PathBuf,
 }
@@ -70,7 +69,7 @@ impl Session {
         self.changed(Method::PATCH, path, Some(encode(body)?))
     }
 
-    /// Makes it unless it is there.
+    /// Creates an object unless it exists.
     pub(crate) fn put<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -97,7 +96,7 @@ impl Session {
         self.changed(Method::DELETE, path, None)
     }
 
-    /// There is nothing left to show.
+    /// Deletes an object of which nothing remains to show.
     pub(crate) fn remove(&self, path: &str) -> Result<(), Failure> {
         self.change(&Method::DELETE, path, None).map(drop)
     }
@@ -134,7 +133,7 @@ impl Session {
                     };
                     let raw: Value =
                         serde_json::from_slice(data).map_err(Failure::not_understood)?;
-                    // What is not of this kind says that some were lost.
+                    // An event of another kind reports that some events were lost.
                     if let Ok(meant) = T::deserialize(&raw) {
                         hear(&meant, &raw)?;
                     }
@@ -157,7 +156,7 @@ impl Session {
         }
     }
 
-    /// What a change made.
+    /// Parses the answer to a change.
     fn changed<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -176,9 +175,9 @@ impl Session {
         )))
     }
 
-    /// Asks for a change. If the conversation breaks, the same request is sent again with the same
-    /// key: the daemon does it once, and says what became of it. As long as nothing was sent,
-    /// nothing was done.
+    /// Requests a change. If the connection breaks, the same request is sent again with the same
+    /// key: the daemon makes the change once, and returns its outcome. If no request was sent,
+    /// nothing was changed.
     fn change(
         &self,
         method: &Method,
@@ -282,9 +281,9 @@ struct Answered {
     body: Bytes,
 }
 
-/// Why there is no good answer.
+/// The reason why there is no successful answer.
 enum Trouble {
-    /// Nothing was sent.
+    /// The request was not sent.
     Unreachable(Failure),
     /// Something was sent, and no whole answer came.
     Broken(Failure),
@@ -301,17 +300,17 @@ impl From<Trouble> for Failure {
     }
 }
 
-/// What the daemon has against it.
+/// The daemon's refusal.
 struct Refused {
-    /// If it is one that this program knows.
+    /// The error code, if this program knows it.
     code: Option<Code>,
     failure: Failure,
 }
 
-/// What is known while a change is asked for again and again.
+/// State while a change is repeated.
 struct Retries {
     began: Instant,
-    /// How the first conversation that broke did.
+    /// The failure of the first connection that broke.
     broken: Option<Failure>,
 }
 
@@ -344,7 +343,7 @@ impl Retries {
                 Some(Code::NotFound) if *method == Method::DELETE => Err(Failure::done(
                     "it is not there any more; the answer to the first request was lost",
                 )),
-                // That the repetition was refused says little about the first.
+                // The refusal of a repetition says little about the first attempt.
                 _ => Err(Failure::unknown(format_args!(
                     "{first}; the same request, repeated, was refused: {}",
                     refused.failure
@@ -354,7 +353,7 @@ impl Retries {
     }
 }
 
-/// Nobody else has it.
+/// Returns a key that no other request has.
 fn random_key() -> Result<String, Failure> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")
@@ -378,7 +377,7 @@ async fn collect(body: Incoming) -> Result<Bytes, Failure> {
     Ok(body.map_err(Failure::not_understood)?.to_bytes())
 }
 
-/// What the daemon has against it.
+/// Parses the daemon's refusal.
 fn refusal(status: StatusCode, body: &[u8]) -> Refused {
     let value: Option<Value> = serde_json::from_slice(body).ok();
     if let Some(problem) = value.as_ref().and_then(Problem::from_json) {
@@ -387,8 +386,8 @@ fn refusal(status: StatusCode, body: &[u8]) -> Refused {
             failure: problem.into(),
         };
     }
-    // A newer daemon may have codes of its own; its words are still words, and so is what became of
-    // the change.
+    // A newer daemon may have unknown codes; its text and the outcome of the change are still
+    // usable.
     let text = |field: &str| value.as_ref().and_then(|value| value.get(field)?.as_str());
     let outcome = text("outcome").and_then(|word| word.parse().ok());
     let failure = match text("detail") {

@@ -90,8 +90,8 @@ pub(crate) fn run(
     Ok(exit::OK)
 }
 
-/// Why a snapshot stays: what people called it, and what clones need. No hold of people has a
-/// colon.
+/// Returns the reasons why a snapshot stays: the holds of people, and clones. No hold of people has
+/// a colon.
 fn holds_of(snapshot: &Snapshot) -> Vec<String> {
     let clones = snapshot.clones.iter();
     let clones = clones.map(|clone| format!("clone:{clone}"));
@@ -193,7 +193,7 @@ fn remove(
     job::follow(session, output, job, removal.wait)
 }
 
-/// What goes with a snapshot.
+/// Describes the data lost with a snapshot.
 fn loss(snapshot: &Snapshot) -> String {
     format!(
         "snapshot {}@{} of {} ({} that nothing else holds)",
@@ -204,7 +204,7 @@ fn loss(snapshot: &Snapshot) -> String {
     )
 }
 
-/// Why it cannot be deleted now.
+/// Returns the reason why the snapshot cannot be deleted now.
 fn obstacle(snapshot: &Snapshot) -> Option<String> {
     match snapshot.holds.as_slice() {
         [] if snapshot.is_exported => Some("it is exported to a client".to_owned()),
@@ -247,7 +247,7 @@ fn run_restore(
     output.made(&told.raw, || describe(&told.meant))
 }
 
-/// What a restore did, or would do.
+/// Describes the result, or the plan, of a restore.
 fn describe(restored: &Restored) -> String {
     let (volume, snapshot) = (&restored.volume, &restored.snapshot);
     let what = match &restored.lun {

@@ -54,7 +54,7 @@ pub(crate) fn run(verb: &SplitVerb, session: &Session, output: &Output) -> Resul
     Ok(exit::OK)
 }
 
-/// Of all volumes that are clones now.
+/// Returns the splits of all volumes that are clones now.
 fn of_clones(session: &Session) -> Result<Vec<Split>, Failure> {
     let volumes = session.get::<Volumes>("/v1/volumes")?.meant.volumes;
     let clones = volumes.iter().filter(|volume| volume.clone_of.is_some());
@@ -75,7 +75,7 @@ fn run_start(start: &SplitStart, session: &Session, output: &Output) -> Result<u
     job::follow_work(session, output, told, start.wait, &what)
 }
 
-/// What a start would do.
+/// Describes the effect of starting the split.
 fn forecast(split: &Split) -> String {
     let name = &split.volume;
     let left = Size(split.total_bytes.saturating_sub(split.done_bytes));

@@ -1,4 +1,4 @@
-//! `everglade status`: state, what happened, what to do.
+//! `everglade status`: the state, conditions and their remedies.
 
 use std::fmt::Write as _;
 
@@ -50,7 +50,7 @@ fn describe(status: &Status) -> String {
     text
 }
 
-/// One line about an aggregate.
+/// Returns one line about an aggregate.
 fn summary(aggregate: &AggregateSummary) -> String {
     let mut text = format!("{} {}", aggregate.name, aggregate.state);
     if aggregate.size_bytes > 0 {
@@ -72,7 +72,7 @@ fn summary(aggregate: &AggregateSummary) -> String {
     text
 }
 
-/// The two largest units that matter.
+/// Returns the two largest units that matter.
 pub(crate) fn duration(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// Where a column's text stands.
+/// Alignment of a column's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
@@ -28,7 +28,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// With its heading, unless nobody wants that; nothing trails.
+    /// Returns the text, with the heading if requested, without trailing spaces.
     pub(crate) fn text(&self, with_heading: bool) -> String {
         let heading = self.columns.iter().map(|(name, _)| name.clone());
         let mut lines = Vec::new();

@@ -1,7 +1,7 @@
-//! `everglade top`: what goes on now, as differences of counters, drawn again at every interval.
+//! `everglade top`: current activity as differences of counters, drawn anew at every interval.
 //!
-//! On a terminal the screen is drawn over; elsewhere one picture follows the other, so that it can
-//! be logged.
+//! On a terminal each picture replaces the one before; elsewhere pictures follow each other, so
+//! that they can be logged.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
@@ -25,7 +25,7 @@ pub(crate) fn run(top: &Top, session: &Session, output: &Output) -> Result<u8, F
         let now = session.get::<Statistics>("/v1/statistics")?;
         output.stream(&now.raw, || {
             let picture = picture(&before.meant, &now.meant);
-            // Home, then each line cleared to its end, then what is below.
+            // Move the cursor home, clear each line to its end, then clear the lines below.
             if draws_over {
                 let drawn = picture.replace('\n', "\x1b[K\n");
                 format!("\x1b[H{drawn}\x1b[J")
@@ -39,7 +39,7 @@ pub(crate) fn run(top: &Top, session: &Session, output: &Output) -> Result<u8, F
     Ok(exit::OK)
 }
 
-/// What happened between two looks.
+/// Draws the activity between two samples.
 fn picture(before: &Statistics, now: &Statistics) -> String {
     let ms = now.uptime_ms.saturating_sub(before.uptime_ms).max(1);
     let per_second = |before: u64, now: u64| {
@@ -148,7 +148,7 @@ mod tests {
         for part in ["100", "100.0 MiB/s", "250 us", "100 %", "aggr0"] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        // Nothing happened, and no time went by.
+        // Nothing happened, and no time passed.
         let text = picture(&look(0, 0), &look(0, 0));
         assert!(text.contains("cache hits -"), "{text}");
     }

@@ -133,7 +133,7 @@ fn remove(
     job::follow(session, output, job, removal.wait)
 }
 
-/// Why it cannot be deleted now.
+/// Returns the reason why the volume cannot be deleted now.
 fn obstacle(snapshots: &[Snapshot]) -> Option<String> {
     let clones = snapshots.iter().flat_map(|it| {
         let of = it.clones.iter();
@@ -152,7 +152,7 @@ fn obstacle(snapshots: &[Snapshot]) -> Option<String> {
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-/// What goes with a volume.
+/// Describes the data lost with a volume.
 fn loss(volume: &Volume) -> String {
     let luns = match volume.lun_count {
         0 if volume.snapshot_count == 0 => {

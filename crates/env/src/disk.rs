@@ -15,34 +15,34 @@ pub struct DeviceId(pub u32);
 pub enum Op {
     /// Fills `pages`, which are consecutive on the device from `offset` (bytes). At most 1 MiB.
     Read {
-        /// Where to read.
+        /// Device to read from.
         device: DeviceId,
         /// First byte.
         offset: u64,
-        /// One page per block.
+        /// Pages to fill, one per block.
         pages: Vec<Page>,
     },
     /// Writes `pages` consecutively from `offset` (bytes). At most 1 MiB.
     Write {
-        /// Where to write.
+        /// Device to write to.
         device: DeviceId,
         /// First byte.
         offset: u64,
-        /// One page per block.
+        /// Pages to write, one per block.
         pages: Vec<PageRef>,
         /// Complete only when this write (not others) is on stable storage.
         durable: bool,
     },
     /// Completes when every write completed before the submission is on stable storage.
     Flush {
-        /// Which device.
+        /// Device to flush.
         device: DeviceId,
     },
     /// Makes the host reserve real space for the range, so that later writes there cannot fail for
-    /// lack of it. Contents are kept, unless this completes with [`DiskError::NoSpace`] because the
-    /// host is full: then the host has all of the range back, and its contents are undefined.
+    /// lack of space. Contents are kept, unless this completes with [`DiskError::NoSpace`] because
+    /// the host is full: then the whole range is free again, and its contents are undefined.
     Allocate {
-        /// Which device.
+        /// Device on which space is allocated.
         device: DeviceId,
         /// First byte.
         offset: u64,
@@ -51,7 +51,7 @@ pub enum Op {
     },
     /// Gives the range back to the host. Contents become undefined (zeroes or the old bytes).
     Punch {
-        /// Which device.
+        /// Device on which the range is freed.
         device: DeviceId,
         /// First byte.
         offset: u64,
@@ -65,7 +65,7 @@ pub enum Op {
 pub struct Completion {
     /// The token given at submission.
     pub token: u64,
-    /// What happened. A short transfer is an error here, never a partial success.
+    /// The outcome. A short transfer is an error here, never a partial success.
     pub result: Result<(), DiskError>,
     /// The pages of a read, filled if `result` is `Ok`; empty for other operations.
     pub pages: Vec<Page>,
@@ -87,8 +87,8 @@ pub enum DiskError {
 }
 
 impl DiskError {
-    /// True if the error is about the blocks themselves (they cannot be read), not about how they
-    /// were reached: EIO, ENODATA, EILSEQ.
+    /// Returns whether the error is about the blocks themselves (they cannot be read), not about
+    /// how they were reached: EIO, ENODATA, EILSEQ.
     #[must_use]
     pub fn is_about_the_medium(self) -> bool {
         use rustix::io::Errno;

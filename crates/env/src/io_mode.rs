@@ -1,8 +1,8 @@
-//! The way of device I/O that was asked for, and the way that this host allows.
+//! The requested method of device I/O, and the method in use.
 
 use crate::ring::RingSetup;
 
-/// How device I/O is to be done.
+/// The requested method of device I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoMode {
     /// io_uring, or threads where it is forbidden.
@@ -14,12 +14,12 @@ pub enum IoMode {
     Threads,
 }
 
-/// How device I/O is done.
+/// The method of device I/O in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IoReport {
-    /// By io_uring with this setup.
+    /// io_uring with this setup.
     Uring(RingSetup),
-    /// By threads.
+    /// Threads.
     Threads {
         /// The reason why io_uring is not used; `None` if the configuration asks for threads.
         because: Option<String>,

@@ -1,5 +1,5 @@
-//! The outside world as the server sees it: memory pages for I/O, devices, clock, randomness,
-//! wake-ups.
+//! The interface of the server to the outside world: memory pages for I/O, devices, clock,
+//! randomness, wake-ups.
 //!
 //! Everything nondeterministic comes in through this crate, shaped as *completions*: an operation
 //! is submitted with a token, and its result is found by polling. Two implementations exist: real

@@ -8,22 +8,22 @@
 pub use std::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::{PoisonError, TryLockError};
 
-/// One thread at a time reaches the value.
+/// A value that one thread at a time can access.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(std::sync::Mutex<T>);
 
 impl<T> Mutex<T> {
-    /// A lock that nobody holds.
+    /// Makes a lock that is not held.
     pub const fn new(value: T) -> Mutex<T> {
         Mutex(std::sync::Mutex::new(value))
     }
 
-    /// Waits until no other thread holds it. A thread that holds it already never gets it.
+    /// Waits until no other thread holds the lock. A thread that holds it already waits for ever.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The value, unless a thread holds the lock.
+    /// Returns the value, unless a thread holds the lock.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
             Ok(guard) => Some(guard),
@@ -32,23 +32,23 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// The value of a lock that only the caller knows.
+    /// Returns the value without locking, because the caller has the only reference.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The value, when the lock is not needed any more.
+    /// Returns the value, and drops the lock.
     pub fn into_inner(self) -> T {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Many threads read the value at a time, or one changes it.
+/// A value that many threads can read at a time, or one can change.
 #[derive(Debug, Default)]
 pub struct RwLock<T>(std::sync::RwLock<T>);
 
 impl<T> RwLock<T> {
-    /// A lock that nobody holds.
+    /// Makes a lock that is not held.
     pub const fn new(value: T) -> RwLock<T> {
         RwLock(std::sync::RwLock::new(value))
     }
@@ -58,7 +58,7 @@ impl<T> RwLock<T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no other thread holds it.
+    /// Waits until no other thread holds the lock.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }

@@ -14,21 +14,20 @@ pub trait Outside {
     /// Appends the completions that are ready. Does not wait.
     fn poll(&mut self, done: &mut Vec<Completion>);
 
-    /// Monotonic time.
+    /// Returns monotonic time.
     fn now(&self) -> Nanos;
 
     /// Seconds since 1970-01-01 UTC, for timestamps shown to people.
     fn wall_seconds(&self) -> u64;
 
-    /// A random number (from the seed in simulation).
+    /// Returns a random number (from the seed in simulation).
     fn random(&mut self) -> u64;
 
     /// Makes reactor `reactor` poll soon, wherever it waits. May be called for oneself.
     fn wake(&self, reactor: usize);
 
-    /// Bytes the host could still give to this device, beyond what is already allocated to it;
-    /// `None` where the device owns its space (block devices), or its host does not say. May be a
-    /// second old.
+    /// Returns the bytes that the host could still allocate to this device; `None` if the device
+    /// owns its space (block devices), or if its host does not report this. May be a second old.
     fn host_free_bytes(&self, device: DeviceId) -> Option<u64>;
 }
 
@@ -36,12 +35,12 @@ pub trait Outside {
 ///
 /// Not for the data path. Offsets and lengths are multiples of [`crate::BLOCK_SIZE`].
 pub trait Storage: Send + Sync {
-    /// The name of the device for people: its path, if it has one.
+    /// Returns the name of the device for people: its path, if it has one.
     fn name(&self, device: DeviceId) -> String {
         format!("{}", device.0)
     }
 
-    /// Usable size of the device in bytes, a multiple of the block size.
+    /// Returns the usable size of the device in bytes, a multiple of the block size.
     fn size_bytes(&self, device: DeviceId) -> u64;
 
     /// Reads exactly `buffer.len()` bytes. Parts never written read as zeroes.

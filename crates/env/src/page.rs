@@ -18,7 +18,7 @@ use std::sync::LazyLock;
 use crate::BLOCK_SIZE;
 use pool::Memory;
 
-/// From so many pages on, neighbours are worth a look into the depot of all threads.
+/// Least number of pages for which a search for neighbours in the depot of all threads pays.
 const RUN_LEAST: usize = 8;
 
 /// Cache lines of a page that [`PageRef::prefetch`] asks for.
@@ -26,7 +26,7 @@ const PREFETCHED_LINES: usize = 24;
 
 /// A writable page with one owner.
 ///
-/// Invariant: nobody else holds the memory (asserted wherever a page is made from shared memory).
+/// Invariant: no other holder has the memory (asserted wherever a page is made from shared memory).
 pub struct Page(Memory);
 
 /// A shared page whose contents no longer change.
@@ -34,7 +34,7 @@ pub struct Page(Memory);
 pub struct PageRef(Memory);
 
 impl Page {
-    /// A page of zeroes.
+    /// Takes a page and fills it with zeroes.
     #[must_use]
     pub fn zeroed() -> Self {
         let mut page = Page::for_read();
@@ -42,8 +42,8 @@ impl Page {
         page
     }
 
-    /// A page to be overwritten whole, as by a device read. It holds the bytes of its last owner,
-    /// so it must be filled before a client sees it.
+    /// Takes a page to be overwritten whole, as by a device read. The page has the bytes of its
+    /// last owner, so it must be filled before a client sees it.
     #[must_use]
     pub fn for_read() -> Self {
         Page(Memory::take())
@@ -63,7 +63,7 @@ impl Page {
         pages
     }
 
-    /// A page holding a copy of `bytes`.
+    /// Makes a page with a copy of `bytes`.
     #[must_use]
     pub fn copy_of(bytes: &[u8; BLOCK_SIZE]) -> Self {
         let mut page = Page::for_read();
@@ -79,14 +79,14 @@ impl Page {
 }
 
 impl PageRef {
-    /// The shared page of zeroes.
+    /// Returns the shared page of zeroes.
     #[must_use]
     pub fn zero() -> PageRef {
         static ZERO: LazyLock<PageRef> = LazyLock::new(|| Page::zeroed().freeze());
         ZERO.clone()
     }
 
-    /// True if both name the same memory.
+    /// Returns whether both refer to the same memory.
     #[must_use]
     pub fn same_memory(a: &PageRef, b: &PageRef) -> bool {
         a.0.address() == b.0.address()

@@ -23,7 +23,7 @@ pub fn prefetch<T>(place: *const T) {
     let _ = place;
 }
 
-/// The same for the first `lines` lines from `place` on.
+/// Prefetches the first `lines` lines from `place` on.
 #[inline]
 pub(crate) fn prefetch_lines(place: *const u8, lines: usize) {
     (0..lines).for_each(|line| prefetch(place.wrapping_add(line * LINE)));

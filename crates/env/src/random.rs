@@ -4,10 +4,10 @@
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// At most 256 bytes: the kernel then gives all of it, whatever the signals.
+/// Numbers drawn at once. The kernel returns up to 256 bytes whole, even if a signal arrives.
 const NUMBERS: usize = 32;
 
-/// One reactor's supply.
+/// The random numbers of one reactor.
 pub(crate) struct Entropy {
     numbers: [u64; NUMBERS],
     left: usize,

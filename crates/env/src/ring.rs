@@ -29,19 +29,19 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::action::Action;
 use crate::transfer::{RawResult, Transfer};
 
-/// Transfers the kernel is given before it must take them.
+/// Number of entries of the submission queue.
 const ENTRIES: u32 = 256;
 /// Room for completions; `reactor::IN_LANE_MAX` keeps it from overflowing.
 pub(crate) const COMPLETIONS: u32 = 1024;
 
-/// How completions reach the reactor.
+/// The way in which completions reach the reactor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingSetup {
     /// SINGLE_ISSUER | DEFER_TASKRUN (Linux 6.1).
     Deferred,
     /// COOP_TASKRUN (Linux 5.19).
     Cooperative,
-    /// Nothing (older).
+    /// No option (older kernels).
     Plain,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// The best ring the host allows.
+    /// Makes the best ring that the host allows.
     pub(crate) fn new() -> io::Result<Ring> {
         Ring::with(RingSetup::Deferred)
             .or_else(|_| Ring::with(RingSetup::Cooperative))
@@ -145,7 +145,7 @@ impl Ring {
         assert!(pushed.is_ok(), "a queue with room takes an entry");
     }
 
-    /// False if `push` must wait for the kernel to take queued entries.
+    /// Returns false if `push` must wait for the kernel to take queued entries.
     pub(crate) fn has_room(&mut self) -> bool {
         !self.ring.submission().is_full()
     }
@@ -156,17 +156,17 @@ impl Ring {
         self.enter();
     }
 
-    /// True if something was pushed that the kernel has not taken.
+    /// Returns whether something was pushed that the kernel has not taken.
     pub(crate) fn has_unsubmitted(&mut self) -> bool {
         !self.ring.submission().is_empty()
     }
 
-    /// True if `turn` would find something.
+    /// Returns whether `turn` would find something.
     pub(crate) fn has_completions(&mut self) -> bool {
         !self.ring.completion().is_empty() || self.has_deferred()
     }
 
-    /// True if the kernel has completions that it posts when it is entered.
+    /// Returns whether the kernel has completions that it posts when it is entered.
     fn has_deferred(&mut self) -> bool {
         let submission = self.ring.submission();
         submission.taskrun() || submission.cq_overflow()

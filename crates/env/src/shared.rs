@@ -13,14 +13,14 @@ use crate::threads::Threads;
 use crate::waker::Waker;
 use crate::workers::Workers;
 
-/// Threads for I/O where io_uring is forbidden: so many transfers run at once.
+/// Threads for I/O without io_uring, and so the number of simultaneous transfers.
 const CREW: usize = 32;
 
 /// The state that handles and reactors share.
 pub(crate) struct Shared {
     pub(crate) devices: Table,
     pub(crate) budget: Arc<Budget>,
-    /// The same, for blocking callers.
+    /// The budget with the time limit of blocking callers.
     pub(crate) blocking_budget: Budget,
     pub(crate) workers: Workers,
     /// Made when first needed.
@@ -78,7 +78,7 @@ impl Shared {
         *lock(&self.bells[reactor].taken) = false;
     }
 
-    /// A ring for a reactor, if I/O is done by rings.
+    /// Makes a ring for a reactor, if I/O is done by rings.
     pub(crate) fn ring(&self) -> std::io::Result<Option<Ring>> {
         match self.io {
             IoReport::Uring(setup) => Ring::with(setup).map(Some),

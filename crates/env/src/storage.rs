@@ -57,7 +57,7 @@ impl Storage for World {
             }
             let pages: Vec<PageRef> = pages.into_iter().map(Page::freeze).collect();
             let result = transfer::write_whole(&file, piece.offset, &pages);
-            // Also if it failed: some of it may have been written.
+            // A failed write counts too: a part of it may have been written.
             device.segment(piece.segment).soil();
             result.map_err(Fault::disk_error)?;
             rest = later;
@@ -80,7 +80,7 @@ impl Storage for World {
     }
 }
 
-/// Cuts pieces to what one call transfers.
+/// Cuts pieces to the size that one call transfers.
 fn units(pieces: impl Iterator<Item = Piece>) -> impl Iterator<Item = Piece> {
     pieces.flat_map(|piece| {
         (0..piece.bytes).step_by(UNIT).map(move |at| Piece {

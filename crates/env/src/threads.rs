@@ -45,7 +45,7 @@ impl Threads {
         self.crew.run(move || {
             // SAFETY: the pusher vouches for it until the key below has been received.
             let outcome = unsafe { transfer.run() };
-            // A reactor waits for all its transfers before it ends, so a receiver is there.
+            // A reactor waits for all its transfers before it ends, so the receiver exists.
             let _ = sender.send((transfer.key, outcome));
             waker.wake();
         });

@@ -1,4 +1,4 @@
-//! Transfers: single calls to the host on one open file, and what its error numbers mean.
+//! Transfers: single calls to the host on one open file, and the meaning of its error numbers.
 //!
 //! Both ways of doing I/O (`ring`, `threads`) carry transfers: a file, a position and an array of
 //! memory pieces. The owner of a transfer keeps the array and the memory in place until its result
@@ -25,7 +25,7 @@ pub(crate) struct Transfer {
     pub(crate) offset: u64,
     pub(crate) pieces: *const libc::iovec,
     pub(crate) count: u32,
-    /// Comes back with the result.
+    /// Key that is returned with the result.
     pub(crate) key: u64,
 }
 
@@ -37,7 +37,7 @@ unsafe impl Send for Transfer {}
 pub(crate) type RawResult = i32;
 
 impl Transfer {
-    /// Makes the call and waits for it.
+    /// Makes the call and waits for its result.
     ///
     /// # Safety
     /// The file is open, and pieces and the memory they name stay in place and unshared (for reads)
@@ -90,7 +90,7 @@ impl Fault {
         self.0.raw_os_error()
     }
 
-    /// The outcome for the caller of an operation.
+    /// Returns the outcome for the caller of an operation.
     pub(crate) fn disk_error(self) -> DiskError {
         match self.0 {
             Errno::NOSPC | Errno::DQUOT => DiskError::NoSpace,
@@ -103,28 +103,29 @@ impl Fault {
         self.0.into()
     }
 
-    /// The call was not tried: do it again.
+    /// Returns whether the host did not try the call, so that it must be repeated.
     pub(crate) fn is_transient(self) -> bool {
         self.0 == Errno::AGAIN || self.0 == Errno::INTR
     }
 
-    /// The process, or the host, has no descriptor left: wait until one is free.
+    /// Returns whether the process, or the host, has no descriptor left: the caller waits for a
+    /// free one.
     pub(crate) fn is_shortage(self) -> bool {
         self.0 == Errno::MFILE || self.0 == Errno::NFILE
     }
 
-    /// The host does not know how to do this here.
+    /// Returns whether the host does not support the call here.
     pub(crate) fn is_unsupported(self) -> bool {
         matches!(self.0, Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY)
     }
 
-    /// How hosts say that they do not want O_DIRECT.
+    /// Returns whether the host refuses O_DIRECT with this error.
     pub(crate) fn is_refusal(self) -> bool {
         self.0 == Errno::INVAL || self.is_unsupported()
     }
 }
 
-/// The memory of a transfer, as the host wants to see it.
+/// The memory of a transfer, as an array for the host.
 #[derive(Debug, Default)]
 pub(crate) struct Gather(Vec<libc::iovec>);
 
@@ -177,7 +178,8 @@ impl Gather {
         self.0.drain(..whole);
     }
 
-    /// The transfer of all of it. Valid while the gather is neither changed nor dropped.
+    /// Returns the transfer of all the memory. Valid while the gather is neither changed nor
+    /// dropped.
     pub(crate) fn transfer(&self, action: Action, file: &File, offset: u64, key: u64) -> Transfer {
         Transfer {
             action,
@@ -195,9 +197,9 @@ impl Gather {
 pub(crate) enum Progress {
     /// All of it is done.
     Done,
-    /// So many bytes are done; continue with the rest.
+    /// This number of bytes is done; continue with the rest.
     Rest(u64),
-    /// Nothing was tried: repeat.
+    /// Nothing was transferred: repeat.
     Repeat,
     Failed(Fault),
 }

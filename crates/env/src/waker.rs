@@ -40,14 +40,15 @@ impl Waker {
         }
     }
 
-    /// Before sleeping. False if a `wake` came already: then do not sleep.
+    /// Prepares for sleep. Returns false if a `wake` came already: then the reactor must not sleep.
     pub(super) fn doze(&self) -> bool {
         self.state
             .compare_exchange(AWAKE, ASLEEP, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
     }
 
-    /// After sleeping, and before looking for messages. True if there was a `wake`: then do look.
+    /// Ends a sleep, before the reactor reads messages. Returns whether there was a `wake`: then it
+    /// must read them.
     pub(super) fn rouse(&self) -> bool {
         self.state.swap(AWAKE, Ordering::AcqRel) == NOTIFIED
     }
@@ -55,7 +56,7 @@ impl Waker {
     /// Empties the eventfd, so that it is not readable any more.
     pub(super) fn clear(&self) {
         let mut count = [0; 8];
-        // It fails only if the counter is zero already.
+        // The read fails only if the counter is zero already.
         let _ = rustix::io::read(&self.event, &mut count);
     }
 }

@@ -11,7 +11,7 @@ use crossbeam_channel::Sender;
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// A pool of threads; ends, after what is queued, when dropped.
+/// A pool of threads. When it is dropped, it finishes its queue and ends.
 pub(crate) struct Workers {
     tasks: Option<Sender<Task>>,
     threads: Vec<JoinHandle<()>>,

@@ -26,14 +26,14 @@ const OPEN_FILES_MAX: usize = 4096;
 /// The settings of a world.
 #[derive(Clone, Debug)]
 pub struct WorldOptions {
-    /// How to do device I/O.
+    /// The requested method of device I/O.
     pub io: IoMode,
     /// The setup of rings; by default the best the host allows. For tests and comparisons.
     pub ring: Option<RingSetup>,
-    /// How many reactors there will be.
+    /// Number of reactors.
     pub reactors: usize,
-    /// Descriptors of all devices, for segment files and what devices keep open; by default half of
-    /// the limit of the process, at most 4,096.
+    /// Limit of descriptors of all devices, for segment files and pinned descriptors; by default
+    /// half of the limit of the process, at most 4,096.
     pub open_files_max: Option<usize>,
 }
 
@@ -53,7 +53,7 @@ impl Default for WorldOptions {
 pub struct DeviceFiles {
     /// Open now.
     pub used: usize,
-    /// As many may be open.
+    /// Limit of open files.
     pub files_max: usize,
     /// Openings that had to wait for a descriptor.
     pub waits: u64,
@@ -75,10 +75,10 @@ pub enum WorldError {
 pub struct World(Arc<Shared>);
 
 impl World {
-    /// A world without devices.
+    /// Makes a world without devices.
     ///
     /// # Errors
-    /// If the host refuses what every world needs.
+    /// If the host refuses a resource that every world needs.
     pub fn new(options: &WorldOptions) -> Result<World, WorldError> {
         assert!(options.reactors > 0, "a world has a reactor");
         let io = choose(options)?;
@@ -104,7 +104,7 @@ impl World {
         })))
     }
 
-    /// How device I/O is done, and why.
+    /// Returns the method of device I/O in use, with the reason.
     #[must_use]
     pub fn io(&self) -> &IoReport {
         &self.0.io
@@ -146,7 +146,7 @@ impl World {
     /// Makes the directory a device of this geometry and opens it.
     ///
     /// # Errors
-    /// [`OpenError::Occupied`] if there is a device already; others.
+    /// [`OpenError::Occupied`] if the directory is a device already; other errors as for opening.
     pub fn create_directory(&self, path: &Path, geometry: Geometry) -> Result<DeviceId, OpenError> {
         self.0.admit(device::create_directory(path, geometry)?)
     }
@@ -191,13 +191,13 @@ impl World {
         self.0.device(device)?.host_free_bytes()
     }
 
-    /// Segment files open now, in all directory devices.
+    /// Returns the number of open segment files of all directory devices.
     #[must_use]
     pub fn open_segments(&self) -> usize {
         self.0.budget.open_count()
     }
 
-    /// The descriptors that devices use, and the number that they may use.
+    /// Returns the descriptors that devices use, and the number that they may use.
     #[must_use]
     pub fn device_files(&self) -> DeviceFiles {
         let (used, files_max) = self.0.budget.usage();
@@ -208,11 +208,11 @@ impl World {
         }
     }
 
-    /// The only handle of one reactor. It may be moved to the thread that will run it, and belongs
-    /// to that thread from its first `poll` or `wait`.
+    /// Makes the only handle of one reactor. The handle may be moved to the thread that will run
+    /// it, and belongs to that thread from its first `poll` or `wait`.
     ///
     /// # Errors
-    /// If the host gives no descriptors or memory for it.
+    /// If the host refuses descriptors or memory.
     pub fn reactor(&self, index: usize) -> std::io::Result<Real> {
         let bell = &self.0.bells[index];
         let mut taken = lock(&bell.taken);
@@ -227,7 +227,7 @@ impl World {
         self.0.wake(reactor);
     }
 
-    /// Monotonic time, the same as in the reactors.
+    /// Returns the monotonic time, the same as in the reactors.
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.0.clock.now()
@@ -248,7 +248,7 @@ impl World {
     }
 }
 
-/// Tries out what the host allows.
+/// Chooses the method of I/O by trying what the host allows.
 fn choose(options: &WorldOptions) -> Result<IoReport, WorldError> {
     if options.io == IoMode::Threads {
         return Ok(IoReport::Threads { because: None });

@@ -1,4 +1,4 @@
-//! What the sessions of one reactor did, by command (N-02).
+//! Counters of the sessions of one reactor, by command (N-02).
 //!
 //! Sessions of all protocols are counted alike ([`everglade_target::sessions::metrics`]); here is
 //! what NBD calls its requests.
@@ -25,7 +25,7 @@ pub const OPERATIONS: [(Command, &str); 7] = [
 #[derive(Default)]
 pub struct SessionMetrics {
     sessions: SessionCounters,
-    /// By operation, in the order of [`OPERATIONS`].
+    /// Counters by operation, in the order of [`OPERATIONS`].
     operations: [OperationCounters; OPERATIONS.len()],
 }
 
@@ -48,7 +48,7 @@ impl SessionMetrics {
         self.sessions.now()
     }
 
-    /// A request was replied to. `bytes` is the length of its range.
+    /// Counts a request that was answered. `bytes` is the length of its range.
     pub(crate) fn replied(&self, command: Command, since: Nanos, bytes: u64, failed: bool) {
         let Some(index) = index(command) else {
             return;
@@ -57,7 +57,7 @@ impl SessionMetrics {
         self.operations[index].replied(duration, bytes, failed);
     }
 
-    /// A request was refused as soon as it was seen.
+    /// Counts a request that was refused at once.
     pub(crate) fn refused(&self, command: Option<Command>) {
         match command {
             Some(command) => self.replied(command, self.now(), 0, true),

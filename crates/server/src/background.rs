@@ -27,7 +27,7 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Resu
     })
 }
 
-/// For the calling thread. A host that does not want that is a matter of latency only.
+/// Lowers the priority of the calling thread. If the host refuses, only latency suffers.
 fn step_back() {
     // On Linux, the id 0 means the calling thread, not its process.
     if let Ok(nice) = rustix::process::getpriority_process(None) {

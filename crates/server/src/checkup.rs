@@ -1,4 +1,4 @@
-//! The checks of a configuration that need to look at other files: certificates and tokens.
+//! Checks of a configuration that read other files: certificates and tokens.
 
 use crate::Config;
 use crate::fronts::{self, Admission};
@@ -7,10 +7,10 @@ use crate::signal::Again;
 use crate::tls::Certificates;
 
 impl Config {
-    /// Looks at the files that the configuration names, as a start would.
+    /// Checks the files that the configuration names, as a start would.
     ///
     /// # Errors
-    /// One line about the first that cannot be used.
+    /// A description of the first unusable file, in one line.
     pub fn check_files(&self) -> Result<(), String> {
         for protocol in fronts::all(self) {
             Admission::open(protocol.callers(), &Again::default())

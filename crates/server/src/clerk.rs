@@ -17,7 +17,7 @@ use crate::records::Records;
 use crate::records::events::NewEvent;
 use crate::schedule::RoundEvent;
 
-/// The time between two looks at the clock.
+/// Interval between checks of the clock.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// The running clerk.

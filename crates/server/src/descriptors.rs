@@ -31,7 +31,7 @@ use crate::{Config, StartError};
 
 /// The bell, the poller, and the ring with its own bell.
 const OF_A_REACTOR: usize = 4;
-/// A poller, a duplicate of it, and a bell.
+/// Descriptors of a runtime: a poller, its duplicate, and an eventfd.
 const OF_A_RUNTIME: usize = 3;
 /// The lock of the data directory, and both ends of the signals' pipe.
 const OF_THE_START: usize = 3;
@@ -41,12 +41,12 @@ const PASSING: usize = 2;
 const SEGMENTS_MIN: usize = 4;
 /// Devices gain nothing measured from more.
 const DEVICES_MAX: usize = 4096;
-/// A directory device keeps two descriptors, others one.
+/// Descriptors of a directory device. Other devices have one.
 const OF_A_DIRECTORY: usize = 2;
 /// Files that the administration opens for a moment: the history, `state.toml`, certificates,
 /// `/proc`.
 const FILES: usize = 8;
-/// With fewer connections of clients than this the daemon does not start.
+/// Least number of client connections with which the daemon starts.
 const CONNECTIONS_MIN: usize = 2;
 /// Least and most connections of a door of the administration.
 const UNIX: (usize, usize) = (2, 64);
@@ -82,7 +82,7 @@ pub struct Shares {
 /// The shares, and the use of those shares that are not counted elsewhere.
 #[derive(Debug)]
 pub struct Descriptors {
-    /// As they were shared out at the start.
+    /// The shares, as divided at the start.
     pub shares: Shares,
     /// The least limit at which clients have all the connections that are configured.
     enough: usize,
@@ -93,7 +93,7 @@ pub struct Descriptors {
 #[derive(Debug)]
 pub struct Counted(Arc<Descriptors>);
 
-/// What clients of all protocols may need.
+/// Descriptors that clients of all protocols may need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clients {
     /// Descriptors of the sockets where they come in.
@@ -118,7 +118,7 @@ struct Doors {
     metrics: bool,
 }
 
-/// Raises the soft limit of open files to the hard one, and returns what holds now.
+/// Raises the soft limit of open files to the hard limit, and returns the limit in force.
 #[must_use]
 pub fn raise_limit() -> usize {
     let found = getrlimit(Resource::Nofile);
@@ -127,7 +127,7 @@ pub fn raise_limit() -> usize {
             current: found.maximum,
             maximum: found.maximum,
         };
-        // If the system forbids it, the limit is shared out as it is.
+        // If the system refuses, the present limit is divided.
         if let Err(error) = setrlimit(Resource::Nofile, raised) {
             tracing::debug!("the limit of open files cannot be raised: {error}");
         }
@@ -178,7 +178,7 @@ impl Descriptors {
         self.administrators.load(Ordering::Relaxed)
     }
 
-    /// Says in the log what the limit means for clients, if it means something.
+    /// Logs the consequence of the limit for clients, if there is one.
     pub fn tell(&self, connections_max: u32) {
         let Shares {
             limit,
@@ -218,7 +218,7 @@ impl Shares {
 }
 
 impl Needs {
-    /// `of_clients`: descriptors of the sockets where they come in.
+    /// Returns the needs of a configuration. `of_clients`: descriptors of the clients' listeners.
     fn of(config: &Config, of_clients: usize, open: usize, state: Option<&State>) -> Needs {
         let doors = Doors {
             unix: config.api_unix.is_some(),
@@ -286,7 +286,7 @@ impl Needs {
 }
 
 impl Needs {
-    /// The least limit that lowers nothing.
+    /// Returns the least limit that lowers nothing.
     fn enough(self, connections_max: u32) -> usize {
         let is_enough = |limit| {
             let shares = self.share_out(limit, connections_max);
@@ -316,7 +316,8 @@ fn pinned(first: &FirstStart, state: Option<&State>) -> usize {
         })
         .sum();
     match recorded {
-        // A first start makes a directory; what the journal's device is will be seen.
+        // A first start makes a directory device. The kind of the journal's device is not known
+        // yet.
         0 => OF_A_DIRECTORY * (1 + usize::from(first.journal.device.is_some())),
         recorded => recorded,
     }

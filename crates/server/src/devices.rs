@@ -14,30 +14,30 @@ use crate::datadir::{AggregateState, Device, DeviceKind};
 /// what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
-    /// It cannot be opened, or is something else than it was.
+    /// The device cannot be opened, or has changed its kind.
     #[error(
         "{source}; expected device {number} of aggregate {aggregate} as recorded in state.toml; \
          attach it again, or correct its path there"
     )]
     Unusable {
-        /// Whose.
+        /// Name of the aggregate.
         aggregate: String,
         /// Position in the record.
         number: usize,
         /// The error of the host.
         source: OpenError,
     },
-    /// It has become smaller.
+    /// The device has become smaller.
     #[error(
         "device {number} of aggregate {aggregate} has {found}; expected at least {expected}, its \
          recorded size; restore the size of {path}"
     )]
     Shrunk {
-        /// Whose.
+        /// Name of the aggregate.
         aggregate: String,
         /// Position in the record.
         number: usize,
-        /// Where it is.
+        /// Path of the device.
         path: String,
         /// Its size now.
         found: Size,

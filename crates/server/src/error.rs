@@ -27,11 +27,11 @@ pub enum StartError {
          choose another with {flag} (':0' picks a free port, 'off' does without)"
     )]
     Tcp {
-        /// As configured.
+        /// Configured address.
         address: SocketAddr,
         /// The error of the system.
         source: io::Error,
-        /// The setting that can change it.
+        /// The flag that changes the setting.
         flag: &'static str,
     },
     /// The tokens cannot be used.
@@ -43,11 +43,11 @@ pub enum StartError {
          another with {flag} ('off' does without)"
     )]
     Unix {
-        /// As configured.
+        /// Configured path.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
-        /// The setting that can change it.
+        /// The flag that changes the setting.
         flag: &'static str,
     },
     /// The limit of open files leaves nothing to serve with.
@@ -78,16 +78,16 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// What the engine, or the system on its behalf, refused.
+    /// Converts a refusal of the engine, or of the system on its behalf.
     pub(crate) fn engine(error: impl std::fmt::Display) -> StartError {
         StartError::Engine(error.to_string())
     }
 }
 
-/// Why serving ended.
+/// The reason why serving ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Before the ready line.
+    /// An error before the ready line.
     #[error(transparent)]
     Start(#[from] StartError),
     /// The failure came while serving: unflushed data may be lost, flushed data is safe.

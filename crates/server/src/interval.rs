@@ -1,4 +1,4 @@
-//! Lengths of time as people write them: `10s`, `500ms`, `2m`, or plain seconds.
+//! Durations in the form that people write: `10s`, `500ms`, `2m`, or plain seconds.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,13 +11,13 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// So many milliseconds.
+    /// Returns this number of milliseconds.
     #[must_use]
     pub const fn millis(millis: u64) -> Interval {
         Interval { millis }
     }
 
-    /// So many seconds.
+    /// Returns this number of seconds.
     #[must_use]
     pub const fn seconds(seconds: u64) -> Interval {
         Interval {
@@ -25,7 +25,7 @@ impl Interval {
         }
     }
 
-    /// For the clock.
+    /// Converts to the standard library's type.
     #[must_use]
     pub const fn duration(self) -> Duration {
         Duration::from_millis(self.millis)

@@ -1,4 +1,4 @@
-//! Binding sockets, with messages that say what to do about one that cannot be bound.
+//! Binding of sockets. If a socket cannot be bound, the message has the remedy.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -11,7 +11,7 @@ use everglade_env::net::{ListenError, Listener};
 /// Binds a TCP address that `flag` could have said otherwise; returns the port that was picked.
 ///
 /// # Errors
-/// It is taken, or not of this host.
+/// The address is in use, or not of this host.
 pub fn bind_tcp(
     address: SocketAddr,
     flag: &'static str,

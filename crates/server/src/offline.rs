@@ -1,4 +1,4 @@
-//! The data directory as offline tools see it: locked against the daemon, and never written to.
+//! The data directory for offline tools: locked against the daemon, and never written to.
 
 use std::path::{Path, PathBuf};
 
@@ -55,19 +55,19 @@ impl Offline {
         })
     }
 
-    /// Where it is.
+    /// Returns the path of the data directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The record of the aggregates; at least one.
+    /// Returns the record of the aggregates; at least one.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// The newest consistency points seen of aggregates.
+    /// Returns the newest consistency points seen of aggregates.
     #[must_use]
     pub fn seen(&self) -> &SeenPoints {
         &self.seen

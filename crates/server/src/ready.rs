@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::datadir::Endpoints;
 use crate::fronts::Protocol;
 
-/// How to speak on stdout.
+/// The form of the output on stdout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Output {
     /// One JSON object instead of text.
@@ -58,7 +58,7 @@ pub fn announce_alive() {
     notify(&[sd_notify::NotifyState::Watchdog]);
 }
 
-/// How often systemd wants to hear that, if it does.
+/// Returns the interval at which systemd expects a sign of life, if it expects one.
 #[must_use]
 pub fn watchdog_interval() -> Option<std::time::Duration> {
     sd_notify::watchdog_enabled()
@@ -70,8 +70,8 @@ fn notify(state: &[sd_notify::NotifyState<'_>]) {
     }
 }
 
-/// `ready nbd=… nbd-unix=… api=… metrics=…`; a shut door is `off`. `api-tcp=…` is there if that is
-/// configured.
+/// Returns `ready nbd=… nbd-unix=… api=… metrics=…`; an endpoint without a listener is `off`.
+/// `api-tcp=…` is present if it is configured.
 #[must_use]
 pub fn line(endpoints: &Endpoints) -> String {
     let off = || "off".to_owned();
@@ -108,7 +108,7 @@ fn as_json(endpoints: &Endpoints, exports: &[Export]) -> serde_json::Value {
     value
 }
 
-/// What a person may try, of all protocols.
+/// Returns commands for a person to try, of all protocols.
 fn commands(endpoints: &Endpoints, exports: &[Export], protocols: &[Box<dyn Protocol>]) -> String {
     let each = protocols.iter();
     let mut text: String = each

@@ -27,15 +27,15 @@ pub type Repaired = (String, Result<Repair, Problem>);
 /// The reason why nothing was repaired.
 #[derive(Debug, thiserror::Error)]
 pub enum RepairError {
-    /// Somebody uses the data directory: a daemon, which can be asked.
+    /// Another process uses the data directory, perhaps a daemon, which can repair on request.
     #[error(transparent)]
     InUse(DataDirError),
-    /// There is no such aggregate.
+    /// No aggregate has this name.
     #[error("no aggregate '{name}'; this data directory has {known}")]
     NotFound {
         /// The requested name.
         name: String,
-        /// What there is.
+        /// Names of the existing aggregates.
         known: String,
     },
     /// The aggregates cannot be opened.
@@ -71,7 +71,7 @@ pub fn repair(
     progress: &mut dyn FnMut(&Repair),
 ) -> Result<Vec<Repaired>, RepairError> {
     let config = &config.without_doors();
-    // Nothing is created where there is nothing to repair.
+    // A repair creates nothing, so the aggregates must exist already.
     let names = chosen(&Offline::open(&config.data_dir)?, wanted)?;
     let stop = Stop::new();
     let again = Again::default();
@@ -90,7 +90,7 @@ pub fn repair(
         again,
         descriptors: Arc::new(descriptors),
     })?;
-    // It keeps the data directory locked until all is over.
+    // The administrator keeps the data directory locked until the end.
     let administrator = Arc::clone(reactors.administrator());
     let records = Records::open(&config.data_dir);
     let mut repaired = Vec::new();
@@ -111,13 +111,13 @@ pub fn repair(
     administrator.see_points();
     match ended {
         Ok(()) => Ok(repaired),
-        // It was told already of which aggregate that is.
+        // The failed aggregate was reported already.
         Err(_) if repaired.iter().any(|(_, outcome)| outcome.is_err()) => Ok(repaired),
         Err(error) => Err(RepairError::Failed(error)),
     }
 }
 
-/// A signal came.
+/// Marks a repair as stopped by a signal.
 fn stopped(repair: Repair) -> Repair {
     Repair {
         state: RepairState::Stopped,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct Seldom {
     every: Duration,
-    /// When the last line was due, and how many were left out since.
+    /// Time of the last line, and number of lines suppressed since.
     last: Mutex<(Option<Instant>, u64)>,
 }
 
@@ -19,7 +19,7 @@ impl Seldom {
         }
     }
 
-    /// How many lines were left out before this one, if this one is due.
+    /// Returns the number of lines suppressed before this one, if this line is due.
     pub(crate) fn due(&self) -> Option<u64> {
         self.due_at(Instant::now())
     }

@@ -26,7 +26,7 @@ use everglade_api::{Code, EventKind, Severity};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-/// Serves until a signal asks for the end, and everything is on stable storage.
+/// Serves until a signal requests the end and everything is on stable storage.
 ///
 /// # Errors
 /// [`ServeError::Start`] before the ready line, [`ServeError::Failed`] after it.
@@ -36,7 +36,7 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
     let stop = Stop::new();
     let again = Again::default();
     let (limit, open) = (descriptors::raise_limit(), descriptors::open_now());
-    // Nothing is touched by a start that the limit does not allow.
+    // If the limit is too small for a start, nothing is changed.
     Descriptors::share_out(limit, open, (config, clients), None)?;
     signal::watch(stop.clone(), again.clone())?;
     administrator::refuse_full_host(config)?;
@@ -107,7 +107,7 @@ fn open_api(api: &ApiTcp, again: &Again) -> Result<(Remote, SocketAddr), StartEr
     Ok((remote, address))
 }
 
-/// From the moment the data plane runs to the end of the last thread.
+/// Runs from the start of the data plane to the end of the last thread.
 fn run(
     reactors: Reactors,
     kept: (Arc<Records>, Arc<Descriptors>),
@@ -116,7 +116,7 @@ fn run(
     output: Output,
     stop: &Stop,
 ) -> Result<(), ServeError> {
-    // It keeps the data directory locked until all is over.
+    // The administrator keeps the data directory locked until the end.
     let administrator = reactors.administrator().clone();
     let began = begin(&administrator, kept, doors, endpoints, stop);
     match &began {
@@ -202,7 +202,7 @@ fn begin(
     })
 }
 
-/// The records and messages of every start.
+/// Writes the records and messages of every start.
 fn begin_records(reactors: &Reactors, records: &Records, config: &Config, is_first: bool) {
     let administrator = reactors.administrator();
     let now = administrator.now();

@@ -25,7 +25,7 @@ const EXIT_CUT_SHORT: i32 = 1;
 pub struct Again(Arc<Mutex<Vec<Arc<Certificates>>>>);
 
 impl Again {
-    /// One thing more, which is returned.
+    /// Adds certificates to reload, and returns them.
     #[must_use]
     pub fn add(&self, certificates: Arc<Certificates>) -> Arc<Certificates> {
         let mut all = self.0.lock();
@@ -46,7 +46,7 @@ impl Again {
     }
 }
 
-/// Starts listening; `stop` is asked at the first signal.
+/// Starts listening for signals; the first one requests the stop.
 ///
 /// # Errors
 /// [`StartError::System`]: the operating system refused the handlers or the thread.

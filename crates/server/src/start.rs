@@ -33,15 +33,15 @@ use crate::{Config, DataDir, Descriptors, ServeError, StartError, Stop};
 pub struct Parts<'a> {
     /// Memory, number of reactors, way of I/O, consistency point interval, first start.
     pub config: &'a Config,
-    /// Where the devices are; aggregates are recorded here when they are created.
+    /// The data directory, which has the devices; new aggregates are recorded in it.
     pub directory: DataDir,
-    /// What clients are served by.
+    /// Protocols of the clients.
     pub protocols: &'a [Box<dyn Protocol>],
     /// Bound sockets of these.
     pub listeners: Listeners,
     /// Asked when it is time to end.
     pub stop: Stop,
-    /// Told what is to be read again at SIGHUP.
+    /// Receives the files to read again at SIGHUP.
     pub again: Again,
     /// Shares of devices and connections.
     pub descriptors: Arc<Descriptors>,
@@ -55,7 +55,7 @@ pub struct Reactors {
     found: StartNotices,
 }
 
-/// What the start found and people should know of, besides what `status` says.
+/// Findings of the start for operators, besides those of `status`.
 #[derive(Default)]
 pub struct StartNotices {
     /// Older copies of devices that are served because somebody said so.
@@ -64,14 +64,14 @@ pub struct StartNotices {
     pub lost_copies: Vec<LostCopy>,
 }
 
-/// What serves, once it does.
+/// The parts of a daemon that serves.
 struct Up {
     schedule: Schedule,
     exports: Vec<Export>,
     lost_copies: Vec<LostCopy>,
 }
 
-/// Threads, and what is needed to end them.
+/// The threads, and the means to end them.
 struct Running {
     engine: Engine,
     plane: Arc<Plane>,
@@ -134,7 +134,7 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
     ) {
         Ok(up) => up,
         Err(error) => {
-            // Nothing was acknowledged to anyone; what was mounted is put away properly.
+            // No write was acknowledged; mounted aggregates are stopped cleanly.
             stop.ask();
             running.join();
             return Err(error);
@@ -228,8 +228,9 @@ fn bring_up(
     })
 }
 
-/// Mounting takes as long as reading a few blocks for each volume and LUN. One aggregate that
-/// serves is enough, if only for reading: those that failed are shown with their reasons.
+/// Waits until the aggregates are mounted, which takes as long as reading a few blocks for each
+/// volume and LUN. One aggregate that serves is enough, if only for reading: failed aggregates are
+/// shown with their reasons.
 fn wait_until_mounted(engine: &Engine) -> Result<(), StartError> {
     loop {
         let aggregates = engine.aggregates();
@@ -276,19 +277,19 @@ impl Running {
 }
 
 impl Reactors {
-    /// What clients can attach to, sorted by name.
+    /// Returns the exports, sorted by name.
     #[must_use]
     pub fn exports(&self) -> &[Export] {
         &self.exports
     }
 
-    /// Who makes and changes aggregates, volumes and LUNs while they run.
+    /// Returns the administrator, which changes aggregates, volumes and LUNs of the running daemon.
     #[must_use]
     pub fn administrator(&self) -> &Arc<Administrator> {
         &self.administrator
     }
 
-    /// What the start found.
+    /// Returns the findings of the start.
     #[must_use]
     pub fn notices(&self) -> &StartNotices {
         &self.found

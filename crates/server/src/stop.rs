@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Wakes one sleeper. Called at most once, from any thread.
 type Waker = Box<dyn FnOnce() + Send>;
 
-/// Cheap to clone; all clones are the same wish.
+/// The request to stop. Cheap to clone; all clones share one state.
 #[derive(Clone, Default)]
 pub struct Stop {
     shared: Arc<Shared>,
@@ -27,13 +27,13 @@ struct Shared {
 }
 
 impl Stop {
-    /// No stop is requested yet.
+    /// Makes the shared state, without a request yet.
     #[must_use]
     pub fn new() -> Stop {
         Stop::default()
     }
 
-    /// Asks. Idempotent.
+    /// Requests the stop. Idempotent.
     pub fn ask(&self) {
         let wakers = {
             let mut wakers = self.shared.wakers.lock();
@@ -45,7 +45,7 @@ impl Stop {
         }
     }
 
-    /// Whether a stop is requested. One relaxed-cost load; fit for every turn of a reactor.
+    /// Returns whether a stop is requested. One relaxed-cost load; fit for every turn of a reactor.
     #[must_use]
     pub fn is_asked(&self) -> bool {
         self.shared.asked.load(Ordering::SeqCst)

@@ -38,7 +38,7 @@ pub enum TlsError {
     Together {
         /// The folder.
         folder: PathBuf,
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
 }
@@ -52,10 +52,10 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Reads them.
+    /// Reads the certificates and the key.
     ///
     /// # Errors
-    /// A file is missing or senseless, or others may read the key.
+    /// A file is missing or invalid, or other users may read the key.
     pub fn open(
         folder: &Path,
         clients_need_certificates: bool,
@@ -68,7 +68,7 @@ impl Certificates {
         }))
     }
 
-    /// For a connection that begins now.
+    /// Returns the configuration for a new connection.
     #[must_use]
     pub fn now(&self) -> Arc<ServerConfig> {
         let now = self.now.read();
@@ -87,8 +87,8 @@ impl Certificates {
     }
 }
 
-/// The DNS names in the certificate that a client has shown, which was verified before. None if it
-/// showed none.
+/// Returns the DNS names in the certificate that a client has shown, which was verified before.
+/// None if it showed none.
 pub(crate) fn names_of(shown: &[CertificateDer<'_>]) -> Vec<String> {
     let certificate = shown
         .first()

@@ -27,7 +27,7 @@ use crate::records::events::NewEvent;
 /// The time between two checks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How often it is written down where the aggregates are (decision 0031).
+/// Interval between records of the aggregates' consistency points (decision 0031).
 const NOTE_EVERY: Duration = Duration::from_secs(3600);
 
 /// The running watch.
@@ -81,10 +81,10 @@ struct Watcher {
     records: Arc<Records>,
     /// The present conditions, by object and code.
     conditions: BTreeMap<(String, String), Condition>,
-    /// How often systemd wants to hear that we are alive.
+    /// Interval at which systemd expects a sign of life.
     watchdog: Option<Duration>,
     fed: Option<Instant>,
-    /// When the consistency points were written down last.
+    /// Time at which the consistency points were recorded last.
     noted: Instant,
 }
 
@@ -147,7 +147,7 @@ impl Watcher {
     }
 }
 
-/// The events for a change from these conditions to those.
+/// Returns the events for a change from these conditions to those.
 fn changes(
     before: &BTreeMap<(String, String), Condition>,
     after: &BTreeMap<(String, String), Condition>,

@@ -1,4 +1,4 @@
-//! Why an operation failed, by what a protocol must tell its client.
+//! Errors of operations, by what a protocol must tell its client.
 
 /// An operating error. Each protocol maps these to wire codes in one `match` at its edge.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,7 +18,7 @@ pub enum Error {
     /// The LUN was deleted or the server is stopping; the session should end.
     #[error("the export is gone")]
     Gone,
-    /// No LUN of this name.
+    /// No LUN has this name.
     #[error("no such export: {0}")]
     NotFound(String),
 }

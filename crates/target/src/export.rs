@@ -1,4 +1,4 @@
-//! What clients can attach to.
+//! Exports: the LUNs and images that clients can attach to.
 
 /// One export as shown to clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Export {
 /// An earlier image of an export that [`Op::Changes`](crate::Op::Changes) can compare it with.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Image {
-    /// Which, among the images of that export: the name of a snapshot.
+    /// Label of the image: the name of a snapshot.
     pub label: String,
     /// The name to open it by.
     pub export: String,

@@ -1,20 +1,20 @@
-//! What of a LUN takes space: runs of bytes that do, and runs that do not.
+//! Extents of a LUN: runs of bytes that take space, and runs that do not.
 
-/// How a run of bytes is stored.
+/// Allocation of a run of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocation {
-    /// It takes space, whatever it reads as.
+    /// The run takes space, whatever it reads as.
     Data,
-    /// It takes no space and reads as zeroes.
+    /// The run takes no space and reads as zeroes.
     Hole,
 }
 
-/// A run of bytes stored the same way. Where it begins is where the one before it ends.
+/// A run of bytes with the same allocation. It begins where the previous run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Bytes, at least 1.
     pub length: u64,
-    /// How they are stored.
+    /// Allocation of these bytes.
     pub allocation: Allocation,
 }
 
@@ -26,7 +26,7 @@ pub struct Extents {
 }
 
 impl Extents {
-    /// None yet.
+    /// Makes an empty list.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -54,7 +54,7 @@ impl Extents {
         self.length
     }
 
-    /// The extents, in order.
+    /// Returns the extents, in order.
     #[must_use]
     pub fn into_vec(self) -> Vec<Extent> {
         self.list

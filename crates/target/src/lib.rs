@@ -1,4 +1,4 @@
-//! What a protocol may see of the storage server: LUNs as arrays of bytes, with a contract.
+//! The storage server as protocols see it: LUNs as arrays of bytes, with a contract.
 //!
 //! A protocol crate turns bytes from the wire into [`Op`]s, submits them with a token, and turns
 //! [`Completion`]s back into bytes. It never learns about aggregates, volumes or blocks on media.

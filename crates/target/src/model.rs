@@ -20,7 +20,7 @@ const BLOCK: u64 = BLOCK_SIZE as u64;
 #[derive(Default)]
 pub struct Model {
     luns: BTreeMap<String, Lun>,
-    /// Which LUN an open handle names, by the LUN's identity: a name may be used again.
+    /// The LUN of each open handle, by name and identity: a name may be used again.
     handles: BTreeMap<u64, (String, u64)>,
     numbers_given: u64,
     completions: Vec<Completion>,
@@ -30,20 +30,20 @@ struct Lun {
     identity: u64,
     size_bytes: u64,
     read_only: bool,
-    /// What it is an image of, and which.
+    /// Name of the LUN of which this is an image, and the image's label.
     image_of: Option<(String, String)>,
     /// Blocks that were written; all others are zero.
     blocks: BTreeMap<u64, Box<[u8; BLOCK_SIZE]>>,
 }
 
 impl Model {
-    /// No LUNs.
+    /// Makes a model without LUNs.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One LUN of this name and size.
+    /// Makes a model with one LUN of this name and size.
     #[must_use]
     pub fn with_lun(name: &str, size_bytes: u64) -> Self {
         let mut model = Self::new();
@@ -71,10 +71,10 @@ impl Model {
         );
     }
 
-    /// Keeps a LUN as it is, as `name@label`.
+    /// Keeps an image of a LUN as `name@label`.
     ///
     /// # Panics
-    /// If there is no such LUN.
+    /// If the LUN does not exist.
     pub fn keep_image(&mut self, name: &str, label: &str) {
         let identity = self.number();
         let lun = &self.luns[name];
@@ -91,7 +91,7 @@ impl Model {
     /// Stores bytes, as a client's write does.
     ///
     /// # Panics
-    /// If there is no such LUN or range.
+    /// If the LUN or the range does not exist.
     pub fn write(&mut self, name: &str, offset: u64, bytes: &[u8]) {
         let data = WriteSpan::copy_of(offset, bytes);
         let lun = self.luns.get_mut(name).expect("a LUN of the model");
@@ -108,7 +108,7 @@ impl Model {
     /// Makes writes to a LUN fail, or work again.
     ///
     /// # Panics
-    /// If there is no such LUN.
+    /// If the LUN does not exist.
     pub fn set_read_only(&mut self, name: &str, read_only: bool) {
         self.luns
             .get_mut(name)
@@ -116,10 +116,10 @@ impl Model {
             .read_only = read_only;
     }
 
-    /// Grows or shrinks a LUN. What is cut off is zero if it grows again.
+    /// Grows or shrinks a LUN. Bytes cut off read as zero if the LUN grows again.
     ///
     /// # Panics
-    /// If there is no such LUN or the size is not a multiple of the block size.
+    /// If the LUN does not exist or the size is not a multiple of the block size.
     pub fn resize(&mut self, name: &str, size_bytes: u64) {
         assert!(size_bytes.is_multiple_of(BLOCK), "LUNs have whole blocks");
         let lun = self.luns.get_mut(name).expect("a LUN of the model");
@@ -127,10 +127,10 @@ impl Model {
         lun.blocks.split_off(&(size_bytes / BLOCK));
     }
 
-    /// The bytes of a range, for checkers.
+    /// Returns the bytes of a range, for checkers.
     ///
     /// # Panics
-    /// If there is no such LUN or range.
+    /// If the LUN or the range does not exist.
     #[must_use]
     pub fn bytes(&self, name: &str, offset: u64, length: u32) -> Vec<u8> {
         let lun = &self.luns[name];
@@ -139,16 +139,16 @@ impl Model {
         lun.read(offset, length).to_vec()
     }
 
-    /// Number of handles that are open, for tests.
+    /// Returns the number of handles that are open, for tests.
     #[must_use]
     pub fn open_handles(&self) -> usize {
         self.handles.len()
     }
 
-    /// Number of blocks that hold data, which is what a thin LUN should occupy.
+    /// Returns the number of blocks that hold data, which a thin LUN should occupy.
     ///
     /// # Panics
-    /// If there is no such LUN.
+    /// If the LUN does not exist.
     #[must_use]
     pub fn blocks_in_use(&self, name: &str) -> usize {
         self.luns[name].blocks.len()
@@ -286,7 +286,7 @@ impl Lun {
         }
     }
 
-    /// Whole blocks are forgotten; partial blocks at the edges keep their contents.
+    /// Discards whole blocks; partial blocks at the edges keep their contents.
     fn discard(&mut self, offset: u64, length: u64) {
         let first = offset.div_ceil(BLOCK);
         let end = (offset + length) / BLOCK;
@@ -300,7 +300,7 @@ impl Lun {
     fn write_zeroes(&mut self, offset: u64, length: u64) {
         self.discard(offset, length);
         let end = offset + length;
-        // What is left are the edges, each within one block.
+        // The remaining edges lie each within one block.
         let edges = [(offset, end.min(offset.next_multiple_of(BLOCK))), {
             let start = end / BLOCK * BLOCK;
             (start.max(offset), end)
@@ -314,7 +314,7 @@ impl Lun {
         }
     }
 
-    /// Every block of the range takes space.
+    /// Allocates every block of the range.
     fn allocate(&mut self, offset: u64, length: u64) {
         let first = offset / BLOCK;
         for block in first..first + block_count(offset, length) {
@@ -343,7 +343,7 @@ impl Lun {
         extents.into_vec()
     }
 
-    /// What differs from another LUN, block by block.
+    /// Returns the differences from another LUN, block by block.
     fn changes(&self, since: &Lun, offset: u64, length: u64, count_max: u32) -> Vec<Extent> {
         let end = offset + length;
         let mut extents = Extents::new();

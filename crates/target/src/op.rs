@@ -53,9 +53,9 @@ pub enum Op {
         /// Complete only when durable.
         durable: bool,
     },
-    /// Tells what of the range takes space. The answer covers at least the first byte, and may end
-    /// before the range does: then ask again from there. It is right at some moment for each of its
-    /// extents, not at one moment for all.
+    /// Returns which parts of the range take space. The answer covers at least the first byte, and
+    /// may end before the range does; the caller then asks for the rest. Each extent is right at
+    /// some moment, not all at one moment.
     Extents {
         /// First byte.
         offset: u64,
@@ -64,11 +64,11 @@ pub enum Op {
         /// Most extents wanted, at least 1.
         count_max: u32,
     },
-    /// Tells what of the range may read differently than in another LUN, usually an earlier image
-    /// of the same one. The answer is like that of [`Op::Extents`]:
-    /// [`Allocation::Data`](crate::Allocation::Data) is what may differ,
-    /// [`Allocation::Hole`](crate::Allocation::Hole) what does not. What lies beyond the end of the
-    /// other LUN is compared with zeroes.
+    /// Returns which parts of the range may read differently than in another LUN, usually an
+    /// earlier image of the same LUN. The answer has the form of [`Op::Extents`]:
+    /// [`Allocation::Data`](crate::Allocation::Data) may differ,
+    /// [`Allocation::Hole`](crate::Allocation::Hole) does not. Bytes beyond the end of the other
+    /// LUN are compared with zeroes.
     Changes {
         /// First byte.
         offset: u64,
@@ -76,18 +76,18 @@ pub enum Op {
         length: u64,
         /// Most extents wanted, at least 1.
         count_max: u32,
-        /// What to compare with, one of the LUN's [images](Target::images); open on the same
+        /// The LUN to compare with, one of the LUN's [images](Target::images); open on the same
         /// reactor.
         since: LunHandle,
     },
 }
 
-/// What a successful operation returns.
+/// The result of a successful operation.
 #[derive(Debug)]
 pub enum Reply {
     /// The bytes of a read.
     Data(ReadSpan),
-    /// The extents from the offset asked for, neighbours different.
+    /// The extents from the requested offset on; neighbours differ.
     Extents(Vec<Extent>),
     /// Everything else.
     Done,
@@ -98,17 +98,17 @@ pub enum Reply {
 pub struct Completion {
     /// The token given at submission.
     pub token: Token,
-    /// What happened.
+    /// The outcome. A failure has its reason.
     pub result: Result<Reply, Error>,
 }
 
-/// Storage as one reactor's protocol sessions see it. Never blocks.
+/// Storage as the sessions of one reactor use it. Never blocks.
 pub trait Target {
-    /// All exports, sorted by name.
+    /// Returns all exports, sorted by name.
     fn exports(&self) -> Vec<Export>;
 
-    /// Images that the LUN of this name can be compared with, sorted by label; none if there is no
-    /// such LUN, or if the target keeps no images.
+    /// Returns the images that the LUN of this name can be compared with, sorted by label; none if
+    /// the LUN does not exist, or if the target keeps no images.
     fn images(&self, name: &str) -> Vec<Image> {
         let _ = name;
         Vec::new()
@@ -123,7 +123,7 @@ pub trait Target {
     /// Closes a handle. Operations in flight still complete.
     fn close(&mut self, lun: LunHandle);
 
-    /// Current size of an open LUN in bytes; `None` when it is gone.
+    /// Returns the current size of an open LUN in bytes; `None` when the LUN is gone.
     fn size_bytes(&self, lun: LunHandle) -> Option<u64>;
 
     /// Starts an operation. Exactly one [`Completion`] with `token` follows from [`Target::poll`],

@@ -31,7 +31,7 @@ pub struct ReadSpan {
     pub pages: Vec<PageRef>,
 }
 
-/// Number of blocks touched by `length` bytes from `offset`.
+/// Returns the number of blocks touched by `length` bytes from `offset`.
 #[must_use]
 pub fn block_count(offset: u64, length: u64) -> u64 {
     if length == 0 {
@@ -41,7 +41,7 @@ pub fn block_count(offset: u64, length: u64) -> u64 {
     }
 }
 
-/// The parts of a span, page by page: (page index, byte range inside the page).
+/// Returns the parts of a span, page by page: (page index, byte range inside the page).
 pub fn parts(offset: u64, length: u32) -> impl Iterator<Item = (usize, std::ops::Range<usize>)> {
     let end = offset + u64::from(length);
     let first = offset / BLOCK;
@@ -56,7 +56,7 @@ pub fn parts(offset: u64, length: u32) -> impl Iterator<Item = (usize, std::ops:
 }
 
 impl WriteSpan {
-    /// A span of zeroes to be filled by the caller.
+    /// Makes a span of zeroes to be filled by the caller.
     #[must_use]
     pub fn zeroed(offset: u64, length: u32) -> Self {
         let pages = (0..block_count(offset, u64::from(length)))
@@ -69,7 +69,7 @@ impl WriteSpan {
         }
     }
 
-    /// A span holding a copy of `bytes`.
+    /// Makes a span with a copy of `bytes`.
     #[must_use]
     pub fn copy_of(offset: u64, bytes: &[u8]) -> Self {
         let length = u32::try_from(bytes.len()).expect("a span is at most 1 MiB");
@@ -83,7 +83,7 @@ impl WriteSpan {
         span
     }
 
-    /// The pieces of memory to receive into, in order.
+    /// Returns the pieces of memory to receive into, in order.
     pub fn slices_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let mut ranges = parts(self.offset, self.length);
         self.pages.iter_mut().map(move |page| {
@@ -94,12 +94,12 @@ impl WriteSpan {
 }
 
 impl ReadSpan {
-    /// The pieces of memory to send, in order.
+    /// Returns the pieces of memory to send, in order.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         parts(self.offset, self.length).map(|(page, range)| &self.pages[page][range])
     }
 
-    /// The bytes in one piece (a copy).
+    /// Returns the bytes in one piece (a copy).
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         self.slices().fold(

@@ -79,7 +79,7 @@ pub const LISTING: [(&str, &str); 4] = [
 )))]
 struct Types;
 
-/// The document.
+/// Returns the document.
 #[must_use]
 pub fn document() -> &'static Value {
     static DOCUMENT: OnceLock<Value> = OnceLock::new();
@@ -108,7 +108,7 @@ pub fn document() -> &'static Value {
     })
 }
 
-/// The fields that items of a schema can have, for parameters that name some.
+/// Returns the fields that items of a schema can have, for parameters that name some.
 #[must_use]
 pub fn fields_of(schema: &str) -> Vec<&'static str> {
     let properties = &document()["components"]["schemas"][schema]["properties"];
@@ -117,7 +117,7 @@ pub fn fields_of(schema: &str) -> Vec<&'static str> {
     names.unwrap_or_default()
 }
 
-/// Every good answer begins with the version of its schema, which the types do not know of.
+/// Adds the schema version, which the types lack, to the beginning of every successful answer.
 fn versioned(document: &mut Value) {
     let mut names: Vec<&str> = Vec::new();
     for route in ROUTES {
@@ -131,7 +131,7 @@ fn versioned(document: &mut Value) {
     }
 }
 
-/// In a request, null is the same as absence, for every field that may be absent.
+/// Allows null for every optional field of a request; null means absence.
 fn nullable(document: &mut Value) {
     let bodies = ROUTES.iter().filter_map(|route| route.body);
     for name in bodies.collect::<std::collections::BTreeSet<_>>() {
@@ -179,7 +179,7 @@ fn operation(route: &Route) -> Value {
     operation
 }
 
-/// `get_v1_volumes_volume_luns`.
+/// Returns the identifier of an operation: `get_v1_volumes_volume_luns`.
 fn identifier(route: &Route) -> String {
     let words = route.path.split(['/', '{', '}', '.']);
     let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();

@@ -1,11 +1,11 @@
-//! The table of paths: what can be asked for, by whom, and what is answered.
+//! The table of paths: requests, the permissions that they need, and their answers.
 
 use std::fmt;
 
-/// Who may do it, where tokens say who asks. Each may do what those before it may.
+/// Role of a token. Each role includes the permissions of the roles before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Look at everything.
+    /// May read everything.
     ReadOnly,
     /// Make, change and delete volumes and LUNs.
     Operator,
@@ -42,7 +42,7 @@ pub enum Answers {
     Tagged(&'static str),
     /// 201 with this.
     Made(&'static str),
-    /// 201 with this, or 200 if it exists with the same settings.
+    /// 201 with this object, or 200 if it exists with the same settings.
     MadeOrFound(&'static str),
     /// 201 with the first, or 200 with the second.
     MadeOr(&'static str, &'static str),
@@ -67,7 +67,7 @@ impl Answers {
         }
     }
 
-    /// All schemas.
+    /// Returns the names of all schemas of the answer.
     pub(super) fn schema(self) -> impl Iterator<Item = &'static str> {
         let rows = self.rows().into_iter();
         rows.filter_map(|(_, schema)| schema)
@@ -75,16 +75,16 @@ impl Answers {
     }
 }
 
-/// One thing that can be asked for.
+/// One method of one path.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
-    /// With parameters in braces.
+    /// Path, with parameters in braces.
     pub path: &'static str,
-    /// In capitals.
+    /// Method, in capitals.
     pub method: &'static str,
-    /// In a few words.
+    /// Summary in a few words.
     pub summary: &'static str,
-    /// Who may.
+    /// Least role that the request needs.
     pub role: Role,
     /// Schema of the body.
     pub body: Option<&'static str>,
@@ -92,7 +92,7 @@ pub struct Route {
     pub answers: Answers,
     /// Schema of the items, if the answer is a collection.
     pub item: Option<&'static str>,
-    /// Query parameters that are true or false, and what they mean.
+    /// Boolean query parameters, with their meanings.
     pub flags: &'static [(&'static str, &'static str)],
     /// Other query parameters of its own.
     pub parameters: &'static [Parameter],
@@ -101,11 +101,11 @@ pub struct Route {
 /// A query parameter with a value.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// As in the query.
+    /// Name of the parameter in the query.
     pub name: &'static str,
-    /// In a few words.
+    /// Summary in a few words.
     pub summary: &'static str,
-    /// Nothing is answered without.
+    /// Whether the parameter is required.
     pub is_required: bool,
     /// A whole number of at least this; else a name.
     pub least: Option<u64>,
@@ -182,25 +182,25 @@ impl Route {
         Route { parameters, ..self }
     }
 
-    /// Whether its path may have a query behind it.
+    /// Returns whether the path accepts a query.
     #[must_use]
     pub fn takes_parameters(&self) -> bool {
         self.item.is_some() || !self.flags.is_empty() || !self.parameters.is_empty()
     }
 
-    /// Whether it changes an object that exists, and heeds `If-Match`.
+    /// Returns whether the request changes an existing object, and so honours `If-Match`.
     #[must_use]
     pub fn is_edit(&self) -> bool {
         self.method == "PATCH" || self.method == "DELETE" || self.path.ends_with("/rename")
     }
 
-    /// Whether it may change anything, and heeds `Idempotency-Key`.
+    /// Returns whether the request may change something, and so honours `Idempotency-Key`.
     #[must_use]
     pub fn is_change(&self) -> bool {
         self.method != "GET"
     }
 
-    /// The media type of good answers.
+    /// Returns the media type of good answers.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         "application/json"
@@ -215,7 +215,7 @@ const LUNS: &str = "/v1/volumes/{volume}/luns";
 const LUN: &str = "/v1/volumes/{volume}/luns/{lun}";
 const VOLUME_SCAN: &str = "/v1/volumes/{volume}/scan";
 const VOLUME_POLICY: &str = "/v1/volumes/{volume}/policy";
-/// What [`crate::CompareSnapshot`] is made of.
+/// Parameters of [`crate::CompareSnapshot`].
 const COMPARISON: &[Parameter] = &[
     Parameter {
         name: "lun",

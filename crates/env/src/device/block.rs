@@ -18,7 +18,7 @@ const SIZE: ioctl::Opcode = opcode::read::<usize>(0x12, 114);
 /// `BLKDISCARD`: takes {offset, length}.
 const DISCARD: ioctl::Opcode = opcode::none(0x12, 119);
 
-/// Opens and claims it.
+/// Opens and claims the device.
 pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
     // O_EXCL without O_CREAT claims a block device against mounts and other openers of this kind.
     let (file, direct) = claim::open_direct(path, OFlags::EXCL | OFlags::NONBLOCK)?;
@@ -64,7 +64,7 @@ fn size(file: &File) -> rustix::io::Result<u64> {
     unsafe { ioctl::ioctl(file, ioctl::Getter::<SIZE, u64>::new()) }
 }
 
-/// Tells the device that the range is not needed. It may keep the bytes or zero them.
+/// Discards the range on the device, which may keep the bytes or zero them.
 pub(super) fn discard(file: &File, offset: u64, bytes: u64) -> Result<(), Fault> {
     let mut range = [offset, bytes];
     // SAFETY: BLKDISCARD reads two u64 from its argument; the range lies within the device.

@@ -36,16 +36,16 @@ use crate::lock::{Mutex, MutexGuard};
 
 /// The first rest of an opening that waits; each one is twice as long, up to [`REST_MAX`].
 const REST_MIN: Duration = Duration::from_millis(1);
-/// A waiting worker looks 20 times a second.
+/// Longest pause of a waiting worker between attempts, 20 a second.
 const REST_MAX: Duration = Duration::from_millis(50);
 
-/// How long a blocking caller waits for a descriptor.
+/// Time limit of a blocking caller's wait for a descriptor.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Shared by all devices of a world.
 pub(crate) struct Budget {
     counted: Arc<Counted>,
-    /// How long an opening waits; `None` for ever.
+    /// Time limit of an opening's wait; `None` for no limit.
     patience: Option<Duration>,
 }
 
@@ -68,7 +68,7 @@ struct Files {
     leaving: Vec<Handle>,
 }
 
-/// How long an opening has waited.
+/// The state of an opening that waits.
 #[derive(Default)]
 pub(super) struct Wait {
     rest: Duration,
@@ -90,7 +90,7 @@ impl Budget {
         }
     }
 
-    /// The same budget for blocking callers.
+    /// Returns the same budget with the time limit of blocking callers.
     pub(crate) fn for_blocking_callers(&self) -> Budget {
         Budget {
             counted: Arc::clone(&self.counted),
@@ -102,8 +102,8 @@ impl Budget {
         self.counted.round.load(Ordering::Relaxed)
     }
 
-    /// Counts the descriptors of a device that was opened. False if they do not fit with one
-    /// segment file beside them; then nothing was counted.
+    /// Counts the descriptors of a device that was opened. Returns false, and counts nothing, if
+    /// they do not fit together with one segment file.
     pub(crate) fn pin(&self, count: usize) -> bool {
         let mut files = self.lock();
         let fits = files.pinned + count < self.counted.files_max;
@@ -116,7 +116,7 @@ impl Budget {
         fits
     }
 
-    /// The device was closed.
+    /// Releases the descriptors of a device that was closed.
     pub(crate) fn unpin(&self, count: usize) {
         let mut files = self.lock();
         assert!(files.pinned >= count, "unpin follows pin");
@@ -149,13 +149,14 @@ impl Budget {
         let at = listed
             .iter()
             .position(|entry| entry.1 == segment && entry.0.ptr_eq(&left));
-        // It is not listed if the device was closed meanwhile.
+        // A device that was closed meanwhile is not in the list.
         if let Some(at) = at {
             listed.swap_remove(at);
         }
     }
 
-    /// Closes one idle file, because the host gives no descriptor. True if there was one.
+    /// Closes one idle file, because the host gives no descriptor. Returns false if no file is
+    /// idle.
     pub(super) fn close_one(&self) -> bool {
         let mut files = self.lock();
         files.forget_closed();
@@ -173,7 +174,7 @@ impl Budget {
         self.patience.is_none_or(|patience| wait.total < patience)
     }
 
-    /// Segment files open now.
+    /// Returns the number of open segment files.
     pub(crate) fn open_count(&self) -> usize {
         let mut files = self.lock();
         files.forget_closed();
@@ -236,7 +237,7 @@ impl Files {
         })
     }
 
-    /// All are busy: the oldest closes when it no longer is.
+    /// Marks the oldest busy file to be closed when its I/O is done.
     fn let_oldest_leave(&mut self) {
         for index in self.by_age() {
             let (device, segment) = &self.listed[index];

@@ -18,7 +18,7 @@ pub(super) fn open(path: &Path, extra: OFlags) -> Result<File, OpenError> {
         .map_err(|errno| OpenError::host("open", path, errno))
 }
 
-/// As [`open`], past the page cache if the host allows it. True if it does.
+/// Opens like [`open`], bypassing the page cache if the host allows it. Returns whether it does.
 ///
 /// Some file systems accept the flag and refuse the I/O, so one block is read to be sure.
 pub(super) fn open_direct(path: &Path, extra: OFlags) -> Result<(File, bool), OpenError> {
@@ -40,8 +40,7 @@ fn refuses_direct(error: &std::io::Error) -> bool {
     errno == Some(Errno::INVAL.raw_os_error()) || errno == Some(Errno::OPNOTSUPP.raw_os_error())
 }
 
-/// Takes the lock that keeps other servers out for as long as the file, or any handle made from it,
-/// is open.
+/// Locks the file against other servers for as long as it, or a handle made from it, is open.
 pub(super) fn lock(file: &File, path: &Path) -> Result<(), OpenError> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(()),

@@ -39,7 +39,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The default for a size: segments of 1 GiB, above 8 TiB of 16 GiB.
+    /// Returns the default geometry for a size: segments of 1 GiB, above 8 TiB of 16 GiB.
     #[must_use]
     pub fn of(size_bytes: u64) -> Geometry {
         let segment_bytes = if size_bytes > LARGE { 16 * GIB } else { GIB };
@@ -53,7 +53,7 @@ impl Geometry {
         self.size_bytes.div_ceil(self.segment_bytes)
     }
 
-    /// The first rule it breaks, in words.
+    /// Returns the first rule that the geometry breaks, in words.
     fn problem(&self) -> Option<&'static str> {
         let block = BLOCK_SIZE as u64;
         match self {
@@ -91,15 +91,15 @@ impl Geometry {
 
 /// The open directory; where segments are found and made.
 pub(crate) struct Directory {
-    /// For names relative to it, and to make names durable.
+    /// The open directory, for relative names, and to make names durable.
     file: File,
     direct: bool,
     /// Its lock is the claim on the device; `None` once that was given up.
     card: Mutex<Option<File>>,
 }
 
-/// Makes the directory a device of ours and opens it. It may exist, but neither as a device nor
-/// with segments in it.
+/// Makes the directory a device of ours and opens it. The directory may exist, but neither as a
+/// device nor with segments in it.
 pub(crate) fn create(path: &Path, geometry: Geometry) -> Result<Device, OpenError> {
     if let Some(problem) = geometry.problem() {
         return Err(OpenError::unexpected(path, "a usable device size", problem));
@@ -222,12 +222,12 @@ impl Directory {
     }
 }
 
-/// The file name of a segment.
+/// Returns the file name of a segment.
 fn name(index: usize) -> String {
     format!("{index:08}.seg")
 }
 
-/// The indices of all segment files in the directory.
+/// Returns the indices of all segment files in the directory.
 fn list(path: &Path) -> Result<Vec<usize>, OpenError> {
     let failed = |error| OpenError::host("list", path, error);
     let mut found = Vec::new();
@@ -284,7 +284,7 @@ fn read_card(card: &File, path: &Path) -> Result<Geometry, OpenError> {
     })
 }
 
-/// A file type in words.
+/// Returns the name of a file type.
 pub(super) fn describe(kind: std::fs::FileType) -> &'static str {
     match kind {
         _ if kind.is_dir() => "a directory",

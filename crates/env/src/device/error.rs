@@ -5,34 +5,34 @@ use std::path::{Path, PathBuf};
 /// A refusal; nothing was changed on the device.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another server, or something else on the host, has it.
+    /// Another server, or another user on the host, has the device.
     #[error("{path} is in use by another process")]
     Busy {
-        /// Which device.
+        /// Path of the device.
         path: PathBuf,
     },
-    /// There is nothing at the path.
+    /// The path does not exist.
     #[error("{path} does not exist")]
     Missing {
-        /// Which device.
+        /// Path of the device.
         path: PathBuf,
     },
     /// A device was to be created where something is already.
     #[error("{path} already holds {found}")]
     Occupied {
-        /// Which device.
+        /// Path of the device.
         path: PathBuf,
-        /// What is there.
+        /// A description of the object found.
         found: String,
     },
-    /// It exists, but has another kind than expected.
+    /// The path exists, but has another kind than expected.
     #[error("{path}: expected {expected}, found {found}")]
     Unexpected {
-        /// Which device or file.
+        /// Path of the device or file.
         path: PathBuf,
         /// The expected kind.
         expected: String,
-        /// What it is.
+        /// A description of the object found.
         found: String,
     },
     /// The host reports an error.
@@ -40,7 +40,7 @@ pub enum OpenError {
     Host {
         /// The operation that failed.
         verb: &'static str,
-        /// To which file.
+        /// Path of the file.
         path: PathBuf,
         /// The error of the host.
         source: std::io::Error,
@@ -48,7 +48,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Wraps an error of the host; a missing file is told apart.
+    /// Wraps an error of the host. A missing file has its own variant.
     pub(super) fn host(
         verb: &'static str,
         path: &Path,

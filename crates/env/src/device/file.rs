@@ -8,7 +8,7 @@ use rustix::fs::OFlags;
 use super::{Device, DeviceKind, OpenError, SIZE_MAX, claim};
 use crate::BLOCK_SIZE;
 
-/// Opens and locks it.
+/// Opens and locks the file.
 pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
     // Opened without blocking, because the path might be a pipe without a writer.
     let (file, direct) = claim::open_direct(path, OFlags::NONBLOCK)?;

@@ -86,14 +86,14 @@ pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
     }
 }
 
-/// No aggregate addresses more than 2^40 blocks.
+/// Limit of a device, in bytes: no aggregate addresses more than 2^40 blocks.
 pub(crate) const SIZE_MAX: u64 = (1 << 40) * BLOCK_SIZE as u64;
 
 /// File systems on which RWF_DSYNC holds for asynchronous direct writes (statfs(2)): ext2 to ext4,
 /// XFS, Btrfs, F2FS, and tmpfs, which forgets everything anyway.
 const KEEPS_DSYNC: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
 
-/// In place of a number of free bytes.
+/// Stands for an unknown number of free bytes.
 const UNKNOWN: u64 = u64::MAX;
 
 /// The parts of a device.
@@ -110,9 +110,9 @@ pub enum DeviceKind {
 /// Facts about an opened device, for operators.
 #[derive(Clone, Debug)]
 pub struct DeviceInfo {
-    /// What it is.
+    /// Kind of the device.
     pub kind: DeviceKind,
-    /// As it was given at the opening.
+    /// Path given at the opening.
     pub path: PathBuf,
     /// Usable bytes, a multiple of the block size.
     pub size_bytes: u64,
@@ -139,11 +139,11 @@ pub(crate) struct Device {
     /// See invariant 6.
     forces_in_one: bool,
     segments: Box<[Segment]>,
-    /// Where segment files are made; `None` unless the device is a directory.
+    /// The directory of the segment files; `None` for other kinds of device.
     directory: Option<Directory>,
     preallocates: AtomicBool,
     closed: AtomicBool,
-    /// [`UNKNOWN`] until the host has said it.
+    /// Free bytes of the host; [`UNKNOWN`] until the host has answered.
     host_free: AtomicU64,
     /// The errno of the first flush that failed, 0 if none did.
     flush_failed: AtomicI32,
@@ -168,7 +168,7 @@ pub(crate) struct Piece {
 }
 
 impl Device {
-    /// A device of one segment that is open from the start.
+    /// Makes a device of one segment that is open from the start.
     fn of_one(kind: DeviceKind, path: &Path, file: File, size_bytes: u64, direct: bool) -> Device {
         let segment = Segment::existing();
         segment.set(Arc::new(file));
@@ -221,8 +221,7 @@ impl Device {
         device
     }
 
-    /// Lets go of the device. Operations in flight end as usual; the claim ends with the last of
-    /// them.
+    /// Closes the device. Operations in flight end as usual; the claim ends with the last of them.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         for segment in &self.segments {
@@ -234,7 +233,7 @@ impl Device {
         }
     }
 
-    /// False if a durable write needs an fdatasync after it.
+    /// Returns false if a durable write needs an fdatasync after it.
     pub(crate) fn forces_in_one(&self) -> bool {
         self.forces_in_one
     }
@@ -264,7 +263,7 @@ impl Device {
         }
     }
 
-    /// An operation failed.
+    /// Counts a failed operation.
     pub(crate) fn note_error(&self, error: DiskError) {
         let counter = match error {
             DiskError::NoSpace => &self.errors.no_space,
@@ -296,7 +295,7 @@ impl Device {
         );
     }
 
-    /// The range cut at the boundaries of segments, in order.
+    /// Cuts the range at the boundaries of segments, in order.
     pub(crate) fn pieces(&self, offset: u64, length: u64) -> impl Iterator<Item = Piece> + use<> {
         let segment_bytes = self.segment_bytes;
         let end = offset + length;
@@ -321,7 +320,7 @@ impl Device {
         &self.segments[index]
     }
 
-    /// The segments that a flush must sync, each with the value of its `written`.
+    /// Returns the segments that a flush must sync, each with the value of its `written`.
     pub(crate) fn soiled(&self) -> Vec<(usize, u64)> {
         let soiled = |(index, segment): (usize, &Segment)| Some((index, segment.soiled()?));
         self.segments
@@ -331,7 +330,7 @@ impl Device {
             .collect()
     }
 
-    /// The length the file of a segment has: the last one may be shorter than the others.
+    /// Returns the length of a segment's file: the last one may be shorter than the others.
     fn segment_length(&self, index: usize) -> u64 {
         (self.size_bytes - index as u64 * self.segment_bytes).min(self.segment_bytes)
     }
@@ -353,7 +352,7 @@ impl Device {
         if let Some(handle) = segment.handle(budget) {
             return Ok(Some(handle));
         }
-        // Only directories have segments that are not open.
+        // Only directories have closed segments.
         let Some(directory) = &self.directory else {
             return Err(DiskError::Gone);
         };
@@ -405,7 +404,7 @@ impl Device {
         Err(DiskError::Gone)
     }
 
-    /// The budget has no descriptors for the device.
+    /// Returns the error for a device that the budget has no descriptors for.
     pub(crate) fn refused_for_files(&self) -> OpenError {
         OpenError::host("open", &self.path, Errno::MFILE)
     }
@@ -419,7 +418,7 @@ impl Device {
         }
     }
 
-    /// Notes the outcome of an fdatasync and says what the flush it belongs to may report.
+    /// Notes the outcome of an fdatasync and returns the result that its flush may report.
     pub(crate) fn synced(
         &self,
         index: usize,
@@ -457,7 +456,7 @@ impl Device {
     pub(crate) fn flushable(&self) -> Result<(), DiskError> {
         match self.flush_failed.load(Ordering::Acquire) {
             0 => Ok(()),
-            // Not `NoSpace` even if the host said so: there is nothing to retry any more.
+            // Not `NoSpace`, even if the host reported that: a retry is impossible.
             errno => Err(DiskError::Io(errno)),
         }
     }
@@ -477,7 +476,7 @@ impl Device {
         let mut pieces = self.pieces(offset, length);
         let outcome = pieces.try_for_each(|piece| self.allocate_piece(piece, budget));
         if outcome == Err(DiskError::NoSpace) {
-            // A piece that cannot be punched stays taken; the refusal is what the caller must know.
+            // A piece that cannot be punched stays allocated; the caller must get the refusal.
             let pieces = self.pieces(offset, length);
             pieces.for_each(|piece| _ = self.punch(piece, budget));
         }
@@ -542,14 +541,14 @@ impl Device {
     }
 }
 
-/// A file system without a known type is not trusted to honour the flag.
+/// Returns whether the file system is known to honour the flag.
 fn keeps_dsync(path: &Path) -> bool {
     let magic = rustix::fs::statfs(path).map(|stat| stat.f_type);
     magic.is_ok_and(|magic| u64::try_from(magic).is_ok_and(|magic| KEEPS_DSYNC.contains(&magic)))
 }
 
-/// True if the disk below needs no flush to make a write durable: it has forced writes, or no
-/// volatile cache. A disk that the host does not describe is flushed.
+/// Returns whether the disk below needs no flush to make a write durable: it has forced writes, or
+/// no volatile cache. A disk that the host does not describe is flushed.
 fn forces(path: &Path) -> bool {
     let Ok(metadata) = std::fs::metadata(path) else {
         return false;

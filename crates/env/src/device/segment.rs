@@ -38,7 +38,7 @@ impl Segment {
         }
     }
 
-    /// A segment whose file was found at the opening; soiled (invariant 4).
+    /// Makes a segment whose file was found at the opening; soiled (invariant 4).
     pub(super) fn existing() -> Segment {
         let segment = Segment::absent();
         segment.exists.store(true, Ordering::Relaxed);
@@ -46,12 +46,12 @@ impl Segment {
         segment
     }
 
-    /// False if the segment was never written: it reads as zeroes.
+    /// Returns false if the segment was never written: it reads as zeroes.
     pub(crate) fn exists(&self) -> bool {
         self.exists.load(Ordering::Acquire)
     }
 
-    /// The open file, if it is open; counts as a use.
+    /// Returns the file if it is open, and counts this as a use.
     pub(crate) fn handle(&self, budget: &Budget) -> Option<Handle> {
         let handle = self.lock().clone()?;
         let round = budget.round();
@@ -66,7 +66,7 @@ impl Segment {
         self.exists.store(true, Ordering::Release);
     }
 
-    /// Takes the file from the segment. It closes when its last holder drops it.
+    /// Takes the file from the segment. The file closes when its last holder drops it.
     pub(super) fn unset(&self) -> Option<Handle> {
         self.lock().take()
     }
@@ -79,7 +79,7 @@ impl Segment {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Closes the file unless I/O is in flight on it. True if a descriptor became free.
+    /// Closes the file unless I/O is in flight on it. Returns whether a descriptor became free.
     pub(super) fn close_if_idle(&self) -> bool {
         let mut slot = self.lock();
         match slot.take() {
@@ -98,13 +98,13 @@ impl Segment {
         }
     }
 
-    /// A write completed that is not on stable storage yet. Returns what `written` says now: a sync
-    /// that is submitted later covers that much.
+    /// Counts a completed write that is not on stable storage yet. Returns the new value of
+    /// `written`, which a sync that is submitted later covers.
     pub(crate) fn soil(&self) -> u64 {
         self.written.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// The value of `written`, if a flush has to sync this segment.
+    /// Returns the value of `written` if a flush has to sync this segment.
     pub(super) fn soiled(&self) -> Option<u64> {
         let written = self.written.load(Ordering::Acquire);
         (written > self.synced.load(Ordering::Acquire)).then_some(written)

@@ -128,7 +128,7 @@ fn a_budget_of_busy_segments_is_not_exceeded_and_the_wait_ends_with_their_io() {
         }
         assert_eq!(budget.open_count(), 2);
         assert!(!third.is_finished());
-        // One is closed to newcomers, so what is in flight on it ends at some time.
+        // One segment accepts no new operations, so its operations in flight end at some time.
         let is_open = |segment: usize| device.segment(segment).handle(&budget).is_some();
         while (0..2).all(is_open) {
             std::thread::yield_now();
@@ -150,7 +150,7 @@ fn segments_of_a_closed_device_do_not_count() {
     let device = device(&scratch, 4);
     (0..2).for_each(|segment| drop(device.open_segment(segment, true, &budget).unwrap()));
     assert_eq!(budget.open_count(), 2);
-    // A reactor still knows it.
+    // A reactor still holds the device.
     device.close();
     assert_eq!(budget.open_count(), 0);
 }

@@ -44,13 +44,13 @@ pub enum ListenError {
     /// Somebody else listens there.
     #[error("{address} is in use; is another server running?")]
     InUse {
-        /// Where.
+        /// Address of the listener.
         address: String,
     },
     /// The host refuses.
     #[error("cannot listen on {address}: {source}")]
     Host {
-        /// Where.
+        /// Address of the listener.
         address: String,
         /// The error of the host.
         source: std::io::Error,
@@ -67,10 +67,10 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on a TCP address; port 0 picks one, see [`Listener::tcp_address`].
+    /// Listens on a TCP address; with port 0 the kernel chooses, see [`Listener::tcp_address`].
     ///
     /// # Errors
-    /// If the address is taken or not of this host.
+    /// If the address is in use or not of this host.
     pub fn tcp(address: SocketAddr) -> Result<Listener, ListenError> {
         let open = || -> rustix::io::Result<OwnedFd> {
             let family = if address.is_ipv4() {
@@ -130,19 +130,19 @@ impl Listener {
             .and_then(|address| address.try_into().ok())
     }
 
-    /// Takes the next connection; `None` if there is none now.
+    /// Takes the next connection; `None` if no connection waits.
     ///
     /// # Errors
-    /// If the host has no descriptors or memory left for it: try again later, but not at once,
-    /// because the listener stays readable.
+    /// If the host lacks descriptors or memory: the caller retries later, but not at once, because
+    /// the listener stays readable.
     pub fn accept(&self) -> std::io::Result<Option<(Stream, Peer)>> {
         loop {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             match net::acceptfrom_with(&self.socket, flags) {
                 Ok((socket, address)) => {
                     if self.tcp {
-                        // Replies are gathered by us; waiting for more would only delay them. A
-                        // connection that is gone already says so when it is used.
+                        // The session gathers replies itself; the kernel would only delay them. If
+                        // the connection is closed already, its first use returns the error.
                         let _ = sockopt::set_tcp_nodelay(&socket, true);
                     }
                     let peer = address.and_then(|a| SocketAddr::try_from(a).ok());
@@ -152,7 +152,7 @@ impl Listener {
                     )));
                 }
                 Err(Errno::AGAIN) => return Ok(None),
-                // The connection ended before we took it: not our failure.
+                // The connection ended before we took it, which is not our failure.
                 Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO) => {}
                 Err(errno) => return Err(errno.into()),
             }

@@ -13,10 +13,10 @@ pub use stream::{Peer, Stream};
 /// The result of a non-blocking call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
-    /// So many bytes, at least one.
+    /// Bytes moved, at least one.
     Bytes(usize),
-    /// Nothing: wait until the socket is ready.
+    /// No bytes were moved: wait until the socket is ready.
     Later,
-    /// Nothing, and nothing will come: the peer has finished sending. Only from receiving.
+    /// The peer has finished sending. Only returned from receiving.
     End,
 }

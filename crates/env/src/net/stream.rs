@@ -12,9 +12,9 @@ use super::Moved;
 /// The other end of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// Somebody with this address.
+    /// A client with this address.
     Tcp(SocketAddr),
-    /// Somebody on this host.
+    /// A client on this host.
     Local,
 }
 

@@ -53,7 +53,7 @@ const BATCH: usize = 64;
 const SHELF_MAX: usize = 2 * BATCH;
 /// More holders than this mean a leak of handles; the count must never wrap.
 const HOLDERS_MAX: u32 = u32::MAX / 2;
-/// Counters of pages in use, so that threads do not share a cache line for it.
+/// Number of counters of pages in use, so that threads do not share a cache line.
 const TALLIES: usize = 16;
 
 /// Blocks of a chunk that its header takes.
@@ -79,12 +79,12 @@ struct Card {
     memo: AtomicU64,
 }
 
-/// The block of its chunk that a page is.
+/// Returns the block of its chunk that a page is.
 fn block_of(page: NonNull<[u8; BLOCK_SIZE]>) -> usize {
     (page.addr().get() % CHUNK_BYTES) / BLOCK_SIZE
 }
 
-/// The header of a page's chunk.
+/// Returns the header of a page's chunk.
 fn header(page: NonNull<[u8; BLOCK_SIZE]>) -> &'static Header {
     let header = page
         .as_ptr()
@@ -107,7 +107,7 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// A page with one holder, its contents arbitrary.
+    /// Takes a page with one holder and arbitrary contents.
     pub(super) fn take() -> Memory {
         let free = SHELF
             .try_with(|shelf| shelf.borrow_mut().take())
@@ -115,8 +115,8 @@ impl Memory {
         free.lend()
     }
 
-    /// So many pages, neighbours as far as there are any, each with one holder and its contents
-    /// arbitrary.
+    /// Takes this number of pages, neighbours if possible, each with one holder and arbitrary
+    /// contents.
     pub(super) fn take_run(count: usize) -> Vec<Memory> {
         let mut free = Vec::with_capacity(count);
         depot().take(count, &mut free);
@@ -135,7 +135,7 @@ impl Memory {
         self.0.as_ptr().cast()
     }
 
-    /// True if this is the only handle; then the writes of former holders are visible.
+    /// Returns whether this is the only handle; then the writes of former holders are visible.
     pub(super) fn is_unique(&self) -> bool {
         self.holders().load(Ordering::Acquire) == 1
     }
@@ -146,7 +146,7 @@ impl Memory {
         unsafe { self.0.as_ref() }
     }
 
-    /// The caller is the only holder: it is a [`super::Page`].
+    /// Returns the bytes to the only holder, a [`super::Page`].
     pub(super) fn bytes_mut(&mut self) -> &mut [u8; BLOCK_SIZE] {
         assert!(self.is_unique(), "a page has one owner");
         // SAFETY: mapped and initialised; this is the only handle and it is borrowed mutably.
@@ -176,7 +176,7 @@ impl Memory {
         }
     }
 
-    /// The contents are about to change; the caller is the only holder.
+    /// Wipes the note, because the only holder is about to change the contents.
     pub(super) fn wipe_note(&mut self) {
         self.card().author.store(NO_MEMO, Ordering::Relaxed);
     }
@@ -209,7 +209,7 @@ impl Drop for Memory {
         if self.holders().fetch_sub(1, Ordering::Release) != 1 {
             return;
         }
-        // All accesses of earlier holders happen before the page is lent again.
+        // All accesses of earlier holders happen before the page is reused.
         fence(Ordering::Acquire);
         let free = Free(self.0);
         if let Err(free) = put_on_shelf(free) {
@@ -280,7 +280,7 @@ impl Drop for Shelf {
     }
 }
 
-/// For a thread that is ending and has no shelf any more.
+/// Takes a page for a thread that is ending and has no shelf any more.
 fn take_without_shelf() -> Free {
     TALLY[0].0.fetch_add(1, Ordering::Relaxed);
     let mut free = Vec::with_capacity(1);
@@ -321,16 +321,15 @@ pub(super) fn pages_in_use() -> usize {
 #[derive(Default)]
 pub(crate) struct Watch {
     moves: u64,
-    /// Looks since pages last moved. `None` once the heap was trimmed.
+    /// Checks since pages last moved. `None` once the heap was trimmed.
     calm: Option<u32>,
 }
 
-/// Looks without movement after which the heap is trimmed.
+/// Checks without movement after which the heap is trimmed.
 const CALM_LOOKS: u32 = 3;
 
-/// Gives memory back to the kernel that was not needed for some seconds: pages, and after the last
-/// of them has moved, what the heap has kept of what went with them. To be called once a second.
-/// Costs nothing while nothing happens.
+/// Returns memory to the kernel that was not needed for some seconds: pages, and then unused memory
+/// of the heap once no page moves. Called once a second. Costs nothing while nothing happens.
 pub(crate) fn give_back_spare(watch: &mut Watch) {
     let (mut spare, moves) = {
         let mut depot = depot();
@@ -367,8 +366,8 @@ fn trim_heap() {
     }
 }
 
-/// The kernel may take the memory of these blocks of a chunk; they read as zeroes then. True if it
-/// was told.
+/// Lets the kernel take the memory of these blocks of a chunk, which then read as zeroes. Returns
+/// whether the kernel accepted.
 fn forget(chunk: NonNull<u8>, blocks: std::ops::Range<usize>) -> bool {
     let (offset, length) = (blocks.start * BLOCK_SIZE, blocks.len() * BLOCK_SIZE);
     assert!(
@@ -386,11 +385,11 @@ fn forget(chunk: NonNull<u8>, blocks: std::ops::Range<usize>) -> bool {
 
 fn depot() -> crate::lock::MutexGuard<'static, Depot> {
     static DEPOT: Mutex<Depot> = Mutex::new(Depot::EMPTY);
-    // It is consistent at every point where a holder of the lock could panic.
+    // The depot is consistent wherever a holder of the lock could panic.
     DEPOT.lock()
 }
 
-/// [`CHUNK_BYTES`] of zeroed memory aligned to as much, for ever.
+/// Maps [`CHUNK_BYTES`] of zeroed memory, aligned to this size, for ever.
 fn map_aligned() -> NonNull<u8> {
     // SAFETY: a fresh anonymous mapping touches no memory that exists.
     let mapped = unsafe {
@@ -402,7 +401,7 @@ fn map_aligned() -> NonNull<u8> {
         )
     };
     let Ok(mapped) = mapped else {
-        // As any failed allocation of the process.
+        // Fails like any allocation of the process.
         std::alloc::handle_alloc_error(std::alloc::Layout::new::<[u8; CHUNK_BYTES]>());
     };
     let start = mapped.cast::<u8>();
@@ -419,7 +418,7 @@ fn map_aligned() -> NonNull<u8> {
         if after > 0 {
             let _ = rustix::mm::munmap(chunk.add(CHUNK_BYTES).cast(), after);
         }
-        // A wish: the host may not know it, or have it switched off.
+        // Only advice: the host may not support large pages, or have them switched off.
         let _ = rustix::mm::madvise(chunk.cast(), CHUNK_BYTES, Advice::LinuxHugepage);
         NonNull::new(chunk).expect("a mapping is not at address zero")
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::lock::Mutex;
 
-/// `pages_in_use` is of the whole process, so tests that look at it run one at a time, and no other
+/// `pages_in_use` counts the whole process, so tests that read it run one at a time, and no other
 /// unit test of this crate may hold pages meanwhile.
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -126,7 +126,7 @@ fn several_pages_are_in_the_order_of_their_addresses() {
         assert_eq!(pages.len(), count);
         let address = |page: &Page| page.as_ptr().addr();
         assert!(pages.is_sorted_by(|a, b| address(a) < address(b)));
-        // Let go in another order, so that the next are not in order by themselves.
+        // Pages are dropped in another order, so that the next are not in order by themselves.
         held.extend(pages.into_iter().rev().step_by(2));
     }
 }
@@ -136,7 +136,7 @@ fn what_was_let_go_together_is_lent_as_neighbours_again() {
     let _alone = ALONE.lock();
     let address = |page: &Page| page.as_ptr().addr();
     let mut streams: Vec<Vec<Page>> = (0..200).map(|_| Page::several(32)).collect();
-    // Let go in no order: whole requests, their pages one at a time.
+    // Requests are dropped in random order, their pages one at a time.
     while !streams.is_empty() {
         let mut pages = streams.swap_remove(streams.len() * 7 / 11);
         while !pages.is_empty() {

@@ -42,7 +42,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// A part that moves no data.
+    /// Makes a part that moves no data.
     pub(super) fn without_pages(job: u64, piece: Piece) -> Part {
         let gather = Gather::default();
         Part {
@@ -56,7 +56,7 @@ impl Part {
         }
     }
 
-    /// The data is written; now it has to be made durable.
+    /// Turns a part whose data is written into the sync that makes the data durable.
     pub(super) fn turn_into_sync(&mut self, written: u64) {
         self.action = Action::Sync;
         self.gather = Gather::default();

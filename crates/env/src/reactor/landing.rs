@@ -1,4 +1,5 @@
-//! Moving parts until they are done: into the lane, out of it, and again if a transfer was short.
+//! Progress of parts until they are done: into the lane, out of it, and again if a transfer was
+//! short.
 #![expect(
     unsafe_code,
     reason = "hands memory to the lane; kept in place by `flight`"
@@ -97,7 +98,7 @@ impl Real {
         }
     }
 
-    /// A transfer is over: notes what that means for flushes.
+    /// Notes the effect of a finished transfer on flushes.
     fn transferred(&mut self, key: u64, result: Result<(), Fault>) {
         let part = self.parts.get(key);
         let (segment, action, written) = (part.piece.segment, part.action, part.written);

@@ -1,4 +1,4 @@
-//! One interface for both ways of doing transfers.
+//! The lane: one interface for both methods of I/O.
 #![expect(unsafe_code, reason = "passes on the contract of `push`")]
 
 use super::Poller;

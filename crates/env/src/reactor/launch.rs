@@ -20,7 +20,8 @@ impl Real {
             device: Arc::clone(&device),
             pages: Vec::new(),
             frozen: Vec::new(),
-            // One for this function, so that the job cannot end while its parts are being started.
+            // One count is for this function, so that the job cannot end while its parts are being
+            // started.
             parts_left: 1,
             error: None,
         };
@@ -38,7 +39,8 @@ impl Real {
             Op::Flush { .. } => self.start_flush(job, &device),
             Op::Allocate { offset, length, .. } => {
                 device.assert_range(offset, length);
-                // One worker does all of it: if the host refuses a part, the whole is freed again.
+                // One worker does the whole allocation: if the host refuses a part, the whole is
+                // freed again.
                 let first = device.pieces(offset, length).next();
                 let first = first.expect("a range has at least one piece");
                 self.start_on_worker(job, &device, first, move |device, _, budget| {
@@ -170,7 +172,7 @@ impl Real {
         });
     }
 
-    /// Has a worker do all there is to do on a piece: reserve, punch, sync.
+    /// Starts the reservation, punch or sync of a piece on a worker.
     fn start_on_worker(
         &mut self,
         job: u64,
@@ -190,7 +192,7 @@ impl Real {
         let sender = self.report_sender.clone();
         let waker = Arc::clone(&self.waker);
         self.shared.workers().run(move || {
-            // If the reactor has ended, no receiver is left, and no operation waits either.
+            // If the reactor has ended, no operation waits for the report.
             let _ = sender.send(task());
             waker.wake();
         });

@@ -47,7 +47,7 @@ use slots::Slots;
 /// Transfers in the kernel at once; half of its room for completions.
 const IN_LANE_MAX: usize = 512;
 const _: () = assert!(IN_LANE_MAX * 2 <= crate::ring::COMPLETIONS as usize);
-/// How soon to try again when the kernel had no memory for a submission.
+/// Delay before a retry when the kernel had no memory for a submission.
 const RETRY: Duration = Duration::from_millis(1);
 
 /// One reactor's handle to the outside; made by [`crate::World::reactor`].
@@ -107,10 +107,10 @@ impl Real {
         })
     }
 
-    /// Watches a socket; `key` comes back in [`Ready`]. Level-triggered.
+    /// Watches a socket; [`Ready`] has its `key`. Level-triggered.
     ///
     /// # Errors
-    /// The host's, such as too many descriptors watched.
+    /// The host's error, for example too many descriptors watched.
     pub fn register(&self, socket: impl AsFd, interest: Interest, key: u64) -> std::io::Result<()> {
         self.poller.register(socket, interest, key)
     }

@@ -17,7 +17,7 @@ use crate::waker::Waker;
 /// Keys that sockets cannot have.
 const KEY_WAKER: u64 = u64::MAX;
 const KEY_LANE: u64 = u64::MAX - 1;
-/// Events taken per wait; the others come with the next one.
+/// Events taken per wait; further events are taken by the next wait.
 const EVENTS: usize = 256;
 
 /// The events to report for a socket.
@@ -40,12 +40,12 @@ impl Interest {
         readable: false,
         writable: true,
     };
-    /// Both.
+    /// Reading and writing.
     pub const BOTH: Interest = Interest {
         readable: true,
         writable: true,
     };
-    /// Neither; a broken connection is still reported, again and again until it is deregistered.
+    /// Neither reading nor writing; a broken connection is still reported until it is deregistered.
     pub const NONE: Interest = Interest {
         readable: false,
         writable: false,
@@ -66,7 +66,7 @@ impl Interest {
 /// A socket with something to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// As it was registered.
+    /// Key given at the registration.
     pub key: u64,
     /// A read would not block.
     pub readable: bool,
@@ -86,7 +86,7 @@ pub(super) enum Woken {
     Otherwise,
 }
 
-/// An epoll instance with a bell in it.
+/// An epoll instance and the bell that it watches.
 pub(super) struct Poller {
     epoll: OwnedFd,
     waker: Arc<Waker>,

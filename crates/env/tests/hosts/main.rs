@@ -161,8 +161,8 @@ fn free_bytes(path: &Path) -> u64 {
     stat.f_bavail * stat.f_frsize
 }
 
-/// Fills a device whose host has about `host_bytes`, and sees that what is there stays readable and
-/// that room made is room usable.
+/// Fills a device whose host has about `host_bytes`, and checks that stored data stays readable and
+/// freed space is usable.
 fn fill(rig: &mut Rig, path: &Path, host_bytes: u64) {
     let unit = 1 << 20;
     let geometry = Geometry {
@@ -172,7 +172,7 @@ fn fill(rig: &mut Rig, path: &Path, host_bytes: u64) {
     let device = rig.world.create_directory(path, geometry).unwrap();
     println!("direct: {}", rig.world.info(device).unwrap().direct);
     rig.write(device, 0, &pattern(0, unit as usize)).unwrap();
-    // Whole or not at all: what the host gave before it was full would be the last of its space.
+    // An allocation is atomic: the space that the host gave before it was full would be its last.
     let before = free_bytes(path);
     let too_much = rig.run(Op::Allocate {
         device,

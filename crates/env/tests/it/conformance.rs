@@ -1,4 +1,4 @@
-//! What every way of doing I/O promises (`everglade_env::disk`).
+//! The contract of every method of I/O (`everglade_env::disk`).
 
 use everglade_env::{DiskError, Op, Outside, Real, Storage, WorldOptions};
 
@@ -23,7 +23,7 @@ fn what_was_written_is_read_back() {
 fn operations_cross_segments() {
     everywhere(Memory, |mut rig| {
         let device = rig.directory(SIZE);
-        // 1 MiB over 17 segments, most of which do not exist.
+        // 1 MiB over 17 segments, most of which are absent.
         let bytes = pattern(4, 1 << 20);
         let offset = 5 * SEGMENT - 3 * BLOCK;
         rig.write(device, offset, &bytes).unwrap();

@@ -1,4 +1,4 @@
-//! The kinds of device: what opens, what is refused, what is found again.
+//! The kinds of device: opening, refusals, and contents after a reopening.
 
 use std::fs::File;
 

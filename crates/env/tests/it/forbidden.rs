@@ -5,7 +5,7 @@ use everglade_env::{Geometry, IoMode, IoReport, Storage, World, WorldError, Worl
 
 use crate::rig::{one_reactor, pattern};
 
-/// From now on, `io_uring_setup` fails with EPERM on this thread and those it starts.
+/// Makes `io_uring_setup` fail with EPERM from now on, on this thread and those that it starts.
 fn forbid_uring() {
     const LOAD_NUMBER: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
     const JUMP_IF_EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K

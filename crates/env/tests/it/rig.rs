@@ -20,13 +20,13 @@ pub(crate) struct Rig {
     scratch: tempfile::TempDir,
 }
 
-/// Where a rig keeps its files.
+/// The place of a rig's files.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Storage {
     /// On the disk of the build: O_DIRECT is likely, and making a segment takes as long as the disk
     /// needs for two flushes.
     Disk,
-    /// In memory, for tests that make many segments; on the disk if there is no such place.
+    /// Memory, for tests that make many segments; the disk if there is no file system in memory.
     Memory,
 }
 
@@ -121,7 +121,7 @@ impl Rig {
         done.remove(0)
     }
 
-    /// Drives until so many completions have come.
+    /// Drives the reactor until this number of completions has come.
     pub(crate) fn finish(&mut self, count: usize) -> Vec<Completion> {
         let mut done = Vec::new();
         let mut ready = Vec::new();

@@ -67,8 +67,7 @@ fn a_timeout_ends_the_sleep_and_not_before() {
         rig.read(device, 0, BLOCK as usize).unwrap();
         rig.write(device, 0, &pattern(1, BLOCK as usize)).unwrap();
         // The bell of a worker may ring late, and the kernel interrupts a sleep to make or dismiss
-        // the ring's own workers: a few sleeps may be cut short, on a busy machine. Nothing goes on
-        // doing so.
+        // the ring's own workers: a few sleeps may be cut short on a busy machine, but not all.
         const ASKED: Duration = Duration::from_millis(50);
         let mut slept = Vec::new();
         while slept.last().is_none_or(|last| *last < ASKED) {
@@ -110,7 +109,7 @@ fn a_wake_up_before_or_during_the_sleep_ends_it() {
         }
     });
     assert!(start.elapsed() < PROMPT);
-    // Nothing is left over: the bell was rung and heard.
+    // No wake-up is left over: the bell was rung and heard.
     real.wait(Some(Duration::ZERO), &mut Vec::new());
     let is_quiet = (0..100).any(|_| {
         let quiet = Instant::now();

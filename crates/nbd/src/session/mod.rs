@@ -65,8 +65,8 @@ use staging::Staging;
 use terms::Terms;
 use transmission::{Ended, Transmission};
 
-/// The least rest of a payload that is received with a call of its own: below it, copying twice
-/// costs less than a call.
+/// Least remainder of a payload that is received by a call of its own. For fewer bytes, copying
+/// twice costs less than a call.
 const LONG_PAYLOAD_BYTES: usize = 16 << 10;
 
 /// A connection.
@@ -86,7 +86,8 @@ pub struct Session {
     token_base: Token,
     metrics: Arc<SessionMetrics>,
     caller: Caller,
-    /// Whatever comes next is encrypted, and the owner was not told yet or has not done its part.
+    /// Whether the session waits for TLS: all further bytes are encrypted, and the owner has not
+    /// begun TLS.
     awaits_tls: bool,
     /// The reactor where the export is to be opened.
     home: HomeQuestion,
@@ -101,7 +102,7 @@ enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// Nothing is received any more; replies are still sent.
+    /// No more bytes are received; replies are still sent.
     Draining,
     /// The peer is gone; only operations in flight are awaited.
     Abandoned,
@@ -143,20 +144,21 @@ struct Cx<'a> {
 }
 
 impl Session {
-    /// A new connection, with the greeting ready to be sent, that shares its memory with no other
-    /// session.
+    /// Makes a session for a new connection, with the greeting ready to be sent. The session shares
+    /// its memory with no other.
     ///
     /// # Panics
     /// If the low 32 bits of `token_base` are not zero.
     #[must_use]
     pub fn new(token_base: Token, settings: Settings, metrics: &Arc<SessionMetrics>) -> Self {
-        // Other classes have almost half of a budget, so it is twice what payload of long requests
-        // needs.
+        // Other classes have almost half of a budget, so the total is twice the payload of long
+        // requests.
         let memory = Memory::new(2 * settings.payload_in_flight_max);
         Self::within(token_base, settings, metrics, &Arc::new(memory))
     }
 
-    /// A new connection, with the greeting ready to be sent, that takes its memory from there.
+    /// Makes a session for a new connection, with the greeting ready to be sent, in the table's
+    /// memory.
     ///
     /// # Panics
     /// If the low 32 bits of `token_base` are not zero.
@@ -193,21 +195,21 @@ impl Session {
         }
     }
 
-    /// The same for a known client.
+    /// Sets the client of the session.
     #[must_use]
     pub fn with_caller(mut self, caller: Caller) -> Self {
         self.caller = caller;
         self
     }
 
-    /// The acknowledgement of TLS was sent: the owner is to encrypt the stream from here on, and to
-    /// say so with [`Session::tls_begun`]. Nothing is received before.
+    /// Returns whether the owner must encrypt the stream from here on, and then call
+    /// [`Session::tls_begun`]. The acknowledgement of TLS is sent. No bytes are received before.
     #[must_use]
     pub fn wants_tls(&self) -> bool {
         self.awaits_tls && self.state == State::Open && self.outgoing.is_empty()
     }
 
-    /// From now on, received and sent bytes go through TLS.
+    /// Notes that received and sent bytes pass through TLS from now on.
     ///
     /// # Panics
     /// If the session did not ask for TLS.
@@ -226,7 +228,7 @@ impl Session {
         }
     }
 
-    /// The session is where its export is to be opened.
+    /// Continues on the reactor where the export is to be opened.
     ///
     /// # Panics
     /// If the session did not ask for that.
@@ -239,10 +241,10 @@ impl Session {
         self.advance(target);
     }
 
-    /// From now on the session belongs to another table.
+    /// Moves the session to another table.
     ///
     /// # Panics
-    /// If it did not ask for its place, or as [`Session::new`].
+    /// If the session did not ask for its place, or as [`Session::new`].
     pub(crate) fn moved(
         &mut self,
         token_base: Token,
@@ -259,8 +261,8 @@ impl Session {
         self.ledger.move_to(memory);
     }
 
-    /// Names the memory the next bytes should be received into, in order, and returns how many of
-    /// `buffers` were set. At least one, unless the session does not want to read.
+    /// Sets the buffers into which the next bytes should be received, in order, and returns how
+    /// many of `buffers` are set: at least one, unless the session does not want to read.
     pub fn receive_buffers<'a>(&'a mut self, buffers: &mut [IoSliceMut<'a>]) -> usize {
         if !self.wants_read() {
             return 0;
@@ -286,8 +288,8 @@ impl Session {
             if more_slices {
                 return count;
             }
-            // After a long payload comes probably another: its header, and no more, or what follows
-            // would be copied once more on its way into pages.
+            // Another long payload probably follows. Only its header is received here: further
+            // bytes would be copied once more on their way into pages.
             if unfilled >= LONG_PAYLOAD_BYTES {
                 staged = header_bytes;
             }
@@ -304,7 +306,7 @@ impl Session {
         count
     }
 
-    /// `bytes` bytes were received into the buffers named last.
+    /// Takes `bytes` bytes that were received into the buffers named last.
     ///
     /// # Panics
     /// If these are more than there was room for.
@@ -321,19 +323,19 @@ impl Session {
         self.advance(target);
     }
 
-    /// The peer will send nothing more. Its requests are still answered.
+    /// Notes that the peer sends no more. Its requests are still answered.
     pub fn received_end(&mut self, target: &mut dyn Target) {
         self.drain();
         self.settle(target);
     }
 
-    /// The server stops, or wants to be rid of this session: as if the peer had disconnected.
+    /// Ends the session at the server's will, as if the peer had disconnected.
     pub fn stop(&mut self, target: &mut dyn Target) {
         self.drain();
         self.settle(target);
     }
 
-    /// The stream is broken: nothing can be received or sent any more.
+    /// Ends the session because its stream is broken.
     pub fn abandon(&mut self, target: &mut dyn Target) {
         self.drain();
         if self.state == State::Draining {
@@ -357,7 +359,7 @@ impl Session {
         }
     }
 
-    /// The first `bytes` bytes of those named last were sent.
+    /// Notes that the first `bytes` bytes of the buffers named last were sent.
     ///
     /// # Panics
     /// If these are more than were to be sent.
@@ -370,7 +372,7 @@ impl Session {
         self.settle(target);
     }
 
-    /// An operation of this session finished.
+    /// Takes the completion of an operation of this session.
     ///
     /// # Panics
     /// If `token` is not one of its operations in flight: the target broke its contract.
@@ -407,38 +409,41 @@ impl Session {
         self.settle(target);
     }
 
-    /// There is room for bytes from the peer. Otherwise do not read from the socket now.
+    /// Returns whether there is room for bytes from the peer. Otherwise the socket must not be read
+    /// now.
     #[must_use]
     pub fn wants_read(&self) -> bool {
         let is_asking = matches!(self.home, HomeQuestion::Asked(_));
         self.state == State::Open && !self.stalled && !self.awaits_tls && !is_asking
     }
 
-    /// There are bytes for the peer.
+    /// Returns whether there are bytes for the peer.
     #[must_use]
     pub fn wants_write(&self) -> bool {
         matches!(self.state, State::Open | State::Draining) && self.outgoing.is_ready()
     }
 
-    /// The session is over: nothing is in flight, the LUN is closed, the connection may be dropped.
+    /// Returns whether the session has ended: nothing is in flight, the LUN is closed, the
+    /// connection may be dropped.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
     }
 
-    /// The session is ending, and waits for operations in flight or for its peer to take replies.
+    /// Returns whether the session is ending, and waits for operations in flight or for its peer to
+    /// take replies.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         matches!(self.state, State::Draining | State::Abandoned)
     }
 
-    /// No export has been chosen yet.
+    /// Returns whether no export has been chosen yet.
     #[must_use]
     pub fn is_in_handshake(&self) -> bool {
         !matches!(self.phase, Phase::Transmission(_))
     }
 
-    /// The LUN being served.
+    /// Returns the LUN being served.
     #[must_use]
     pub fn lun(&self) -> Option<LunHandle> {
         match &self.phase {
@@ -472,7 +477,7 @@ impl Session {
         self.stalled = false;
         self.ledger.begin();
         while self.state == State::Open {
-            // Before it chooses an export, a client sees the exports that it may use.
+            // Before a client chooses an export, it sees only the exports that it may use.
             let mut allowed;
             let target: &mut dyn Target = if self.is_in_handshake() {
                 allowed = Allowed {

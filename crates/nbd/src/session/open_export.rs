@@ -10,7 +10,7 @@ use crate::wire::option::replies;
 /// Names listed in an error text; with the longest names this stays below the 4,096 bytes a text
 /// may have.
 const NAMES_SHOWN_MAX: usize = 12;
-/// Characters of a client's name repeated to it.
+/// Characters of a client's name for an export that a message repeats.
 const ASKED_SHOWN_MAX: usize = 128;
 
 /// An export opened for one session.
@@ -23,7 +23,7 @@ pub(super) struct OpenExport {
 pub(super) struct Refusal {
     /// [`replies`].
     pub(super) kind: u32,
-    /// For people.
+    /// Text for people.
     pub(super) text: String,
 }
 
@@ -49,7 +49,7 @@ impl OpenExport {
         }
     }
 
-    /// The size and the flags of the export, as the client is told them.
+    /// Returns the size and the flags of the export, in the reply's form.
     pub(super) fn parameters(&self, style: Style) -> ExportParameters {
         // A flush covers all sessions (contract 3 of `everglade_target`), so several connections
         // may share the work.

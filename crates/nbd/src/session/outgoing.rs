@@ -38,7 +38,7 @@ pub(super) struct Outgoing {
 struct Message {
     head: Head,
     data: Data,
-    /// Of head and data.
+    /// Bytes of head and data.
     length: u64,
     /// The charge until the message is sent.
     held: Reservation,
@@ -110,7 +110,7 @@ impl Head {
         }
     }
 
-    /// All `parts`, one after the other.
+    /// Joins all `parts`.
     pub(super) fn of(parts: &[&[u8]]) -> Head {
         let length = parts.iter().map(|part| part.len()).sum();
         if length > SHORT_HEAD_BYTES {
@@ -180,7 +180,7 @@ impl Parts {
         self.parts.iter()
     }
 
-    /// The first owed data, unless there is enough to send before it.
+    /// Returns the first owed data, unless there is enough to send before it.
     fn owed(&self) -> Option<(u64, u32)> {
         let mut ahead = 0;
         for part in &self.parts {
@@ -195,7 +195,7 @@ impl Parts {
         None
     }
 
-    /// Memory that all parts have.
+    /// Returns the memory of all parts.
     pub(super) fn held(&self) -> Released {
         let mut held = Released::default();
         self.parts.iter().for_each(|part| held.add(part.held()));
@@ -214,8 +214,8 @@ impl Parts {
         }
     }
 
-    /// Owes everything of which not all was sent, `sent` bytes of the data being sent. Adds the
-    /// memory of it to `released`.
+    /// Turns all data that is not sent completely into owed data; `sent` bytes of the first are
+    /// sent. Adds its memory to `released`.
     fn yield_memory(&mut self, sent: u64, released: &mut Released) {
         let mut skip = u32::try_from(sent.saturating_sub(self.gone)).expect("within a message");
         for part in std::mem::take(&mut self.parts) {
@@ -284,12 +284,12 @@ impl Outgoing {
         self.messages.is_empty()
     }
 
-    /// Data is owed.
+    /// Returns whether data is owed.
     pub(super) fn owes(&self) -> bool {
         self.owing > 0
     }
 
-    /// The next byte to send is there.
+    /// Returns whether the next byte to send is in memory.
     pub(super) fn is_ready(&self) -> bool {
         match self.messages.front() {
             None => false,
@@ -359,7 +359,7 @@ impl Outgoing {
         buffers.count
     }
 
-    /// `bytes` more bytes were sent. Returns the released memory.
+    /// Notes that `bytes` more bytes were sent. Returns the released memory.
     pub(super) fn transmitted(&mut self, bytes: usize) -> Released {
         self.sent += bytes as u64;
         let mut released = Released::default();
@@ -383,7 +383,7 @@ impl Outgoing {
         released
     }
 
-    /// The first message owes this, and its data in front of it is there.
+    /// Returns the data that the first message owes, if the data before it is in memory.
     pub(super) fn owed(&self) -> Option<(u64, u32)> {
         if self.owing == 0 {
             return None;
@@ -394,7 +394,7 @@ impl Outgoing {
         }
     }
 
-    /// Some of what [`Outgoing::owed`] named is there, and is charged from now on.
+    /// Supplies some of the data that [`Outgoing::owed`] named. It is charged from now on.
     pub(super) fn pay(&mut self, span: ReadSpan) {
         let first = self.messages.front_mut().expect("a message that owes");
         let Data::Many(all) = &mut first.data else {
@@ -453,7 +453,7 @@ impl Message {
         }
     }
 
-    /// The byte after the first `sent` is there.
+    /// Returns whether the byte after the first `sent` is in memory.
     fn is_ready(&self, sent: u64) -> bool {
         let Data::Many(all) = &self.data else {
             return true;
@@ -469,7 +469,7 @@ struct Buffers<'b, 'a> {
 }
 
 impl<'a> Buffers<'_, 'a> {
-    /// False if all are taken.
+    /// Adds a piece. Returns false if all slots are taken.
     fn put(&mut self, piece: &'a [u8]) -> bool {
         let Some(free) = self.all.get_mut(self.count) else {
             return false;
@@ -479,7 +479,8 @@ impl<'a> Buffers<'_, 'a> {
         true
     }
 
-    /// The memory of `span` without its first `skip` bytes, found without walking over them.
+    /// Adds the memory of `span` without its first `skip` bytes, in constant time for skipped
+    /// pages.
     fn put_span(&mut self, span: &'a ReadSpan, skip: &mut u64) -> bool {
         let here = u32::try_from(*skip).unwrap_or(u32::MAX).min(span.length);
         *skip -= u64::from(here);

@@ -4,13 +4,13 @@ use everglade_env::{BLOCK_SIZE, Nanos};
 use everglade_target::Limits;
 use everglade_target::sessions::memory::LARGEST_BYTES;
 
-/// Bounds of one session. [`Settings::default`] is what we ship.
+/// Bounds of one session. [`Settings::default`] has the values of the product.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Sizes told to clients and enforced.
     pub limits: Limits,
-    /// Bytes held at once for requests: writes being received or executed, reads being executed or
-    /// sent. Never below what one operation takes, which would otherwise never fit.
+    /// Limit of bytes held for requests: writes being received or executed, reads being executed or
+    /// sent. Never below the size of one operation, which would otherwise never fit.
     pub payload_in_flight_max: u64,
     /// Requests at once, each counted until its reply was sent. Below 65,536, because the number of
     /// a request is 16 bits of its operations' tokens.
@@ -44,7 +44,7 @@ impl Settings {
     /// and one more block.
     const STAGING_BYTES_LEAST: usize = 8 << 10;
 
-    /// The same, with values that cannot work moved to the nearest that can.
+    /// Returns the settings, with invalid values replaced by the nearest valid ones.
     #[must_use]
     pub fn checked(mut self) -> Self {
         self.payload_in_flight_max = self.payload_in_flight_max.max(LARGEST_BYTES);
@@ -54,14 +54,14 @@ impl Settings {
         self
     }
 
-    /// Longest request that is carried out.
+    /// Returns the length of the longest request that is executed.
     pub(crate) fn accepted_bytes_max(&self) -> u32 {
         self.limits
             .payload_max
             .saturating_mul(Self::ACCEPTED_FACTOR)
     }
 
-    /// Size of the staging buffer of a session that may have `allowed` bytes.
+    /// Returns the size of the staging buffer of a session that may have `allowed` bytes.
     pub(crate) fn staging_bytes(&self, allowed: usize, is_in_handshake: bool) -> usize {
         let least = match is_in_handshake {
             true => Self::STAGING_BYTES_MIN,

@@ -20,7 +20,7 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    /// From now on it has room for so many bytes, if nothing is in it.
+    /// Resizes the buffer to this number of bytes, if it is empty.
     pub(super) fn resize(&mut self, bytes: usize) {
         if self.end == 0 && self.memory.len() != bytes {
             // The old memory is free before there is new.
@@ -32,7 +32,7 @@ impl Staging {
     /// Puts back bytes that had found a place, which they have no more: less than a block.
     pub(super) fn put_back(&mut self, bytes: &[u8]) {
         assert!(self.end == 0, "nothing was received after them");
-        // It may have rested.
+        // The buffer may have been released while the session rested.
         if self.memory.len() < 2 * BLOCK_SIZE {
             self.resize(2 * BLOCK_SIZE);
         }
@@ -40,7 +40,7 @@ impl Staging {
         self.end = bytes.len();
     }
 
-    /// The bytes that were received and not yet consumed.
+    /// Returns the bytes that were received and not yet consumed.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.end]
     }
@@ -67,7 +67,7 @@ impl Staging {
         here
     }
 
-    /// Room to receive into.
+    /// Returns the free part of the buffer, to receive into.
     pub(super) fn free(&mut self) -> &mut [u8] {
         if self.start > 0 {
             self.memory.copy_within(self.start..self.end, 0);
@@ -78,7 +78,7 @@ impl Staging {
         &mut self.memory[self.end..]
     }
 
-    /// `count` bytes were received into [`Self::free`].
+    /// Counts `count` bytes that were received into [`Self::free`].
     pub(super) fn filled(&mut self, count: usize) {
         assert!(
             count <= self.memory.len() - self.end,

@@ -2,7 +2,7 @@
 
 use everglade_target::LunHandle;
 
-/// How headers look.
+/// Style of headers and replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Style {
     /// One simple reply for each request.
@@ -33,10 +33,9 @@ pub(super) struct Context {
 /// The kinds of facts about an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tells {
-    /// Whether it takes space.
+    /// Facts about allocation.
     Allocation,
-    /// Whether it may read differently than in an image; nothing if that was gone when the export
-    /// was opened.
+    /// Differences from an image; `None` if the image no longer existed when the export was opened.
     Changed { since: Option<LunHandle> },
 }
 

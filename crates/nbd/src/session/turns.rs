@@ -8,13 +8,13 @@ use super::transmission::Transmission;
 use super::{Cx, Phase, Session, State};
 
 impl Session {
-    /// It is this session's turn to take memory.
+    /// Gives the session its turn to take memory.
     pub(crate) fn resume(&mut self, target: &mut dyn Target) {
         self.go_on(target);
         self.settle(target);
     }
 
-    /// The peer may take bytes again.
+    /// Notes that the peer may take bytes again.
     pub(crate) fn peer_may_take(&mut self, target: &mut dyn Target) {
         if self.waits_for_peer {
             self.waits_for_peer = false;
@@ -22,7 +22,7 @@ impl Session {
         }
     }
 
-    /// There will be bytes for the peer as soon as it may take some.
+    /// Returns whether the session will have bytes once the peer can take some.
     pub(crate) fn waits_for_peer(&self) -> bool {
         self.waits_for_peer && matches!(self.state, State::Open | State::Draining)
     }
@@ -54,7 +54,7 @@ impl Session {
         }
     }
 
-    /// Others wait for memory: gives up what can be had again. `takes_nothing` means that the
+    /// Releases memory that can be taken again, because others wait. `takes_nothing` means that the
     /// client does not receive, `sends_nothing` that it does not send.
     pub(crate) fn yield_memory(
         &mut self,
@@ -76,7 +76,7 @@ impl Session {
         });
     }
 
-    /// Nothing comes from the peer: no buffer is kept for it.
+    /// Releases the receive buffer while nothing arrives from the peer.
     pub(crate) fn rest(&mut self) {
         self.staging.resize(0);
     }
@@ -87,7 +87,7 @@ impl Session {
         self.ledger.wants().filter(|_| is_alive)
     }
 
-    /// The peer is expected to send the rest of a request for which memory is held.
+    /// Returns whether the peer is expected to send the rest of a request for which memory is held.
     pub(crate) fn holds_payload(&self) -> bool {
         match &self.phase {
             Phase::Transmission(transmission) => transmission.holds_payload(),

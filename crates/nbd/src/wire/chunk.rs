@@ -3,9 +3,9 @@
 
 use super::fields::{take_u16, take_u32, take_u64};
 
-/// In front of every structured chunk.
+/// The magic of every structured chunk.
 pub const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
-/// In front of every extended chunk.
+/// The magic of every extended chunk.
 pub const EXTENDED_REPLY_MAGIC: u32 = 0x6e8a_278c;
 
 /// Set in the last chunk of a reply.
@@ -13,7 +13,7 @@ const FLAG_DONE: u16 = 1 << 0;
 
 /// The payload of a chunk.
 pub mod kinds {
-    /// Nothing; ends a reply.
+    /// A chunk without data that ends a reply.
     pub const NONE: u16 = 0;
     /// An offset and bytes.
     pub const OFFSET_DATA: u16 = 1;
@@ -21,22 +21,22 @@ pub mod kinds {
     pub const OFFSET_HOLE: u16 = 2;
     /// Extents of a metadata context, 32 bits wide.
     pub const BLOCK_STATUS: u16 = 5;
-    /// The same, 64 bits wide; with extended headers only.
+    /// Block status with 64-bit lengths; with extended headers only.
     pub const BLOCK_STATUS_EXT: u16 = 6;
     /// An error and a text.
     pub const ERROR: u16 = 0x8001;
-    /// The same with the offset it concerns.
+    /// An error with the offset that it concerns.
     pub const ERROR_OFFSET: u16 = 0x8002;
 }
 
 /// States of an extent, in `base:allocation` unless said otherwise.
 pub mod states {
-    /// It takes no space.
+    /// The extent takes no space.
     pub const HOLE: u32 = 1 << 0;
-    /// It reads as zeroes.
+    /// The extent reads as zeroes.
     pub const ZERO: u32 = 1 << 1;
-    /// In `everglade:changed:…`: it may read differently than in that image. All other bits are
-    /// zero, always.
+    /// In `everglade:changed:…`: the extent may read differently than in that image. All other bits
+    /// are always zero.
     pub const CHANGED: u32 = 1 << 0;
 }
 
@@ -52,13 +52,13 @@ pub mod states {
 /// | 4 | 8 | length of what follows |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// No more chunks follow for this request.
+    /// Whether this is the last chunk for the request.
     pub done: bool,
     /// [`kinds`].
     pub kind: u16,
-    /// As in the request.
+    /// Cookie of the request.
     pub cookie: u64,
-    /// As in the request; 0 in a structured chunk that was parsed.
+    /// Offset of the request; 0 in a structured chunk that was parsed.
     pub offset: u64,
     /// Bytes that follow.
     pub length: u32,
@@ -74,7 +74,7 @@ impl Chunk {
         if self.done { FLAG_DONE } else { 0 }
     }
 
-    /// The common beginning of both headers.
+    /// Encodes the common beginning of both headers.
     fn encode_start(&self, magic: u32, bytes: &mut [u8]) {
         bytes[..4].copy_from_slice(&magic.to_be_bytes());
         bytes[4..6].copy_from_slice(&self.flags().to_be_bytes());
@@ -82,7 +82,7 @@ impl Chunk {
         bytes[8..16].copy_from_slice(&self.cookie.to_be_bytes());
     }
 
-    /// The bytes to send after structured replies were negotiated.
+    /// Encodes the message after structured replies were negotiated.
     #[must_use]
     pub fn encode_structured(&self) -> [u8; Self::STRUCTURED_BYTES] {
         let mut bytes = [0; Self::STRUCTURED_BYTES];
@@ -91,7 +91,7 @@ impl Chunk {
         bytes
     }
 
-    /// The bytes to send after extended headers were negotiated.
+    /// Encodes the message after extended headers were negotiated.
     #[must_use]
     pub fn encode_extended(&self) -> [u8; Self::EXTENDED_BYTES] {
         let mut bytes = [0; Self::EXTENDED_BYTES];
@@ -101,7 +101,7 @@ impl Chunk {
         bytes
     }
 
-    /// `None` if the magic number is wrong.
+    /// Parses the bytes; returns `None` if the magic number is wrong.
     #[must_use]
     pub fn parse_structured(bytes: &[u8; Self::STRUCTURED_BYTES]) -> Option<Self> {
         let mut rest = &bytes[..];
@@ -116,7 +116,8 @@ impl Chunk {
         (magic == STRUCTURED_REPLY_MAGIC).then_some(chunk)
     }
 
-    /// `None` if the magic number is wrong, or if more follows than a chunk of ours can have.
+    /// Parses the bytes; returns `None` if the magic number is wrong, or if more follows than a
+    /// chunk of ours can have.
     #[must_use]
     pub fn parse_extended(bytes: &[u8; Self::EXTENDED_BYTES]) -> Option<Self> {
         let mut rest = &bytes[..];
@@ -132,7 +133,7 @@ impl Chunk {
     }
 }
 
-/// The payload of an `OFFSET_HOLE`.
+/// Returns the payload of an `OFFSET_HOLE`.
 #[must_use]
 pub fn hole_data(offset: u64, length: u32) -> [u8; 12] {
     let mut bytes = [0; 12];
@@ -141,7 +142,7 @@ pub fn hole_data(offset: u64, length: u32) -> [u8; 12] {
     bytes
 }
 
-/// The payload of an `ERROR`, or of an `ERROR_OFFSET` if there is an offset.
+/// Returns the payload of an `ERROR`, or of an `ERROR_OFFSET` if there is an offset.
 #[must_use]
 pub fn error_data(code: u32, text: &str, offset: Option<u64>) -> Vec<u8> {
     let length = u16::try_from(text.len()).expect("texts are short");

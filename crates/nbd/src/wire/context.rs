@@ -3,12 +3,12 @@
 
 use super::fields::{string, take_bytes, take_u32};
 
-/// What takes space.
+/// Name of the context for allocation.
 pub const ALLOCATION: &str = "base:allocation";
 /// Matches all of its namespace in a list.
 pub const BASE: &str = "base:";
-/// With the label of an image behind it, the name of the context for changes since this image. In a
-/// list, all of these.
+/// Prefix of the contexts for changes; the label of the earlier image follows it. In a list, the
+/// prefix alone stands for all of them.
 pub const CHANGED: &str = "everglade:changed:";
 /// Matches all of its namespace in a list.
 pub const EVERGLADE: &str = "everglade:";
@@ -30,7 +30,7 @@ pub struct ContextRequest {
 }
 
 impl ContextRequest {
-    /// The bytes to send as the option's data.
+    /// Encodes the message as the option's data.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -47,8 +47,8 @@ impl ContextRequest {
         bytes
     }
 
-    /// `None` unless `data` is exactly one request with proper strings. Their number is bounded by
-    /// the length of the data, not by the number that the data claims.
+    /// Parses the bytes; returns `None` unless `data` is exactly one request with proper strings.
+    /// Their number is bounded by the length of the data, not by the number that the data claims.
     #[must_use]
     pub fn parse(data: &[u8]) -> Option<Self> {
         let mut rest = data;
@@ -67,7 +67,7 @@ fn take_string(rest: &mut &[u8]) -> Option<String> {
     string(take_bytes(rest, length)?).map(str::to_owned)
 }
 
-/// The data of a `META_CONTEXT` reply.
+/// Returns the data of a `META_CONTEXT` reply.
 #[must_use]
 pub fn context_data(id: u32, name: &str) -> Vec<u8> {
     [&id.to_be_bytes()[..], name.as_bytes()].concat()

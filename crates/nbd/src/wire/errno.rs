@@ -20,7 +20,7 @@ pub enum Errno {
 }
 
 impl Errno {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     #[must_use]
     pub fn code(self) -> u32 {
         match self {

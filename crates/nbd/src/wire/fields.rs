@@ -26,7 +26,7 @@ pub(crate) fn take_bytes<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u
     Some(field)
 }
 
-/// A string of the protocol: UTF-8, no NUL, not too long (proto "Conventions").
+/// Checks a string of the protocol: UTF-8, no NUL, not too long (proto "Conventions").
 pub(crate) fn string(bytes: &[u8]) -> Option<&str> {
     if bytes.len() > super::STRING_BYTES_MAX || bytes.contains(&0) {
         return None;

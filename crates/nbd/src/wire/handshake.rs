@@ -56,7 +56,7 @@ impl Greeting {
     /// Size on the wire.
     pub const BYTES: usize = 18;
 
-    /// The bytes to send.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -66,7 +66,7 @@ impl Greeting {
         bytes
     }
 
-    /// The greeting in `bytes`; `None` if the magic numbers are wrong.
+    /// Returns the greeting in `bytes`; `None` if the magic numbers are wrong.
     #[must_use]
     pub fn parse(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let mut rest = &bytes[..];
@@ -89,7 +89,7 @@ impl ClientFlags {
     /// Size on the wire.
     pub const BYTES: usize = 4;
 
-    /// The bytes to send.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let fixed = if self.fixed_newstyle {
@@ -101,8 +101,8 @@ impl ClientFlags {
         (fixed | no_zeroes).to_be_bytes()
     }
 
-    /// `None` if a flag is set that the server has not advertised; the connection must then be
-    /// dropped (proto "Client flags").
+    /// Parses the bytes; returns `None` if a flag is set that the server has not advertised; the
+    /// connection must then be dropped (proto "Client flags").
     #[must_use]
     pub fn parse(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let flags = u32::from_be_bytes(*bytes);
@@ -130,7 +130,7 @@ impl ExportParameters {
     /// Size on the wire, without zeroes.
     pub const BYTES: usize = 10;
 
-    /// The bytes to send.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -139,7 +139,7 @@ impl ExportParameters {
         bytes
     }
 
-    /// The parameters in `bytes`.
+    /// Returns the parameters in `bytes`.
     #[must_use]
     pub fn parse(bytes: &[u8; Self::BYTES]) -> Self {
         let mut rest = &bytes[..];

@@ -35,7 +35,7 @@ pub struct InfoRequest {
 }
 
 impl InfoRequest {
-    /// The bytes to send as the option's data.
+    /// Encodes the message as the option's data.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let name_bytes = u32::try_from(self.name.len()).expect("export names are short");
@@ -49,7 +49,7 @@ impl InfoRequest {
         bytes
     }
 
-    /// `None` unless `data` is exactly one request with a proper name.
+    /// Parses the bytes; returns `None` unless `data` is exactly one request with a proper name.
     #[must_use]
     pub fn parse(data: &[u8]) -> Option<Self> {
         let mut rest = data;
@@ -69,25 +69,25 @@ impl InfoRequest {
     }
 }
 
-/// The name sent with `NBD_OPT_EXPORT_NAME`; `None` if it is not a string of the protocol.
+/// Returns the name sent with `NBD_OPT_EXPORT_NAME`; `None` if it is not a string of the protocol.
 #[must_use]
 pub fn export_name(data: &[u8]) -> Option<&str> {
     string(data)
 }
 
-/// The data of an `EXPORT` fact.
+/// Returns the data of an `EXPORT` fact.
 #[must_use]
 pub fn export_data(parameters: &ExportParameters) -> Vec<u8> {
     [&facts::EXPORT.to_be_bytes()[..], &parameters.encode()].concat()
 }
 
-/// The data of a `NAME` fact.
+/// Returns the data of a `NAME` fact.
 #[must_use]
 pub fn name_data(name: &str) -> Vec<u8> {
     [&facts::NAME.to_be_bytes()[..], name.as_bytes()].concat()
 }
 
-/// The data of a `BLOCK_SIZE` fact.
+/// Returns the data of a `BLOCK_SIZE` fact.
 #[must_use]
 pub fn block_size_data(limits: &Limits) -> Vec<u8> {
     let mut bytes = facts::BLOCK_SIZE.to_be_bytes().to_vec();

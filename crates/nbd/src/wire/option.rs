@@ -4,7 +4,7 @@
 use super::fields::{take_u32, take_u64};
 use super::handshake::OPTION_MAGIC;
 
-/// In front of every option reply.
+/// The magic of every option reply.
 pub const REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 
 /// Options a client may send. Numbers not listed are unknown to us.
@@ -35,23 +35,23 @@ pub mod options {
 pub mod replies {
     /// Success; the last reply.
     pub const ACK: u32 = 1;
-    /// One export of a list.
+    /// Reply: one export of a list.
     pub const SERVER: u32 = 2;
-    /// One fact about an export.
+    /// Reply: one fact about an export.
     pub const INFO: u32 = 3;
-    /// One metadata context.
+    /// Reply: one metadata context.
     pub const META_CONTEXT: u32 = 4;
     /// Set in all error replies.
     pub const ERROR: u32 = 1 << 31;
     /// We do not know the option.
     pub const ERR_UNSUP: u32 = ERROR + 1;
-    /// We know the option and do not allow it.
+    /// Error: the server knows the option and does not allow it.
     pub const ERR_POLICY: u32 = ERROR + 2;
     /// The option's data makes no sense.
     pub const ERR_INVALID: u32 = ERROR + 3;
-    /// Only after TLS began.
+    /// Error: the option requires TLS.
     pub const ERR_TLS_REQD: u32 = ERROR + 5;
-    /// There is no such export.
+    /// Error: the export does not exist.
     pub const ERR_UNKNOWN: u32 = ERROR + 6;
     /// The server is stopping.
     pub const ERR_SHUTDOWN: u32 = ERROR + 7;
@@ -74,7 +74,7 @@ impl OptionHeader {
     /// Size on the wire.
     pub const BYTES: usize = 16;
 
-    /// The bytes to send.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -84,7 +84,8 @@ impl OptionHeader {
         bytes
     }
 
-    /// `None` if the magic number is wrong: the stream cannot be followed any more.
+    /// Parses the bytes; returns `None` if the magic number is wrong: the stream cannot be followed
+    /// any more.
     #[must_use]
     pub fn parse(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let mut rest = &bytes[..];
@@ -100,7 +101,7 @@ impl OptionHeader {
 /// The header of an option reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionReply {
-    /// The option answered, as the client sent it.
+    /// Option that is answered, as the client sent it.
     pub option: u32,
     /// [`replies`].
     pub kind: u32,
@@ -112,7 +113,7 @@ impl OptionReply {
     /// Size on the wire.
     pub const BYTES: usize = 20;
 
-    /// The bytes to send before the data.
+    /// Encodes the message before the data.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -123,7 +124,7 @@ impl OptionReply {
         bytes
     }
 
-    /// `None` if the magic number is wrong.
+    /// Parses the bytes; returns `None` if the magic number is wrong.
     #[must_use]
     pub fn parse(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let mut rest = &bytes[..];
@@ -150,7 +151,7 @@ impl OptionReply {
         into.extend_from_slice(data);
     }
 
-    /// The data of a `SERVER` reply: one export's name, no details.
+    /// Returns the data of a `SERVER` reply: one export's name, no details.
     #[must_use]
     pub fn server_data(name: &str) -> Vec<u8> {
         let length = u32::try_from(name.len()).expect("export names are short");

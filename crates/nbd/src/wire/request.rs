@@ -2,9 +2,9 @@
 
 use super::fields::{take_u16, take_u32, take_u64};
 
-/// In front of every request.
+/// The magic of every request.
 pub const REQUEST_MAGIC: u32 = 0x2560_9513;
-/// In front of every request after extended headers were negotiated.
+/// The magic of every request after extended headers were negotiated.
 pub const EXTENDED_REQUEST_MAGIC: u32 = 0x21e4_1c71;
 
 /// Command flags.
@@ -40,12 +40,12 @@ pub enum Command {
     Cache,
     /// The range must read as zeroes.
     WriteZeroes,
-    /// Tell what of the range takes space.
+    /// Return which parts of the range take space.
     BlockStatus,
 }
 
 impl Command {
-    /// All of them.
+    /// All commands.
     pub const ALL: [Command; 8] = [
         Command::Read,
         Command::Write,
@@ -57,7 +57,7 @@ impl Command {
         Command::BlockStatus,
     ];
 
-    /// The number on the wire.
+    /// Returns the number on the wire.
     #[must_use]
     pub fn code(self) -> u16 {
         match self {
@@ -72,7 +72,7 @@ impl Command {
         }
     }
 
-    /// `None` for commands we do not know.
+    /// Returns the command with this number; `None` for unknown commands.
     #[must_use]
     pub fn of_code(code: u16) -> Option<Self> {
         Self::ALL.into_iter().find(|command| command.code() == code)
@@ -109,7 +109,7 @@ impl Request {
     /// Size of an extended header on the wire.
     pub const EXTENDED_BYTES: usize = 32;
 
-    /// The bytes to send without extended headers. Lengths above 32 bits cannot be sent.
+    /// Encodes the message without extended headers. Lengths above 32 bits cannot be sent.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let length = u32::try_from(self.length).expect("a length of 32 bits");
@@ -119,7 +119,7 @@ impl Request {
         bytes
     }
 
-    /// The bytes to send with extended headers.
+    /// Encodes the message with extended headers.
     #[must_use]
     pub fn encode_extended(&self) -> [u8; Self::EXTENDED_BYTES] {
         let mut bytes = [0; Self::EXTENDED_BYTES];
@@ -128,7 +128,8 @@ impl Request {
         bytes
     }
 
-    /// `None` if the magic number is wrong: the stream cannot be followed any more.
+    /// Parses the bytes; returns `None` if the magic number is wrong: the stream cannot be followed
+    /// any more.
     #[must_use]
     pub fn parse(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let mut rest = &bytes[..];
@@ -137,7 +138,7 @@ impl Request {
         Some(Request { length, ..request })
     }
 
-    /// The same with extended headers.
+    /// Parses a request with extended headers.
     #[must_use]
     pub fn parse_extended(bytes: &[u8; Self::EXTENDED_BYTES]) -> Option<Self> {
         let mut rest = &bytes[..];

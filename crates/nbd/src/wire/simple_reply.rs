@@ -2,7 +2,7 @@
 
 use super::fields::{take_u32, take_u64};
 
-/// In front of every simple reply.
+/// The magic of every simple reply.
 pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 
 /// The header of a reply. The data of a successful read follows it.
@@ -10,7 +10,7 @@ pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 pub struct SimpleReply {
     /// 0, or [`super::Errno::code`].
     pub error: u32,
-    /// As in the request.
+    /// Cookie of the request.
     pub cookie: u64,
 }
 
@@ -18,7 +18,7 @@ impl SimpleReply {
     /// Size on the wire.
     pub const BYTES: usize = 16;
 
-    /// The bytes to send.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -28,7 +28,7 @@ impl SimpleReply {
         bytes
     }
 
-    /// `None` if the magic number is wrong.
+    /// Parses the bytes; returns `None` if the magic number is wrong.
     #[must_use]
     pub fn parse(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let mut rest = &bytes[..];

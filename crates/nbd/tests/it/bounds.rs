@@ -1,4 +1,4 @@
-//! What a session holds is bounded, whatever its peer does.
+//! The memory of a session is bounded, whatever its peer does.
 
 use everglade_nbd::Settings;
 
@@ -60,7 +60,7 @@ fn payload_of_reads_counts_until_it_is_sent() {
         .collect();
     peer.send(&messages);
     peer.work();
-    // Each takes its 98 pages, and something for itself.
+    // Each read takes its 98 pages, and memory for the request itself.
     assert_eq!(peer.target.log.len(), 3, "three reads fit into 1.5 MiB");
     assert_eq!(peer.session.payload_in_flight(), 3 * (98 * 4096 + 1024));
     assert!(!peer.session.wants_read());

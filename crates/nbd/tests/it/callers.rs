@@ -1,4 +1,4 @@
-//! Allow-lists: what a caller may not use does not exist for it.
+//! Allow-lists: exports that a caller may not use do not exist for it.
 
 use std::net::IpAddr;
 use std::sync::Arc;

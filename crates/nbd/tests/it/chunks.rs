@@ -93,7 +93,7 @@ fn holes_are_told_apart_from_data() {
     ];
     assert_eq!(answer, expected.concat());
     assert_eq!(peer.session.payload_in_flight(), 0);
-    // A read of nothing but a hole is one, however short.
+    // A read of a hole alone is sent as a hole, however short.
     let answer = peer.exchange(&request(READ, 0, 3, 5, 6));
     assert_eq!(answer, chunk(true, HOLE, 3, &at(5, &6u32.to_be_bytes())));
 }

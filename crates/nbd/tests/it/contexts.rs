@@ -1,4 +1,4 @@
-//! Metadata contexts: how they are chosen, and what `BLOCK_STATUS` tells then.
+//! Metadata contexts: their choice, and the answers of `BLOCK_STATUS`.
 
 use everglade_nbd::Settings;
 use everglade_target::model::Model;

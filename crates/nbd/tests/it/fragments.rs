@@ -45,7 +45,7 @@ pub(crate) fn conversation(seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Whether the session asks where its export is to be.
+/// Whether the session asks for the reactor of its export.
 #[derive(Clone, Copy, PartialEq)]
 enum HomeQuestion {
     Asked,

@@ -13,7 +13,7 @@ pub(crate) struct Held {
     shown: Vec<Completion>,
     /// Errors for the next operations, instead of carrying them out.
     pub(crate) errors: Vec<Error>,
-    /// Every operation submitted, shortly.
+    /// Every operation submitted, in short form.
     pub(crate) log: Vec<String>,
     /// Reads that were announced, each time.
     pub(crate) expected: Vec<Vec<(u64, u32)>>,

@@ -39,7 +39,7 @@ impl Host {
         format!("nbd://{}/{export}", self.address)
     }
 
-    /// Ends all sessions and returns what was stored.
+    /// Ends all sessions and returns the stored data.
     pub(crate) fn stop(mut self) -> Model {
         self.stop.store(true, Ordering::SeqCst);
         self.thread.take().unwrap().join().unwrap()
@@ -120,7 +120,7 @@ fn wait(
     };
     let mut fds = vec![PollFd::new(listener, PollFlags::IN)];
     fds.extend(ids.iter().map(|id| PollFd::new(&sockets[id], flags(id))));
-    // Short, because nobody wakes us to stop.
+    // The timeout is short, because no event reports a stop.
     let nanoseconds = if idle { 20_000_000 } else { 0 };
     poll(
         &mut fds,

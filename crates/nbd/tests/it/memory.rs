@@ -1,4 +1,5 @@
-//! All sessions of a table have one budget, whatever their peers do, and everybody gets on.
+//! All sessions of a table share one budget, whatever their peers do, and all sessions make
+//! progress.
 
 use everglade_nbd::{Received, SessionId, Sessions, Settings};
 use everglade_target::Error;
@@ -94,14 +95,15 @@ impl Crowd {
         self.sessions.interest(self.peers[peer].0).closed
     }
 
-    /// What a peer got since it was asked last, which takes everything from now on.
+    /// Returns the bytes that a peer got since the last call. The peer takes everything from now
+    /// on.
     fn takes(&mut self, peer: usize) -> Vec<u8> {
         self.peers[peer].1.room = None;
         self.settle();
         std::mem::take(&mut self.peers[peer].1.from_session)
     }
 
-    /// One that behaves is served although the others do not.
+    /// Checks that a well-behaved peer is served although the others block.
     fn assert_serves(&mut self, length: usize) {
         let good = self.join(&[]);
         let bytes = pattern(99, length);
@@ -125,7 +127,7 @@ fn long_writes_that_stall_hold_little_and_go_on() {
         crowd.say(peer, &message[..900_000 + peer]);
     }
     crowd.settle();
-    // They have been quiet for long when others come, and have no buffer.
+    // The peers have been quiet for long when others come, and have no buffer.
     crowd.sweep(5 * SECOND);
     for peer in 2..PEERS {
         crowd.say(peer, &message[..900_000 + peer]);
@@ -185,7 +187,7 @@ fn long_replies_nobody_takes_hold_little_and_go_on() {
         assert!(crowd.sessions.memory().waits() > 0, "the budget was met");
         crowd.assert_serves(64 << 10);
         crowd.assert_serves(1 << 20);
-        // Now a byte at the front is another: the first block was written by the good one.
+        // The byte at the front now differs: the well-behaved peer wrote the first block.
         let whole = [&pattern(99, 1 << 20)[100..], &bytes[(1 << 20) - 100..]].concat();
         for peer in peers {
             let taken = crowd.takes(peer);
@@ -195,7 +197,7 @@ fn long_replies_nobody_takes_hold_little_and_go_on() {
                 (true, _) => in_order(&taken, 100, LENGTH),
             };
             assert_eq!(data.len(), LENGTH);
-            // What was sent before the front was overwritten is as it was.
+            // Data sent before the front was overwritten is unchanged.
             let same = |byte: usize| data[byte] == bytes[byte] || data[byte] == whole[byte];
             assert!((0..LENGTH).all(same));
         }
@@ -233,7 +235,7 @@ fn a_request_of_one_operation_that_stalls_is_ended_when_others_wait() {
     }
     crowd.settle();
     assert!(crowd.sessions.memory().waiting() > 0);
-    // Who moves less finds what is for it.
+    // A peer that moves less data finds memory for it.
     crowd.assert_serves(64 << 10);
     crowd.sweep(61 * SECOND);
     assert!(crowd.is_closed(0), "it has not moved for a minute");
@@ -348,7 +350,7 @@ fn memory_is_given_back_whatever_ends_a_session() {
     assert_eq!(crowd.target.open, 0);
 }
 
-/// Requests of all sizes, at all paces: nobody is forgotten, and nothing is lost.
+/// Requests of all sizes, at all paces: every session is served, and no data is lost.
 #[test]
 fn a_crowd_of_all_kinds_is_served_within_the_budget() {
     for seed in 0..30 {

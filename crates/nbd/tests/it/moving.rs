@@ -34,7 +34,7 @@ fn hello() -> [u8; 4] {
     3u32.to_be_bytes()
 }
 
-/// Receives and sends until nothing happens, and returns what was sent.
+/// Receives and sends until no bytes move, and returns the bytes sent.
 fn exchange(
     sessions: &mut Sessions,
     id: SessionId,
@@ -97,8 +97,8 @@ fn it_does_not_ask_for_what_it_refuses() {
         "the one it gets"
     );
 
-    // What is for others does not exist, and is not asked for either; nor is anything before
-    // encryption.
+    // An export for others does not exist for this client, so the session does not ask for its
+    // place; nor does it ask before encryption.
     let mut peer = Peer::new(two_luns(), asking());
     peer.session = peer.session.with_caller(Caller {
         tls: TlsMode::Required,
@@ -212,7 +212,8 @@ fn one_that_waits_for_its_place_can_be_stopped_and_is_late_like_others() {
         assert!(interest.closed && !interest.home);
         sessions.detach(id);
     }
-    // Moved and refused there, it is still in its handshake, whose time goes on.
+    // The session was moved and refused there, so it is still in its handshake, whose time limit
+    // continues.
     let id = sessions.attach(0).expect("a place");
     let mut pipe = Pipe::default();
     exchange(&mut sessions, id, &mut pipe, &mut target, &hello());

@@ -48,7 +48,7 @@ impl Peer {
         }
     }
 
-    /// In transmission with `vol0/lun0`, everything of the handshake read.
+    /// Makes a peer in transmission with `vol0/lun0`, with all replies of the handshake read.
     pub(crate) fn in_transmission(target: Held, settings: Settings) -> Self {
         let mut peer = Self::new(target, settings);
         let mut hello = 3u32.to_be_bytes().to_vec();
@@ -67,7 +67,8 @@ impl Peer {
         peer
     }
 
-    /// In transmission with `vol0/lun0` after these options, each of which must be acknowledged.
+    /// Makes a peer in transmission with `vol0/lun0` after these options, each of which must be
+    /// acknowledged.
     pub(crate) fn after_options(target: Held, options: &[Vec<u8>]) -> Self {
         let mut peer = Self::new(target, Settings::default());
         peer.exchange(&3u32.to_be_bytes());
@@ -101,7 +102,7 @@ impl Peer {
         bytes.len() - rest.len()
     }
 
-    /// Lets the target complete what it can.
+    /// Lets the target complete its ready operations.
     pub(crate) fn work(&mut self) -> bool {
         let mut done = Vec::new();
         self.target.poll(&mut done);
@@ -226,7 +227,7 @@ pub(crate) fn chunk(done: bool, kind: u16, cookie: u64, data: &[u8]) -> Vec<u8> 
     bytes
 }
 
-/// What a chunk of data, or of a hole, has after its header.
+/// Returns the body of a chunk of data, or of a hole.
 pub(crate) fn at(offset: u64, rest: &[u8]) -> Vec<u8> {
     [&offset.to_be_bytes()[..], rest].concat()
 }

@@ -27,7 +27,7 @@ fn run(program: &str, arguments: &[&str]) -> Option<Output> {
     )
 }
 
-/// Runs a client that must succeed and returns what it printed; `None` if it is not installed.
+/// Runs a client that must succeed and returns its output; `None` if it is not installed.
 fn succeed(program: &str, arguments: &[&str]) -> Option<String> {
     let output = run(program, arguments)?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -167,7 +167,7 @@ fn nbdinfo_and_qemu_img_show_what_takes_space() {
     let map = succeed("qemu-img", &["map", "--output=json", "-f", "raw", &uri]).unwrap();
     let data = map.lines().filter(|line| line.contains("\"data\": true"));
     assert_eq!(data.count(), 2, "{map}");
-    // Copies only what is there: 16 GiB of zeroes would take longer than the client may.
+    // Copies only allocated data: 16 GiB of zeroes would take longer than the client may.
     let copy = directory.path().join("copy");
     let copy = copy.to_str().unwrap();
     if succeed("nbdcopy", &["--sparse=4096", &uri, copy]).is_some() {

@@ -18,7 +18,7 @@ fn peer() -> Peer {
     Peer::in_transmission(Held::with_lun(MIB), Settings::default())
 }
 
-/// Each request is refused with its error, and the session goes on.
+/// Checks that each request is refused with its error, and that the session continues.
 fn assert_refused(peer: &mut Peer, cases: &[(Vec<u8>, u32)]) {
     for (message, error) in cases {
         let cookie = u64::from_be_bytes(*message[8..].first_chunk().unwrap());

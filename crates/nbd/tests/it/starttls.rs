@@ -1,5 +1,5 @@
-//! `STARTTLS`, as far as the session knows about it: when it may come, what it forgets, and who
-//! waits for whom.
+//! `STARTTLS` in the session: when it is allowed, which agreements it drops, and the order of the
+//! acknowledgement and the handshake.
 
 use everglade_nbd::{Caller, TlsMode};
 

@@ -70,7 +70,7 @@ fn hello() -> Vec<u8> {
     [3u32.to_be_bytes().to_vec(), option(1, b"vol0/lun0")].concat()
 }
 
-/// In transmission, everything of the handshake taken.
+/// Connects a session in transmission, with all replies of the handshake taken.
 pub(crate) fn connect(sessions: &mut Sessions, target: &mut Held) -> (SessionId, Pipe) {
     let id = sessions.attach(0).unwrap();
     let mut pipe = Pipe {

@@ -127,7 +127,7 @@ fn largest_payload_is_accepted_both_ways() {
     assert_eq!(peer.session.payload_in_flight(), 0);
 }
 
-/// The nbd project's `integrityhuge-test.tr` asks for up to 50 MB, whatever it is told.
+/// The nbd project's `integrityhuge-test.tr` requests up to 50 MB, whatever maximum is advertised.
 #[test]
 fn twice_what_is_told_is_accepted_both_ways() {
     let mut peer = peer(128 * MIB);

@@ -43,7 +43,7 @@ use crate::{Config, DataDir};
 
 /// Each has affinities, areas and maps in memory.
 const AGGREGATES_MAX: usize = 64;
-/// How often a mounting aggregate is looked at.
+/// Interval between checks of an aggregate that is mounting.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// See the module's documentation. Shared by the threads of the REST interface.
@@ -55,24 +55,24 @@ pub struct Administrator {
     pub(super) ready: Mutex<BTreeSet<String>>,
     /// See the module's documentation.
     pub(super) populating: RwLock<()>,
-    /// Those that are recorded and could not be opened.
+    /// Aggregates that are recorded but could not be opened.
     unavailable: Mutex<Vec<Unavailable>>,
     pub(super) since: Instant,
     schedule: Schedule,
     /// The policy of volumes that are made without saying which.
     usual_policy: String,
-    /// Who may use what, by protocol.
+    /// The allow-lists of the protocols that have one.
     pub(super) allow: Vec<Allow>,
     /// Copies of labels that are lost and could not be written anew at the start.
     pub(super) unmended: Vec<Condition>,
 }
 
-/// What a deletion leaves to be done.
+/// A deleted object, and the work that its deletion left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deleted {
-    /// What the aggregate has yet to give back, this deletion included.
+    /// Blocks that the aggregate has yet to free, including those of this deletion.
     pub pending: Pending,
-    /// What was deleted, in words.
+    /// A description of the deleted object, for people.
     pub detail: String,
 }
 
@@ -106,14 +106,15 @@ impl Administrator {
         }
     }
 
-    /// Whether every reactor gives a sign of life. Waits for as long as one hangs.
+    /// Returns whether every reactor responds. Waits as long as a reactor hangs.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         let mut reactors = 0..self.plane.reactors();
         reactors.all(|reactor| self.plane.ask(reactor, Control::Ping).is_some())
     }
 
-    /// A host is short of space: aggregates give it what they do not need soon.
+    /// Asks all aggregates to release space that they do not need soon, because a host is short of
+    /// it.
     pub fn give_back(&self) {
         self.plane.give_back();
     }
@@ -128,13 +129,13 @@ impl Administrator {
         wanted.map_or(&self.usual_policy, Name::as_str)
     }
 
-    /// The time of the host.
+    /// Returns the time of the host.
     #[must_use]
     pub fn now(&self) -> Moment {
         Moment(self.plane.world.wall_seconds())
     }
 
-    /// Those that are recorded and could not be opened.
+    /// Returns the aggregates that are recorded but could not be opened.
     pub(super) fn unavailable(&self) -> MutexGuard<'_, Vec<Unavailable>> {
         self.unavailable.lock()
     }
@@ -147,13 +148,13 @@ impl Administrator {
         self.directory.lock()
     }
 
-    /// The data directory, unless it is in use.
+    /// Returns the data directory, unless it is in use.
     pub(super) fn try_directory(&self) -> Option<MutexGuard<'_, DataDir>> {
         self.directory.try_lock()
     }
 
-    /// Writes down where the aggregates are, unless somebody is just changing which there are; they
-    /// are seen the next time.
+    /// Records the consistency points of the aggregates. Skipped if the data directory is in use;
+    /// the next call records them.
     pub(crate) fn see_points(&self) {
         if let Some(mut directory) = self.try_directory() {
             points::see(&self.engine, &mut directory);
@@ -165,15 +166,16 @@ impl Administrator {
         self.directory().announce(endpoints);
     }
 
-    /// Writes what a full host did not let the data directory write, unless that is in use.
+    /// Writes the files of the data directory that a full host refused, unless the directory is in
+    /// use.
     pub fn settle(&self) {
         if let Some(mut directory) = self.try_directory() {
             directory.settle();
         }
     }
 
-    /// Nobody listens any more. Not if a device that hangs keeps a creation from ending: the stop
-    /// goes on.
+    /// Removes the endpoints, because the server accepts no more requests. If a device that hangs
+    /// blocks a creation, the stop continues without this.
     pub fn withdraw(&self) {
         match self.try_directory() {
             Some(mut directory) => directory.withdraw(),
@@ -187,10 +189,10 @@ impl Administrator {
 
     // ---- aggregates ----
 
-    /// Says what [`Administrator::create_aggregate`] would do, and does nothing.
+    /// Returns what [`Administrator::create_aggregate`] would do, and changes nothing.
     ///
     /// # Errors
-    /// It would be refused.
+    /// The creation would be refused.
     pub fn plan_aggregate(&self, request: &CreateAggregate) -> Result<CreationPlan, Problem> {
         let directory = self.directory();
         let wanted = self.wanted(&directory, request)?;
@@ -205,7 +207,7 @@ impl Administrator {
         })
     }
 
-    /// The devices of an aggregate that could be made.
+    /// Returns the devices of an aggregate that could be made.
     fn wanted(
         &self,
         directory: &DataDir,
@@ -275,7 +277,7 @@ impl Administrator {
         }
     }
 
-    /// Of an aggregate that nobody else deletes, because the caller has the directory.
+    /// Returns the state of an aggregate. The caller has the directory, so nobody else deletes it.
     pub(super) fn state_of(&self, id: u32) -> State {
         let aggregates = self.engine.aggregates();
         let found = aggregates.into_iter().find(|aggregate| aggregate.id == id);
@@ -322,8 +324,8 @@ impl Administrator {
         self.volume(name).map_err(Problem::after_change)
     }
 
-    /// Where a clone goes, and how it is made: what follows from its parent may be said, but not
-    /// otherwise.
+    /// Returns the aggregate of a clone, and the change that creates it. A request may repeat
+    /// settings that follow from the parent, but not contradict them.
     fn clone_of(
         &self,
         request: &CreateVolume,
@@ -368,7 +370,7 @@ impl Administrator {
         Ok((aggregate, change))
     }
 
-    /// The aggregate that was named, or the only one.
+    /// Returns the named aggregate, or the only one if none is named.
     fn place_for(&self, wanted: Option<&Name>) -> Result<AggregateInfo, Problem> {
         let ready = self.ready().clone();
         let aggregates = self.engine.aggregates();
@@ -508,35 +510,35 @@ impl Administrator {
         })
     }
 
-    /// What one aggregate has yet to give back.
+    /// Returns the blocks that one aggregate has yet to free.
     pub(super) fn pending_of(&self, aggregate: u32) -> Pending {
         let aggregates = self.engine.aggregates();
         let found = aggregates.iter().find(|known| known.id == aggregate);
-        // One that was deleted meanwhile has given back everything.
+        // An aggregate deleted meanwhile has nothing left to free.
         found.map(pending).unwrap_or_default()
     }
 
-    /// What every aggregate has yet to give back.
+    /// Returns the blocks that each aggregate has yet to free.
     #[must_use]
     pub fn pending(&self) -> Vec<Pending> {
         self.engine.aggregates().iter().map(pending).collect()
     }
 
-    /// The number of the aggregate that has a volume.
+    /// Returns the number of the aggregate that has a volume.
     pub(super) fn aggregate_of(&self, volume: &str) -> Result<u32, Problem> {
         self.id_of(volume).map(|id| id.aggregate)
     }
 
-    /// What a volume is known by whatever it is called.
+    /// Returns the identifier of a volume, which a rename does not change.
     pub(super) fn id_of(&self, volume: &str) -> Result<VolumeId, Problem> {
         let found = self.engine.volume_id(volume);
         found.ok_or_else(|| Problem::not_found("volume", volume))
     }
 
-    /// What it is called now.
+    /// Returns the current name of a volume.
     ///
     /// # Errors
-    /// It was deleted.
+    /// The volume was deleted.
     pub(crate) fn name_of(&self, volume: VolumeId) -> Result<String, Problem> {
         let gone = || Problem::new(Code::NotFound, "the volume of this job was deleted");
         self.engine.volume_name(volume).ok_or_else(gone)
@@ -571,7 +573,7 @@ fn pending(info: &AggregateInfo) -> Pending {
 }
 
 fn changed(answer: Option<Answer>) -> Result<Timing, Problem> {
-    // A reactor that has the change answers it, also while it ends.
+    // A reactor that has taken the change answers it, also during the stop.
     let stopping = || {
         let text = "the daemon is stopping, and nothing was changed";
         Problem::new(Code::Unavailable, text)
@@ -579,7 +581,7 @@ fn changed(answer: Option<Answer>) -> Result<Timing, Problem> {
     answer.ok_or_else(stopping)?.changed().map_err(not_changed)
 }
 
-/// Why the engine refused a change.
+/// Translates an engine's refusal of a change.
 pub(super) fn not_changed(error: admin::Error) -> Problem {
     let text = error.to_string();
     match error {
@@ -595,7 +597,7 @@ pub(super) fn not_changed(error: admin::Error) -> Problem {
     }
 }
 
-/// Why an aggregate was not made.
+/// Translates a failed creation of an aggregate.
 fn refused(error: &CreationError) -> Problem {
     use everglade_env::OpenError;
     let code = match error {
@@ -620,7 +622,7 @@ pub(super) fn host(error: &DataDirError) -> Problem {
     Problem::new(Code::Host, error.to_string())
 }
 
-/// The two parts of a LUN's name in the engine.
+/// Returns the two parts of a LUN's name in the engine.
 pub(super) fn split(full_name: &str) -> LunName {
     full_name.parse().expect("the engine names LUNs VOLUME/LUN")
 }

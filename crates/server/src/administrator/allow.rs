@@ -12,7 +12,7 @@ pub(super) struct Allow {
 }
 
 impl Allow {
-    /// Those that restrict anything.
+    /// Returns the allow-lists that restrict something.
     pub(super) fn of(protocols: &[Box<dyn Protocol>]) -> Vec<Allow> {
         let each = protocols.iter().map(|protocol| Allow {
             key: format!("{}.allow", protocol.name()),

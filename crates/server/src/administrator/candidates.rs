@@ -27,33 +27,33 @@ const DEVICES_MAX: usize = 256;
 const FIELD: &str = "devices";
 const JOURNAL_FIELD: &str = "journal_device";
 
-/// What an aggregate is to be made of.
+/// The devices and the journal requested for an aggregate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
-    /// In the order of the label's table; one for the journal alone is the last.
+    /// Devices in the order of the label's table. A device for the journal alone is the last.
     pub(super) devices: Vec<Device>,
-    /// Where and how large the journal is to be.
+    /// Place and size of the journal.
     pub(super) journal: WantedJournal,
 }
 
-/// Where and how large the journal of an aggregate is to be.
+/// The requested place and size of an aggregate's journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WantedJournal {
-    /// Whether the last device is for it alone.
+    /// Whether the last device is for the journal alone.
     pub(super) has_device: bool,
-    /// Of each half; `None` for the usual.
+    /// Blocks of each half of the journal; `None` for the default.
     pub(super) half_blocks: Option<u64>,
 }
 
 impl WantedJournal {
-    /// The least that a device for the journal alone must have.
+    /// Returns the least size in bytes of a device for the journal alone.
     pub(super) fn least_bytes(&self) -> u64 {
         let half = self.half_blocks.map(|blocks| blocks * BLOCK_BYTES);
         2 * LABEL_BYTES + 2 * half.unwrap_or(HALF_MIN.bytes())
     }
 }
 
-/// The size of a half in blocks, checked.
+/// Returns the size of a half in blocks, checked.
 fn half_blocks(half: Option<Size>) -> Result<Option<u64>, String> {
     let Some(half) = half else {
         return Ok(None);
@@ -67,7 +67,7 @@ fn half_blocks(half: Option<Size>) -> Result<Option<u64>, String> {
     ))
 }
 
-/// A device for the journal alone, as the configuration names it for the first start.
+/// Returns the device for the journal alone that the configuration names for the first start.
 pub(super) fn journal_device(
     directory: &DataDir,
     path: &str,
@@ -76,13 +76,13 @@ pub(super) fn journal_device(
     existing(directory, path, Some(journal_size(half))).map(|(device, _)| device)
 }
 
-/// Of a directory for the journal alone.
+/// Returns the size of a directory for the journal alone.
 fn journal_size(half: Option<u64>) -> Size {
     let half = half.map_or(HALF_USUAL_MAX.bytes(), |blocks| blocks * BLOCK_BYTES);
     Size(2 * LABEL_BYTES + 2 * half)
 }
 
-/// What a path leads to: a block device by its number, else the file itself.
+/// The object that a path leads to: a block device by its number, else the file itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Identity {
     Block(u64),
@@ -99,7 +99,7 @@ impl Identity {
     }
 }
 
-/// What is meant. Sizes of files and block devices are left at 0.
+/// Returns the devices that a request names. Sizes of files and block devices are left at 0.
 pub(super) fn chosen(directory: &DataDir, request: &CreateAggregate) -> Result<Wanted, Problem> {
     let half = request.journal_half_bytes.map(Size);
     let half = half_blocks(half).map_err(|text| Problem::invalid("journal_half_bytes", text))?;
@@ -121,7 +121,7 @@ pub(super) fn chosen(directory: &DataDir, request: &CreateAggregate) -> Result<W
     Ok(Wanted { devices, journal })
 }
 
-/// The same problem, of the journal's device.
+/// Returns the same problem, attributed to the journal's device.
 fn of_journal(problem: Problem) -> Problem {
     Problem {
         field: Some(JOURNAL_FIELD.to_owned()),
@@ -129,7 +129,7 @@ fn of_journal(problem: Problem) -> Problem {
     }
 }
 
-/// The devices for data, in order, and what they are.
+/// Returns the devices for data, in order, and their kinds.
 fn data_devices(
     directory: &DataDir,
     request: &CreateAggregate,
@@ -191,8 +191,8 @@ fn check_size(size: Size) -> Result<(), Problem> {
     Err(Problem::invalid("size_bytes", text))
 }
 
-/// A directory device in the data directory, which must not be there yet. An aggregate that was
-/// renamed keeps the folder of its first name, so that may be in use.
+/// Returns a directory device in the data directory, which must not exist yet. An aggregate that
+/// was renamed keeps the folder of its first name, so the folder may be in use.
 fn own(directory: &DataDir, name: &str, size: Size) -> Result<Device, Problem> {
     let aggregates = directory.state().aggregates.iter();
     let used: Vec<_> = aggregates.flat_map(|known| &known.devices).collect();
@@ -212,7 +212,7 @@ fn own(directory: &DataDir, name: &str, size: Size) -> Result<Device, Problem> {
     Ok(device)
 }
 
-/// A device that somebody named.
+/// Returns a device that the request names.
 fn existing(
     directory: &DataDir,
     text: &str,
@@ -257,8 +257,7 @@ fn existing(
     Ok((device, identity))
 }
 
-/// Refuses what an aggregate has, what lies in the data directory, and what the data directory lies
-/// in.
+/// Refuses devices of an aggregate, devices in the data directory, and directories that contain it.
 fn refuse_ours(
     directory: &DataDir,
     text: &str,
@@ -282,8 +281,8 @@ fn refuse_ours(
     Ok(())
 }
 
-/// A directory device has its directory to itself; a fresh file system's `lost+found` does not
-/// count.
+/// Refuses a directory that has files, because a directory device uses it alone; a fresh file
+/// system's `lost+found` does not count.
 fn refuse_filled(text: &str, real: &Path) -> Result<(), Problem> {
     let unusable = |error: std::io::Error| {
         Problem::of_field(Code::DeviceUnusable, FIELD, format!("{text}: {error}"))

@@ -1,4 +1,4 @@
-//! What of a LUN differs from what it was in a snapshot, as an answer to an administrator.
+//! The differences between a LUN and its image in a snapshot, for administrators.
 //!
 //! The reactors compare a part at a time (`plane::comparison`); here the parts become ranges of one
 //! answer, which is bounded in ranges and in time.
@@ -13,11 +13,11 @@ use crate::plane::control::{Compared, Comparison, Control};
 
 /// Ranges in one answer, if the question does not say fewer.
 const RANGES_MAX: usize = 10_000;
-/// An answer ends after this time, wherever it is, so that nobody waits long for it.
+/// Time limit of an answer, so that no caller waits long. The answer is cut off there.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
 
 impl Administrator {
-    /// What of a LUN differs from what it was in a snapshot; as much as fits into an answer.
+    /// Returns the ranges in which a LUN differs from a snapshot, as many as fit into an answer.
     ///
     /// # Errors
     /// There is no such volume, snapshot or LUN, or its blocks cannot be read.
@@ -76,7 +76,7 @@ impl Administrator {
     }
 }
 
-/// Why the engine refused it.
+/// Translates the engine's refusal.
 fn refused(error: Error, lun: &str, since: &str) -> Problem {
     match error {
         Error::NotFound(name) if name == lun => Problem::not_found("LUN", lun),
@@ -89,11 +89,11 @@ fn refused(error: Error, lun: &str, since: &str) -> Problem {
     }
 }
 
-/// Ranges that differ, as far as was looked.
+/// Ranges that differ, up to the offset compared.
 struct Ranges {
     ranges: Vec<ChangedRange>,
     most: usize,
-    /// All before is known.
+    /// Offset in bytes before which everything is compared.
     at: u64,
 }
 
@@ -106,7 +106,7 @@ impl Ranges {
         }
     }
 
-    /// False if there was no room.
+    /// Adds an extent. Returns false if there is no room.
     fn push(&mut self, extent: &Extent) -> bool {
         if extent.allocation == Allocation::Data {
             let (at, is_full) = (self.at, self.ranges.len() == self.most);

@@ -12,7 +12,7 @@ use super::administrator::Administrator;
 /// A copy of a label that was lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostCopy {
-    /// Of which aggregate.
+    /// Name of the aggregate.
     pub aggregate: String,
     copy: Lost,
 }
@@ -40,13 +40,13 @@ pub(crate) fn mend(world: &World, engine: &Engine) -> Vec<LostCopy> {
 }
 
 impl LostCopy {
-    /// It was written anew.
+    /// Returns whether the copy was rewritten.
     #[must_use]
     pub fn is_mended(&self) -> bool {
         self.copy.failure.is_none()
     }
 
-    /// One line for people, without the aggregate.
+    /// Returns one line for people, without the aggregate.
     #[must_use]
     pub fn text(&self) -> String {
         let Lost {
@@ -70,7 +70,7 @@ impl LostCopy {
 }
 
 impl Administrator {
-    /// `status` says what could not be written anew.
+    /// Notes the copies that could not be rewritten, for `status`.
     pub(crate) fn note_lost_copies(&mut self, lost: &[LostCopy]) {
         let code = Code::LabelCopyLost;
         let condition = |it: &LostCopy| Condition {

@@ -32,21 +32,21 @@ use crate::DataDir;
 use crate::datadir::{AggregateState, DataDirError, Device, DeviceKind, Phase, Uuid};
 use crate::plane::control::Plane;
 
-/// How much of both ends of a device is looked at for contents: every file system, partition table
+/// Bytes at both ends of a device that are checked for contents. Every file system, partition table
 /// and volume manager in use leaves a mark there.
 const LOOK_BYTES: u64 = 1 << 20;
 const LABEL_MAGIC: &[u8] = b"EVGLCONF";
 
-/// What is to become of what devices hold.
+/// The treatment of existing contents of devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contents {
     /// Devices that hold anything are refused.
     Kept,
-    /// It is overwritten.
+    /// Existing contents are overwritten.
     Discarded,
 }
 
-/// Why an aggregate was not made. Devices and records are as they were.
+/// The reason why a creation failed. Devices and records are unchanged.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CreationError {
     /// The data directory cannot be written.
@@ -58,36 +58,36 @@ pub(super) enum CreationError {
     /// A device is too small, or failed.
     #[error("{path}: {problem}")]
     Device {
-        /// Which.
+        /// Path of the device.
         path: String,
-        /// What is wrong and what would be right.
+        /// The problem and the remedy.
         problem: String,
     },
     /// A device carries a label.
     #[error("{path} carries the label of an aggregate; choose another device")]
     Labelled {
-        /// Which.
+        /// Path of the device.
         path: String,
     },
     /// A device holds something.
     #[error("{path} holds data, which would be overwritten")]
     HoldsData {
-        /// Which.
+        /// Path of the device.
         path: String,
     },
     /// The host below a device is full.
     #[error("the host has no space for {path}; make room there, or choose a smaller size")]
     NoSpace {
-        /// Which.
+        /// Path of the device.
         path: String,
     },
     /// The host below a device has too little for an aggregate to begin with; nothing was written.
     #[error(transparent)]
     HostFull(#[from] HostFull),
-    /// What was just written cannot be opened.
+    /// The labels just written cannot be opened.
     #[error("the new aggregate cannot be opened: {0}")]
     Refused(Refusal),
-    /// No random numbers.
+    /// The host gave no random numbers.
     #[error("cannot read random bytes: {0}")]
     Random(io::Error),
     /// The daemon is about to end.
@@ -95,9 +95,9 @@ pub(super) enum CreationError {
     Stopping,
 }
 
-/// Makes an aggregate of these devices and opens it; its number in the engine is returned. It is
-/// recorded as *creating*; [`finish`] says that it is ready. Sizes of devices that exist already
-/// are found out.
+/// Creates an aggregate on these devices, opens it, and returns its number in the engine. The
+/// aggregate is recorded as *creating*; [`finish`] records it as ready. Sizes of existing devices
+/// are read from them.
 pub(super) fn create(
     plane: &Plane,
     engine: &Engine,
@@ -202,7 +202,7 @@ fn check_devices(
     Ok(())
 }
 
-/// Says what an aggregate would be made of, and what it would cost.
+/// Returns the devices that an aggregate would have, and their contents that would be lost.
 pub(super) fn examine(
     world: &World,
     directory: &DataDir,
@@ -362,8 +362,8 @@ fn explain(error: CreateError, aggregate: &AggregateState) -> CreationError {
     }
 }
 
-/// Takes back every aggregate whose creation was cut short, and goes on with every deletion that
-/// was. What cannot be cleared now stays recorded, so that the next start tries again.
+/// Undoes every creation and resumes every deletion that was interrupted. An aggregate that cannot
+/// be cleared now stays recorded, so that the next start tries again.
 pub(crate) fn undo_unfinished(world: &World, directory: &mut DataDir) {
     let unwanted = |known: &&AggregateState| known.phase != Phase::Ready;
     let state = directory.state();
@@ -411,7 +411,7 @@ fn remove_own(path: &Path) -> Result<(), String> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.to_string()),
         _ => {}
     }
-    // It stays while it has something else in it.
+    // A directory that is not empty stays.
     let _ = path.parent().map(fs::remove_dir);
     Ok(())
 }
@@ -443,7 +443,7 @@ fn clear(world: &World, device: &Device, uuid: Option<Uuid>) -> Result<(), Strin
     cleared.map_err(|error| error.to_string())
 }
 
-/// The UUID in the newest whole label.
+/// Returns the UUID in the newest whole label.
 fn label_of(world: &World, id: DeviceId) -> Result<Option<Uuid>, DiskError> {
     let size = world.size_bytes(id);
     if size < LABEL_BYTES * 2 {
@@ -482,7 +482,7 @@ fn remove_segments(path: &Path) -> io::Result<()> {
     fs::File::open(path)?.sync_all()
 }
 
-/// Bytes nobody can guess.
+/// Returns unpredictable bytes.
 fn random<const N: usize>() -> Result<[u8; N], CreationError> {
     let mut bytes = [0; N];
     fs::File::open("/dev/urandom")

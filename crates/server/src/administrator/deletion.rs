@@ -23,10 +23,10 @@ use super::creation;
 use crate::DataDir;
 use crate::datadir::{DataDirError, Phase};
 
-/// What became of an aggregate that is deleted.
+/// The result of a deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cleared {
-    /// Why some of its devices are not cleared yet; the next start tries again.
+    /// The reason why some devices are not cleared yet. The next start tries again.
     pub leftover: Option<String>,
 }
 
@@ -67,7 +67,7 @@ impl Administrator {
         })
     }
 
-    /// Makes sure that nobody loses volumes against his will, and that none comes from now on.
+    /// Refuses to lose volumes without consent, and stops the creation of volumes.
     fn close_for_volumes(
         &self,
         name: &str,

@@ -18,7 +18,8 @@ use crate::plane::control::{Control, Plane};
 use crate::schedule::Schedule;
 use crate::{Config, DataDir, StartError};
 
-/// True if there never was an aggregate whose creation was finished: the last one is not deleted.
+/// Returns whether there never was an aggregate whose creation was finished: the last one is not
+/// deleted.
 pub(crate) fn is_needed(directory: &DataDir) -> bool {
     directory
         .state()
@@ -39,7 +40,7 @@ pub fn refuse_full_host(config: &Config) -> Result<(), StartError> {
     let first = &config.first_start;
     let journal = WantedJournal {
         has_device: false,
-        // One on a device of its own is looked at with that.
+        // A journal on its own device gets its size when that device is checked.
         half_blocks: match first.journal.device {
             Some(_) => Some(0),
             None => half_blocks(config),
@@ -60,7 +61,7 @@ fn half_blocks(config: &Config) -> Option<u64> {
     half.map(|half| half.bytes() / BLOCK_BYTES)
 }
 
-/// Makes the aggregate on a directory device and opens it.
+/// Creates the aggregate on a directory device and opens it.
 pub(crate) fn create_aggregate(
     plane: &Plane,
     engine: &Engine,

@@ -26,13 +26,13 @@ use crate::records::course::percent;
 
 /// See [`Administrator::engine_counts`].
 pub struct EngineCounts {
-    /// With what clients read and wrote.
+    /// Volumes, with the bytes that clients read and wrote.
     pub volumes: Vec<VolumeInfo>,
     /// Path of each device, and operations that failed, by why.
     pub device_errors: Vec<(String, [(&'static str, u64); 3])>,
-    /// How long phases of consistency points took, by aggregate.
+    /// Durations of the phases of consistency points, by aggregate.
     pub phases: Vec<(String, Vec<(&'static str, PhaseTimes)>)>,
-    /// How long the consistency points of each aggregate waited, by what for, nanoseconds.
+    /// Nanoseconds that the consistency points of each aggregate waited, by reason.
     pub waits: Vec<(String, Vec<(&'static str, u64)>)>,
     /// Operations that did not run at once.
     pub queued_operations: u64,
@@ -47,7 +47,7 @@ pub struct EngineCounts {
 /// See [`Administrator::descriptor_counts`].
 #[derive(Clone, Copy, Debug)]
 pub struct DescriptorCounts {
-    /// Of all devices.
+    /// Descriptors of all devices.
     pub devices: DeviceFiles,
     /// Connections of clients, open or on their way.
     pub connections: u32,
@@ -56,7 +56,7 @@ pub struct DescriptorCounts {
 }
 
 impl Administrator {
-    /// All aggregates, in order of creation.
+    /// Returns all aggregates, in order of creation.
     #[must_use]
     pub fn aggregates(&self) -> Aggregates {
         let (volumes, luns) = (self.engine.volumes(), self.engine.luns());
@@ -71,10 +71,10 @@ impl Administrator {
         }
     }
 
-    /// One aggregate.
+    /// Returns one aggregate.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// No aggregate has this name.
     pub fn aggregate(&self, name: &str) -> Result<Aggregate, Problem> {
         if let Some(known) = self.unavailable().iter().find(|known| known.name == name) {
             return Ok(known.view());
@@ -143,7 +143,7 @@ impl Administrator {
         }
     }
 
-    /// What clones among these volumes began with, which is in their parents.
+    /// Returns the bytes that clones among these volumes share with their parents.
     fn shared_bytes(&self, volumes: &[&VolumeInfo]) -> u64 {
         let clones = volumes.iter().filter(|volume| volume.base.is_some());
         let snapshots = clones.flat_map(|clone| self.engine.snapshots(&clone.name));
@@ -179,7 +179,7 @@ impl Administrator {
         })
     }
 
-    /// All volumes, by name.
+    /// Returns all volumes, by name.
     #[must_use]
     pub fn volumes(&self) -> Volumes {
         let luns = self.engine.luns();
@@ -216,10 +216,10 @@ impl Administrator {
         }
     }
 
-    /// One volume.
+    /// Returns one volume.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// No volume has this name.
     pub fn volume(&self, name: &str) -> Result<Volume, Problem> {
         let volumes = self.engine.volumes();
         let found = volumes.iter().find(|known| known.name == name);
@@ -227,10 +227,10 @@ impl Administrator {
         Ok(self.view_volume(found, &self.engine.luns()))
     }
 
-    /// The LUNs of a volume, by name.
+    /// Returns the LUNs of a volume, by name.
     ///
     /// # Errors
-    /// There is no such volume.
+    /// No volume has this name.
     pub fn luns(&self, volume: &str) -> Result<Luns, Problem> {
         self.volume(volume)?;
         let luns = self.engine.luns();
@@ -240,17 +240,17 @@ impl Administrator {
         })
     }
 
-    /// One LUN.
+    /// Returns one LUN.
     ///
     /// # Errors
-    /// There is no such volume, or no such LUN in it.
+    /// The volume or the LUN does not exist.
     pub fn lun(&self, volume: &str, name: &str) -> Result<Lun, Problem> {
         let mut luns = self.luns(volume)?.luns.into_iter();
         let found = luns.find(|lun| lun.name == name);
         found.ok_or_else(|| Problem::not_found("LUN", format!("{volume}/{name}")))
     }
 
-    /// Whether all is well.
+    /// Returns the health of the server, with all conditions.
     #[must_use]
     pub fn status(&self) -> Status {
         let aggregates = self.aggregates().aggregates;
@@ -284,13 +284,13 @@ impl Administrator {
         }
     }
 
-    /// What clients did and hold, by protocol.
+    /// Returns the counters of client sessions, by protocol.
     #[must_use]
     pub fn clients(&self) -> Vec<(&'static str, Counts)> {
         self.plane.counts()
     }
 
-    /// Who uses descriptors, for metrics.
+    /// Returns the users of descriptors, for metrics.
     #[must_use]
     pub fn descriptor_counts(&self) -> DescriptorCounts {
         DescriptorCounts {
@@ -300,7 +300,7 @@ impl Administrator {
         }
     }
 
-    /// What the engine knows of volumes, aggregates and devices, for metrics.
+    /// Returns the engine's counters of volumes, aggregates and devices, for metrics.
     #[must_use]
     pub fn engine_counts(&self) -> EngineCounts {
         let aggregates = self.engine.aggregates();
@@ -336,7 +336,7 @@ impl Administrator {
         }
     }
 
-    /// Counters, for `top`.
+    /// Returns the counters for `top`.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let (cache_hits, cache_misses) = self.engine.cache_counts();
@@ -359,7 +359,7 @@ impl Administrator {
         }
     }
 
-    /// What clients did, by kind of request, whatever they speak.
+    /// Returns the operations of clients by kind, summed over all protocols.
     fn operations(&self) -> Vec<Operation> {
         let mut operations: Vec<Operation> = Vec::new();
         let counts = self.plane.counts().into_iter();
@@ -381,7 +381,7 @@ impl Administrator {
         operations
     }
 
-    /// What runs.
+    /// Returns the version of the running daemon.
     #[must_use]
     pub fn version(&self) -> Version {
         Version {
@@ -423,7 +423,7 @@ fn view_journal(info: &JournalInfo) -> Journal {
     }
 }
 
-/// Nothing, if there was nothing to give back.
+/// Returns `None` if nothing was replayed.
 fn view_recovery(info: &RecoveryInfo) -> Option<Recovery> {
     (info.operations + info.skipped > 0).then_some(Recovery {
         operation_count: info.operations,
@@ -433,7 +433,7 @@ fn view_recovery(info: &RecoveryInfo) -> Option<Recovery> {
     })
 }
 
-/// What clients can still fill.
+/// Returns the blocks that clients can still fill.
 fn free_blocks(info: &AggregateInfo) -> u64 {
     let usage = info.usage;
     let unused = usage.total_blocks.saturating_sub(usage.used_blocks);
@@ -452,14 +452,13 @@ fn view_lun(info: &LunInfo) -> Lun {
     }
 }
 
-/// What to do about an aggregate that is read-only.
+/// The remedy for an aggregate that is read-only.
 const READ_ONLY_ACTION: &str = "copy what you need from its exports, then stop the daemon and run \
     `everglade check`; \
      replace a device that reports errors; start the daemon again: if the cause is gone, the \
      aggregate is online";
 
-/// What an operator should know about an aggregate.
-/// What to say of an aggregate, and with which code that it could not be opened.
+/// Returns the conditions of an aggregate. `closed` is the code of one that could not be opened.
 fn conditions(aggregate: &Aggregate, closed: Option<Code>) -> Vec<Condition> {
     let mut conditions = Vec::new();
     let mut add = |code: Code, health: Health, what: String, action: &str| {
@@ -543,7 +542,8 @@ fn conditions(aggregate: &Aggregate, closed: Option<Code>) -> Vec<Condition> {
     conditions
 }
 
-/// What cannot be read now is worse than what is known to be lost, and can be overwritten.
+/// Adds the conditions of damaged blocks. Unreadable blocks are worse than blocks known to be lost,
+/// which can be overwritten.
 fn damaged(damage: &Damage, add: &mut impl FnMut(Code, Health, String, &str)) {
     let (lost, unreadable) = (damage.lost_block_count, damage.unreadable_block_count);
     let first = damage.lines.first().map_or("", String::as_str);

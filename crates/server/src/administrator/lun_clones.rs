@@ -81,7 +81,7 @@ impl Administrator {
         Ok(())
     }
 
-    /// The state of all clones.
+    /// Returns the state of all clones.
     #[must_use]
     pub fn lun_clones(&self) -> CloneOverview {
         // In this order: a clone that is not being made any more is among the LUNs.

@@ -1,4 +1,4 @@
-//! What answers administrators: inventory, changes, and what there is to say about both.
+//! Requests of administrators: the inventory, changes and problems.
 //!
 //! [`Administrator`] has a method for each request of the REST interface. A file holds the methods
 //! about one kind of object or of work. They ask the reactors by messages (`plane::control`) and

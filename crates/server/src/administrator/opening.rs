@@ -14,19 +14,19 @@ use crate::config::AcceptRollback;
 use crate::datadir::{AggregateState, Phase};
 use crate::{Config, DataDir, StartError, devices};
 
-/// What became of the recorded aggregates.
+/// The result of opening the recorded aggregates.
 #[derive(Default)]
 pub(crate) struct Opened {
-    /// Those that cannot be opened.
+    /// Aggregates that cannot be opened.
     pub(crate) unavailable: Vec<Unavailable>,
-    /// Those that are older than what was seen, and served all the same.
+    /// Aggregates that are older than the last state seen, and are served all the same.
     pub(crate) accepted: Vec<Accepted>,
 }
 
-/// An older copy of an aggregate's devices that is served because somebody said so.
+/// An older copy of an aggregate's devices that is served at an operator's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    /// Which aggregate.
+    /// Name of the aggregate.
     pub aggregate: String,
     /// The consistency point that was seen before.
     pub seen: u64,
@@ -74,7 +74,7 @@ pub(crate) fn open_all(
     Ok(opened)
 }
 
-/// Opens one: labels and superblock are read and compared.
+/// Opens one aggregate: reads and compares labels and superblock.
 fn open(
     world: &World,
     engine: &Engine,

@@ -10,7 +10,7 @@ use super::administrator::Administrator;
 use crate::config::Pattern;
 
 impl Administrator {
-    /// Says in the log what [`Administrator::unmatched_patterns`] finds.
+    /// Logs the patterns that [`Administrator::unmatched_patterns`] finds.
     pub(crate) fn warn_of_patterns(&self) {
         for condition in self.unmatched_patterns() {
             tracing::warn!(
@@ -22,7 +22,7 @@ impl Administrator {
         }
     }
 
-    /// A condition for each pattern that fits no export.
+    /// Returns a condition for each pattern that matches no export.
     pub(super) fn unmatched_patterns(&self) -> Vec<Condition> {
         if self.allow.is_empty() {
             return Vec::new();
@@ -64,7 +64,7 @@ impl Administrator {
         idle.map(condition).collect()
     }
 
-    /// Whether it fits a LUN as it was in a snapshot.
+    /// Returns whether the pattern matches a LUN in a snapshot.
     fn fits_a_snapshot(&self, pattern: &Pattern) -> bool {
         let volumes = self.engine.volumes().into_iter();
         let mut volumes = volumes.filter(|volume| pattern.may_fit_in(&volume.name));

@@ -52,7 +52,7 @@ impl Administrator {
         directory.record(after).map_err(|error| host(&error))?;
         let change = admin::Change::RenameAggregate { to: to.to_owned() };
         if let Err(problem) = self.change(known.id, change) {
-            // Whatever became of it: the next start takes the name of the pool.
+            // If this fails, the next start takes the name of the pool.
             if let Err(error) = directory.record(before) {
                 tracing::error!(
                     "aggregate {name} keeps its name, which the next start records: {error}"
@@ -134,8 +134,8 @@ impl Administrator {
         self.refuse_other_callers(&source, &clone)
     }
 
-    /// Says no if what somebody restricted would be for others under another name, be it a new name
-    /// or a copy's.
+    /// Refuses a new name, or the name of a copy, that would admit other clients to a restricted
+    /// export.
     pub(super) fn refuse_other_callers(&self, export: &str, other: &str) -> Result<(), Problem> {
         let mut lists = self.allow.iter();
         let Some(opened) = lists.find(|it| it.rules.opens(export, other)) else {
@@ -156,8 +156,8 @@ fn set_name(state: &mut State, name: &str, to: &str) {
     to.clone_into(&mut known.expect("looked up by the caller").name);
 }
 
-/// Takes over names that aggregates got without that having been recorded. Devices are found by
-/// what is recorded, so a name that cannot be recorded refuses nothing: the next start tries again.
+/// Records names that the pool has and the data directory has not. Devices are found by their
+/// records, so a name that cannot be recorded is no error: the next start tries again.
 pub(crate) fn follow(engine: &Engine, directory: &mut DataDir) {
     for known in engine.aggregates() {
         let state = directory.state();

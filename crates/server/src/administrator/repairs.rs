@@ -11,7 +11,7 @@ fn view(info: &AggregateInfo) -> Repair {
     let repair = &info.mended.repair;
     let failure = info.state.reason();
     let state = match repair.state {
-        // Nobody goes on with it.
+        // The repair has failed and does not continue.
         Doing::Running if failure.is_some() => RepairState::Stopped,
         Doing::None => RepairState::None,
         Doing::Running => RepairState::Running,
@@ -38,15 +38,15 @@ fn view(info: &AggregateInfo) -> Repair {
 }
 
 impl Administrator {
-    /// How the last repair of an aggregate is doing.
+    /// Returns the progress of the last repair of an aggregate.
     ///
     /// # Errors
-    /// There is no such aggregate, or it could not be opened.
+    /// The aggregate does not exist, or could not be opened.
     pub fn repair(&self, aggregate: &str) -> Result<Repair, Problem> {
         Ok(view(&self.repairable(aggregate)?))
     }
 
-    /// Begins a repair; one that is under way goes on.
+    /// Begins a repair. A repair that is running continues.
     ///
     /// # Errors
     /// Nothing was changed.
@@ -70,7 +70,7 @@ impl Administrator {
         self.repair(aggregate).map_err(Problem::after_change)
     }
 
-    /// Of all aggregates that were opened.
+    /// Returns the repairs of all aggregates that were opened.
     #[must_use]
     pub fn repairs(&self) -> Vec<RepairProgress> {
         let progress = |info: &AggregateInfo| RepairProgress {
@@ -81,7 +81,7 @@ impl Administrator {
         self.engine.aggregates().iter().map(progress).collect()
     }
 
-    /// What an aggregate is called now.
+    /// Returns the current name of an aggregate.
     pub(crate) fn name_of_aggregate(&self, id: u32) -> Result<String, Problem> {
         let mut aggregates = self.engine.aggregates().into_iter();
         let found = aggregates.find(|known| known.id == id);

@@ -17,10 +17,10 @@ use super::candidates::Wanted;
 use crate::Size;
 use crate::datadir::{Device, DeviceKind};
 
-/// What the engine leaves to the host, and something for the host's own books and our small files.
+/// Bytes that stay free on the host: the engine's margin, the host's metadata and our small files.
 const OVERHEAD: u64 = HOST_MARGIN_BYTES + (4 << 20);
 
-/// A file system, and what is asked of it.
+/// A host file system, and the bytes required of it.
 struct Host {
     path: PathBuf,
     needed: u64,
@@ -33,18 +33,18 @@ struct Host {
     at once; make room, or choose a smaller size"
 )]
 pub(super) struct HostFull {
-    /// Where.
+    /// Path on the file system.
     path: String,
-    /// What it could give.
+    /// Bytes that the file system can provide.
     free: Size,
-    /// What is needed.
+    /// Bytes that the aggregate needs.
     needed: Size,
 }
 
-/// Refuses if a file system below the devices cannot give what a new aggregate takes at once.
+/// Refuses an aggregate if the file system below a device lacks the space that it takes at once.
 ///
 /// # Errors
-/// There is one.
+/// A file system lacks the space.
 pub(super) fn refuse_full_hosts(data_dir: &Path, wanted: &Wanted) -> Result<(), HostFull> {
     let devices = &wanted.devices;
     let mut plan = Plan::new("", [0; 16], Default::default(), Vec::new());
@@ -85,8 +85,8 @@ pub(super) fn refuse_full_hosts(data_dir: &Path, wanted: &Wanted) -> Result<(), 
     Ok(())
 }
 
-/// What exists of a device's path, and what the host has given it already. `None` if it owns its
-/// space.
+/// Returns the existing part of a device's path, and the bytes that the host has allocated to it.
+/// Returns `None` for a device that owns its space.
 fn place_of(data_dir: &Path, device: &Device) -> Option<(PathBuf, u64)> {
     let path = data_dir.join(&device.path);
     match device.kind {

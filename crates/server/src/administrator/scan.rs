@@ -8,10 +8,10 @@ use super::units::bytes;
 use crate::records::course::percent;
 
 impl Administrator {
-    /// What goes on in the background for a volume's snapshots.
+    /// Returns the background work for a volume's snapshots.
     ///
     /// # Errors
-    /// There is no such volume.
+    /// No volume has this name.
     pub fn scan(&self, volume: &str) -> Result<Scan, Problem> {
         let volumes = self.engine.volumes();
         let info = volumes.into_iter().find(|known| known.name == volume);
@@ -34,7 +34,7 @@ impl Administrator {
         })
     }
 
-    /// Holds scans back, or lets them go on.
+    /// Pauses or resumes scans.
     ///
     /// # Errors
     /// Nothing was changed.

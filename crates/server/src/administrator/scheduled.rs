@@ -70,8 +70,8 @@ impl Volumes for Administrator {
                 result.map_err(|problem| problem.to_string())?;
                 let mut seen = self.seen(volume).into_iter();
                 let found = seen.find(|seen| seen.name == *name);
-                // Somebody was quick to rename or delete it, and so it is not the policy's any
-                // more.
+                // If somebody renamed or deleted the snapshot meanwhile, the policy no longer owns
+                // it.
                 Ok(found.map_or(0, |seen| seen.id))
             })
             .collect()

@@ -19,10 +19,10 @@ const SECOND: u64 = 1_000_000_000;
 const MICROSECOND: u64 = 1_000;
 
 impl Administrator {
-    /// The snapshots of a volume, in order of creation.
+    /// Returns the snapshots of a volume, in order of creation.
     ///
     /// # Errors
-    /// There is no such volume.
+    /// No volume has this name.
     pub fn snapshots(&self, volume: &str) -> Result<Snapshots, Problem> {
         self.aggregate_of(volume)?;
         let known = self.engine.snapshots(volume);
@@ -31,10 +31,10 @@ impl Administrator {
         })
     }
 
-    /// One snapshot.
+    /// Returns one snapshot.
     ///
     /// # Errors
-    /// There is no such volume, or no such snapshot of it.
+    /// The volume or the snapshot does not exist.
     pub fn snapshot(&self, volume: &str, name: &str) -> Result<Snapshot, Problem> {
         self.aggregate_of(volume)?;
         let found = self.engine.snapshot(volume, name);
@@ -166,7 +166,7 @@ impl Administrator {
         self.snapshot(volume, name).map_err(Problem::after_change)
     }
 
-    /// Makes the image of a snapshot the active one, or says what would happen.
+    /// Makes the image of a snapshot the active one, or returns what would happen.
     ///
     /// # Errors
     /// Nothing was changed.
@@ -192,7 +192,8 @@ impl Administrator {
         refuse_kept(volume, &newer)?;
         let lun = request.lun.as_ref().map(ToString::to_string);
         if let Some(lun) = &lun {
-            // The freeze says the same; this is for who only asks what would happen.
+            // The freeze checks this too. This check is for a request that only asks what would
+            // happen.
             let checked = self.engine.check_restore_lun(volume, name, lun);
             checked.map_err(not_changed)?;
         }
@@ -258,7 +259,7 @@ pub(super) fn deletion(volume: &str, name: &str) -> admin::Change {
     }
 }
 
-/// Snapshots that must stay keep a volume from being restored to before them.
+/// Refuses a restore to before snapshots that must be kept.
 fn refuse_kept(volume: &str, newer: &[Snapshot]) -> Result<(), Problem> {
     let reason = |snapshot: &Snapshot| match snapshot.holds.as_slice() {
         [] if snapshot.is_exported => Some(format!(
@@ -286,7 +287,7 @@ fn refuse_kept(volume: &str, newer: &[Snapshot]) -> Result<(), Problem> {
     }
 }
 
-/// `before-restore-20261122-041500`, or with a number behind it if somebody was as fast.
+/// Returns `before-restore-20261122-041500`, with a number appended if the name is taken.
 fn safety_name(now: Moment, known: &[Snapshot]) -> String {
     let time = now.to_string().replace('T', "-");
     // The dashes of the date go, the one before the time stays.
@@ -301,7 +302,7 @@ fn safety_name(now: Moment, known: &[Snapshot]) -> String {
         .expect("there are more numbers than snapshots")
 }
 
-/// When it happened: the clock of the host says now, the others are by how long it took.
+/// Returns the times of a snapshot: durable at `now`, and taken the measured interval earlier.
 fn taken(now: Moment, timing: Timing) -> Taken {
     let ago = timing.durable.saturating_sub(timing.executed) / SECOND;
     Taken {

@@ -8,7 +8,7 @@ use super::units::bytes;
 use crate::records::course::percent;
 use crate::records::splits::Splitting;
 
-/// What the interface calls it, and what it waits for.
+/// Returns the state of a split in the interface's terms, and the reason why it waits.
 fn state_of(info: &SplitInfo) -> (SplitState, Option<&'static str>) {
     match info.state {
         Doing::None => (SplitState::None, None),
@@ -41,10 +41,10 @@ fn view(info: VolumeInfo) -> Split {
 }
 
 impl Administrator {
-    /// How the split of a volume is doing.
+    /// Returns the progress of a volume's split.
     ///
     /// # Errors
-    /// There is no such volume.
+    /// No volume has this name.
     pub fn split(&self, volume: &str) -> Result<Split, Problem> {
         let volumes = self.engine.volumes();
         let info = volumes.into_iter().find(|known| known.name == volume);
@@ -58,7 +58,7 @@ impl Administrator {
     /// If the split could not begin. Then nothing was changed.
     pub fn start_split(&self, volume: &str) -> Result<Splitting, Problem> {
         let (aggregate, id) = (self.aggregate_of(volume)?, self.id_of(volume)?);
-        // A small one is done when it is answered, and then nobody knows how much there was.
+        // A small split may be done already; then its total is unknown.
         let total_bytes = self.split(volume)?.total_bytes;
         let name = volume.to_owned();
         self.change(aggregate, admin::Change::StartSplit { volume: name })?;
@@ -70,7 +70,7 @@ impl Administrator {
         Ok(begun)
     }
 
-    /// Stops a split; what was copied stays.
+    /// Stops a split. Blocks that it has copied stay copied.
     ///
     /// # Errors
     /// Nothing was changed.

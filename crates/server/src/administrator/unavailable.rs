@@ -15,9 +15,9 @@ use crate::datadir::{AggregateState, DeviceKind};
 #[derive(Clone, Debug)]
 pub(crate) struct Unavailable {
     pub(super) name: String,
-    /// What the start would have been refused with if it were the only one.
+    /// The message with which a start would fail if this were the only aggregate.
     pub(super) reason: String,
-    /// What `status` calls it.
+    /// The code that `status` reports.
     pub(super) code: Code,
     uuid: String,
     devices: Vec<Device>,
@@ -50,7 +50,7 @@ impl Unavailable {
         }
     }
 
-    /// As administrators see it: what is recorded, and nothing that only the pool knows.
+    /// Returns the recorded properties. Those that only the pool knows are left out.
     pub(super) fn view(&self) -> Aggregate {
         Aggregate {
             name: self.name.clone(),

@@ -2,7 +2,7 @@
 
 use everglade_env::BLOCK_SIZE;
 
-/// Bytes of so many blocks.
+/// Returns the bytes of this number of blocks.
 pub(super) fn bytes(blocks: u64) -> u64 {
     blocks.saturating_mul(BLOCK_SIZE as u64)
 }

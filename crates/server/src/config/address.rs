@@ -1,4 +1,4 @@
-//! Where to listen: `127.0.0.1:10809`, `[::1]:10809`, `:0` on the loopback, or `off`.
+//! Addresses to listen on: `127.0.0.1:10809`, `[::1]:10809`, `:0` on the loopback, or `off`.
 //!
 //! Host names are not resolved: the address of a name may change between two starts, and then other
 //! machines could reach unencrypted block storage.
@@ -11,9 +11,9 @@ use std::str::FromStr;
 /// The address to listen on for TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpListen {
-    /// Not at all.
+    /// No listener.
     Off,
-    /// Here; port 0 lets the kernel pick.
+    /// A TCP address; port 0 lets the kernel choose.
     At(SocketAddr),
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for TcpListen {
 /// The socket to listen on for local clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnixListen {
-    /// Not at all.
+    /// No listener.
     Off,
     /// A socket of this path.
     At(PathBuf),

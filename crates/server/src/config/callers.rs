@@ -29,13 +29,13 @@ use crate::Interval;
 /// not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Callers {
-    /// Whether there is TLS.
+    /// Settings of TLS; `None` without TLS.
     pub tls: Option<Tls>,
     /// Folder of certificates.
     pub tls_certificates: Option<PathBuf>,
     /// The clients that may use TLS.
     pub tls_clients: Option<TlsClients>,
-    /// After which a connection with nothing to do is closed.
+    /// Time after which an idle connection is closed.
     pub idle_timeout: Option<Interval>,
     /// The exports that each client may use.
     pub allow: Rules,
@@ -46,7 +46,7 @@ pub struct Callers {
 pub enum Tls {
     /// Never.
     Off,
-    /// If the client wants it.
+    /// Connections are encrypted if the client requests it.
     Offered,
     /// Always.
     Required,
@@ -55,9 +55,9 @@ pub enum Tls {
 /// The clients that may connect with TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsClients {
-    /// With or without a certificate.
+    /// Clients need no certificate.
     Anyone,
-    /// With a certificate of our authority.
+    /// Clients need a certificate of our authority.
     Certified,
 }
 
@@ -76,14 +76,14 @@ struct Rule {
 pub enum Origin {
     /// The Unix socket.
     Local,
-    /// An address, or all with the same first bits.
+    /// A network: an address, and the number of leading bits that must match.
     Network(IpAddr, u8),
-    /// Wherever they come from: those with a certificate of our authority that has this DNS name.
+    /// Clients from any address that have a certificate of our authority with this DNS name.
     Certificate(String),
 }
 
 impl Callers {
-    /// `self` where it says something, else `lower`.
+    /// Returns the settings of `self`, and those of `lower` where `self` has none.
     #[must_use]
     pub(super) fn over(self, lower: Callers) -> Callers {
         let allow = if self.allow.0.is_empty() {
@@ -135,7 +135,7 @@ impl Callers {
 }
 
 impl Rules {
-    /// No rules: every client may use every export.
+    /// Returns whether there are no rules: every client may use every export.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -156,20 +156,20 @@ impl Rules {
         Ok(())
     }
 
-    /// The patterns of its lines.
+    /// Returns the patterns of the rules.
     pub fn patterns(&self) -> impl Iterator<Item = &Pattern> {
         self.0.iter().map(|rule| &rule.pattern)
     }
 }
 
 impl Rules {
-    /// The rule that decides about an export.
+    /// Returns the rule that decides about an export.
     fn rule_for(&self, export: &str) -> Option<&Rule> {
         let fitting = self.0.iter().filter(|rule| rule.pattern.fits(export));
         fitting.max_by_key(|rule| rule.pattern.rank())
     }
 
-    /// Whether other clients could use a restricted export under another name.
+    /// Returns whether other clients could use a restricted export under another name.
     #[must_use]
     pub fn opens(&self, export: &str, other: &str) -> bool {
         self.rule_for(export).is_some_and(|rule| {
@@ -206,7 +206,7 @@ impl Origin {
     }
 }
 
-/// An address as a number, and its bits.
+/// Returns an address as a number, with its length in bits.
 fn words(address: IpAddr) -> (u128, u8) {
     match address {
         IpAddr::V4(address) => (u128::from(address.to_bits()), 32),
@@ -288,7 +288,7 @@ impl FromStr for TlsClients {
     }
 }
 
-/// As a table of TOML.
+/// Writes the rules as a TOML table.
 impl fmt::Display for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line = |rule: &Rule| {

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use super::SOCKET_PATH_BYTES_MAX;
 
-/// The reasons why a configuration cannot be used. The caller's answer is the same for all: print
-/// and end.
+/// The reason why a configuration cannot be used. The caller treats all alike: it prints the
+/// message and exits.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -36,9 +36,9 @@ pub enum ConfigError {
         path: PathBuf,
         /// 1-based.
         line: usize,
-        /// With its table: `nbd.tpc`.
+        /// Key with its table: `nbd.tpc`.
         key: String,
-        /// A sentence with what may have been meant.
+        /// A sentence with the key that was probably meant.
         suggestion: String,
     },
     /// A value that is not of the key's kind.
@@ -48,7 +48,7 @@ pub enum ConfigError {
         path: PathBuf,
         /// 1-based.
         line: usize,
-        /// With its table.
+        /// Key with its table.
         key: String,
         /// Found and expected.
         problem: String,
@@ -56,7 +56,7 @@ pub enum ConfigError {
     /// A value outside its bounds, from any source.
     #[error("{key} is {found}; expected {expected}; change the flag, the environment or the file")]
     OutOfRange {
-        /// As in the file, or the flag where there is no key.
+        /// Key in the file, or the flag if the setting has no key.
         key: Cow<'static, str>,
         /// The value.
         found: String,
@@ -66,12 +66,12 @@ pub enum ConfigError {
     /// A key that needs another.
     #[error("{key} is set, which needs {needed}; set that too, or leave {key} out")]
     Incomplete {
-        /// What is there.
+        /// The key that is set.
         key: &'static str,
-        /// What is not.
+        /// The key that is missing.
         needed: &'static str,
     },
-    /// Both NBD doors are off.
+    /// Both NBD listeners are off.
     #[error("both nbd.tcp and nbd.unix are off, so no client could connect; leave one of them on")]
     NothingToServe,
     /// Longer than the kernel takes.
@@ -80,14 +80,14 @@ pub enum ConfigError {
          {SOCKET_PATH_BYTES_MAX}; choose a shorter {flag} or --data-dir, or {flag} off"
     )]
     SocketPathTooLong {
-        /// The setting that could change it.
+        /// The flag that changes the setting.
         flag: &'static str,
         /// The path.
         path: PathBuf,
         /// Its length.
         bytes: usize,
     },
-    /// No place for data can be derived from the environment.
+    /// The environment names no place for the data directory.
     #[error("no data directory: neither XDG_DATA_HOME nor HOME is set; give --data-dir")]
     NoHome,
     /// A relative path, and the current directory is gone.

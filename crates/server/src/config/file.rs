@@ -16,7 +16,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::callers::{Callers, Rules};
 use super::{ConfigError, Settings, suggest};
 
-/// No configuration is longer; a path that is given by mistake (a disk image) is not read whole.
+/// Limit of a configuration, so that a path given by mistake (a disk image) is not read whole.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Keys this version honours.
@@ -153,7 +153,7 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// A key nobody honours.
+    /// Returns the refusal of an unknown key.
     fn refuse(&self, key: &str, at: &Spanned<DeString<'_>>) -> ConfigError {
         let (path, line, key) = (self.path.to_owned(), self.line(&at.span()), key.to_owned());
         let suggestion = match suggest::nearest(&key, KEYS) {
@@ -168,7 +168,7 @@ impl Source<'_> {
         }
     }
 
-    /// A string, or a number written bare where its text means the same.
+    /// Returns a string, or the text of a bare number.
     fn string(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<String, ConfigError> {
         match value.get_ref() {
             DeValue::String(text) => Ok(text.clone().into_owned()),
@@ -182,7 +182,7 @@ impl Source<'_> {
         }
     }
 
-    /// A value parsed as flags and environment are, so that all three mean the same.
+    /// Parses a value in the same way as flags and environment.
     fn parsed<T: FromStr>(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<T, ConfigError>
     where
         T::Err: std::fmt::Display,
@@ -197,7 +197,8 @@ impl Source<'_> {
             })
     }
 
-    /// A table of rules: an export's name, or a pattern, and where its users come from.
+    /// Parses a table of rules: each has an export's name or a pattern, and the addresses of its
+    /// users.
     fn rules(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<Rules, ConfigError> {
         let wrong =
             |key: String, at: &Spanned<DeValue<'_>>, problem: String| ConfigError::BadValue {
@@ -226,14 +227,14 @@ impl Source<'_> {
         Ok(rules)
     }
 
-    /// 1-based line of a span's start.
+    /// Returns the 1-based line of a span's start.
     fn line(&self, span: &Range<usize>) -> usize {
         let before = self.text.as_bytes().iter().take(span.start);
         1 + before.filter(|byte| **byte == b'\n').count()
     }
 }
 
-/// The name of this kind of value for people.
+/// Returns the name of this kind of value for people.
 fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a string",

@@ -37,11 +37,11 @@ use everglade_api::{DEFAULT_POLICY, Name};
 
 use crate::{Interval, Size};
 
-/// One hard cap for everything; below 256 MiB the fixed shares of docs/design/design.md §12 do not
-/// fit.
+/// Limit of all memory. Below 256 MiB the fixed shares of docs/design/design.md §12 do not fit.
 const MEMORY_DEFAULT: Size = Size::gib(1);
 const MEMORY_MIN: Size = Size::mib(256);
-/// More reactors than this gain nothing measured; the tree of affinities is sized for it.
+/// Default limit of reactors. More reactors gained nothing in measurements, and the tree of
+/// affinities is sized for this number.
 const REACTORS_DEFAULT_MAX: usize = 8;
 const REACTORS_MAX: usize = 64;
 const CP_INTERVAL_DEFAULT: Interval = Interval::seconds(10);
@@ -60,10 +60,10 @@ pub(crate) const JOURNAL_HALF_MAX: Size = Size::gib(4);
 /// The kernel's `sun_path` less its final zero byte.
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// How devices are driven.
+/// The method of device I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoMode {
-    /// io_uring where the kernel allows it, else threads.
+    /// io_uring if the kernel allows it, else threads.
     #[default]
     Auto,
     /// io_uring or no start.
@@ -116,9 +116,9 @@ pub struct Settings {
     pub memory: Option<Size>,
     /// Data plane threads.
     pub reactors: Option<usize>,
-    /// Whether each reactor has a processor of its own.
+    /// Whether each reactor is pinned to its own processor.
     pub pin: Option<Pinning>,
-    /// How devices are driven.
+    /// The method of device I/O.
     pub io: Option<IoMode>,
     /// The NBD server.
     pub nbd: NbdSettings,
@@ -149,7 +149,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// `self` where it says something, else `lower`.
+    /// Returns the settings of `self`, and those of `lower` where `self` has none.
     #[must_use]
     pub fn over(self, lower: Settings) -> Settings {
         Settings {
@@ -182,11 +182,11 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Cap for everything the process allocates.
     pub memory: Size,
-    /// Data plane threads, at least one.
+    /// Number of data plane threads, at least one.
     pub reactors: usize,
-    /// Whether each of them has a processor of its own.
+    /// Whether each reactor is pinned to its own processor.
     pub pin: Pinning,
-    /// How devices are driven.
+    /// The method of device I/O.
     pub io: IoMode,
     /// The NBD server.
     pub nbd: Nbd,
@@ -199,7 +199,7 @@ pub struct Config {
     pub metrics: Metrics,
     /// Longest time between consistency points while there is something to write.
     pub cp_interval: Interval,
-    /// Snapshot policy of new volumes, that of the first start among them; or `none`.
+    /// Snapshot policy of new volumes, including the volume of the first start; or `none`.
     pub snapshot_policy: String,
     /// The objects that a first start creates.
     pub first_start: FirstStart,
@@ -208,7 +208,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The same configuration without listeners.
+    /// Returns the same configuration without listeners.
     #[must_use]
     pub fn without_doors(&self) -> Config {
         Config {
@@ -227,7 +227,7 @@ impl Config {
 /// REST over TCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiTcp {
-    /// Port 0 means that the kernel picks one.
+    /// Address of the listener; port 0 lets the kernel choose.
     pub address: SocketAddr,
     /// File of the tokens, absolute.
     pub tokens: PathBuf,
@@ -238,7 +238,7 @@ pub struct ApiTcp {
 /// Metrics and health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metrics {
-    /// Port 0 means that the kernel picks one. None: off.
+    /// TCP address; port 0 lets the kernel choose. `None`: off.
     pub tcp: Option<SocketAddr>,
     /// The address is a default, so a start continues without it if it is taken.
     pub is_default: bool,
@@ -249,7 +249,7 @@ pub struct Metrics {
 pub struct Journal {
     /// A device for it alone; text, because it goes into records.
     pub device: Option<String>,
-    /// Of each half.
+    /// Size of each half.
     pub half_size: Option<Size>,
 }
 
@@ -262,7 +262,7 @@ pub struct FirstStart {
     pub aggregate_size: Size,
     /// Name of the volume.
     pub volume: String,
-    /// Name of the LUN in it.
+    /// Name of the LUN in the volume.
     pub lun: String,
     /// Its size, thin; may exceed the aggregate's.
     pub lun_size: Size,
@@ -387,7 +387,7 @@ fn journal(device: Option<PathBuf>, half_size: Option<Size>) -> Result<Journal, 
     Ok(Journal { device, half_size })
 }
 
-/// The path of a Unix socket; `flag` is the flag that sets it.
+/// Returns the path of a Unix socket; `flag` is the flag that sets it.
 fn unix_socket(
     flag: &'static str,
     said: Option<UnixListen>,

@@ -8,7 +8,7 @@ use super::{Callers, ConfigError, TcpListen, UnixListen, in_range, unix_socket};
 const CONNECTIONS_DEFAULT: u32 = 1024;
 const CONNECTIONS_MAX: u32 = 65_536;
 
-/// What one source says.
+/// The NBD settings of one source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NbdSettings {
     /// NBD over TCP.
@@ -24,18 +24,18 @@ pub struct NbdSettings {
 /// The NBD server. At least one of its two addresses is on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nbd {
-    /// Port 0 means that the kernel picks one.
+    /// TCP address; port 0 lets the kernel choose.
     pub tcp: Option<SocketAddr>,
     /// Absolute, short enough for the kernel.
     pub unix: Option<PathBuf>,
-    /// At a time; one more is closed at once.
+    /// Limit of simultaneous connections; a further connection is closed at once.
     pub connections_max: u32,
-    /// The rules for them: encryption and exports.
+    /// The rules for clients: encryption and exports.
     pub callers: Callers,
 }
 
 impl NbdSettings {
-    /// `self` where it says something, else `lower`.
+    /// Returns the settings of `self`, and those of `lower` where `self` has none.
     #[must_use]
     pub(super) fn over(self, lower: NbdSettings) -> NbdSettings {
         NbdSettings {
@@ -69,7 +69,7 @@ impl NbdSettings {
 }
 
 impl Nbd {
-    /// The same without doors.
+    /// Returns the same settings without listeners.
     #[must_use]
     pub(super) fn shut(&self) -> Nbd {
         Nbd {

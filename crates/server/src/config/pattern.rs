@@ -22,13 +22,13 @@ use everglade_format::config::name_is_valid;
 pub struct Pattern {
     /// A name, or how names begin.
     stem: String,
-    /// A star ended it.
+    /// Whether the pattern ended with a star.
     is_prefix: bool,
 }
 
 impl Pattern {
-    /// Whether it is about this export. A client that may not read a LUN may not read its snapshots
-    /// either, unless a longer pattern allows it.
+    /// Returns whether the pattern matches this export. A client that may not read a LUN may not
+    /// read its snapshots either, unless a longer pattern allows it.
     #[must_use]
     pub fn fits(&self, export: &str) -> bool {
         if self.is_prefix {
@@ -38,22 +38,22 @@ impl Pattern {
         self.stem == export || Some(self.stem.as_str()) == lun
     }
 
-    /// Of the patterns that match, the one with the highest rank decides: the longest one, and a
-    /// whole name before a beginning of the same length.
+    /// Returns the rank of the pattern. Of the patterns that match, the one with the highest rank
+    /// decides: the longest one, and a whole name before a prefix of the same length.
     #[must_use]
     pub fn rank(&self) -> (usize, bool) {
         (self.stem.len(), !self.is_prefix)
     }
 
-    /// Whether it would be about the LUN of this name, or about one of its snapshots: `vol0/lun0@*`
-    /// is there for `vol0/lun0`.
+    /// Returns whether the pattern matches the LUN of this name or a snapshot of it: `vol0/lun0@*`
+    /// concerns `vol0/lun0`.
     #[must_use]
     pub fn concerns(&self, lun: &str) -> bool {
         let named = self.stem.split_once('@').map(|(lun, _)| lun);
         named.map_or_else(|| self.fits(lun), |named| named == lun)
     }
 
-    /// Whether it may be about LUNs of this volume.
+    /// Returns whether the pattern may match LUNs of this volume.
     #[must_use]
     pub fn may_fit_in(&self, volume: &str) -> bool {
         match self.stem.split_once('/') {

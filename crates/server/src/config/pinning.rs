@@ -2,11 +2,11 @@
 
 use std::str::FromStr;
 
-/// Whether each reactor has a processor of its own (decision 0025).
+/// Whether each reactor is pinned to its own processor (decision 0025).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pinning {
-    /// Each on a processor of its own if there is exactly one for each, else where the system
-    /// likes.
+    /// Each reactor is pinned if there are as many processors as reactors; otherwise the system
+    /// schedules them.
     #[default]
     Auto,
     /// The system chooses the processors.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::ConfigError;
 
-/// The default place of the data directory.
+/// Returns the default place of the data directory.
 ///
 /// # Errors
 /// Not root, and the environment names no home.
@@ -17,7 +17,7 @@ pub fn data_dir() -> Result<PathBuf, ConfigError> {
     home_based("XDG_DATA_HOME", ".local/share").ok_or(ConfigError::NoHome)
 }
 
-/// The default place of a configuration file.
+/// Returns the default place of a configuration file.
 #[must_use]
 pub fn config_file() -> Option<PathBuf> {
     if is_root() {
@@ -26,8 +26,8 @@ pub fn config_file() -> Option<PathBuf> {
     home_based("XDG_CONFIG_HOME", ".config").map(|home| home.join("everglade.toml"))
 }
 
-/// The folder `everglade` below the folder that `variable` names, or below `fallback` in the home
-/// folder. A relative value is ignored, as the XDG specification demands.
+/// Returns the folder `everglade` below the folder that `variable` names, or below `fallback` in
+/// the home folder. A relative value is ignored, as the XDG specification demands.
 fn home_based(variable: &str, fallback: &str) -> Option<PathBuf> {
     let named = env::var_os(variable)
         .map(PathBuf::from)
@@ -41,17 +41,17 @@ fn home_based(variable: &str, fallback: &str) -> Option<PathBuf> {
     Some(base.join("everglade"))
 }
 
-/// Whether this process acts as root: who owns its own entry in /proc.
+/// Returns whether this process acts as root, by the owner of its own entry in /proc.
 fn is_root() -> bool {
     Path::new("/proc/self")
         .metadata()
         .is_ok_and(|metadata| metadata.uid() == 0)
 }
 
-/// `path` made absolute without asking whether it exists.
+/// Makes `path` absolute without checking whether it exists.
 ///
 /// # Errors
-/// It is relative, and the current directory is gone; or it is empty.
+/// The path is empty, or it is relative and the current directory is gone.
 pub fn absolute(path: PathBuf) -> Result<PathBuf, ConfigError> {
     std::path::absolute(&path).map_err(|source| ConfigError::NoCurrentDir { path, source })
 }

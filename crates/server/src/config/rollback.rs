@@ -13,7 +13,7 @@ use everglade_format::config::name_is_valid;
 /// See the module's documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcceptRollback {
-    /// Which aggregate.
+    /// Name of the aggregate.
     pub aggregate: String,
     /// The consistency point that its devices have.
     pub cp: u64,

@@ -11,7 +11,7 @@ use super::Config;
 const ALLOW: &str = "nbd.allow";
 
 impl Config {
-    /// Every key that a file can have, with its value here; `None` where nothing is set.
+    /// Returns every key that a file can have, with its value; `None` if it is not set.
     fn keys(&self) -> Vec<(&'static str, Option<String>)> {
         let off = || Some("off".to_owned());
         let path = |path: &Path| Some(path.display().to_string());
@@ -79,7 +79,7 @@ impl Config {
         ]
     }
 
-    /// As a file that says the same.
+    /// Returns a file with the same settings.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
@@ -92,7 +92,7 @@ impl Config {
                 section = table;
             }
             let _ = match value {
-                // A table, which is written as one.
+                // The allow-list is written as a table.
                 Some(value) if key == ALLOW => writeln!(text, "{name} = {value}"),
                 Some(value) => writeln!(text, "{name} = {}", toml::Value::String(value)),
                 None => writeln!(text, "# {name} is not set"),
@@ -101,7 +101,7 @@ impl Config {
         text
     }
 
-    /// The same for programs, null where nothing is set.
+    /// Returns the settings as JSON for programs, with null for settings that are not set.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let keys = self.keys().into_iter();

@@ -1,6 +1,7 @@
 //! "Did you mean": the known word that is most like a mistyped word.
 
-/// The nearest of `known`, if it is near enough to be meant: a third of the letters may differ.
+/// Returns the nearest of `known`, if it is near enough to be a typing error: a third of the
+/// letters may differ.
 #[must_use]
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let allowed = (word.chars().count() / 3).max(1);

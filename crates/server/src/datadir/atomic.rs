@@ -32,7 +32,7 @@ pub fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<(), DataDirErr
             fs::rename(&new, path).map_err(|error| DataDirError::io("replace", path, error))
         });
     if written.is_err() {
-        // On a full host its space is needed elsewhere. The first error is the one to tell.
+        // On a full host its space is needed elsewhere. The first error is the one to report.
         let _ = remove_if_present(&new);
     }
     written?;
@@ -70,7 +70,7 @@ pub fn sync_dir(path: &Path) -> Result<(), DataDirError> {
     sync().map_err(|error| DataDirError::io("make durable", path, error))
 }
 
-/// Removes what an interrupted [`replace`] of `path` left.
+/// Removes the file that an interrupted [`replace`] of `path` left.
 ///
 /// # Errors
 /// The system refused.

@@ -17,7 +17,7 @@ const NAME: &str = "endpoints.json";
 /// A place where something listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// Port 0 means that the kernel picks one.
+    /// A TCP address; port 0 lets the kernel choose.
     Tcp(SocketAddr),
     /// A Unix socket.
     Unix(PathBuf),
@@ -37,16 +37,16 @@ impl fmt::Display for Address {
 pub struct Endpoint {
     /// Its name in the file.
     pub name: &'static str,
-    /// With the port that was picked. `None` where the door is shut.
+    /// The address, with the port that was chosen. `None` without a listener.
     pub at: Option<Address>,
-    /// Whether it takes encrypted connections only.
+    /// Whether the listener requires encryption.
     pub is_tls_required: bool,
 }
 
 /// The addresses of the running daemon. `None` where that door is shut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoints {
-    /// Doors of protocols, those that are shut among them.
+    /// Endpoints of protocols, including those without a listener.
     pub doors: Vec<Endpoint>,
     /// REST over a Unix socket.
     pub api_unix: Option<PathBuf>,
@@ -57,13 +57,13 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// A door of a protocol.
+    /// Returns the endpoint of this name.
     #[must_use]
     pub fn door(&self, name: &str) -> Option<&Endpoint> {
         self.doors.iter().find(|door| door.name == name)
     }
 
-    /// As JSON of the conventions; `pid` tells a waiting script whom it found.
+    /// Returns the contents as JSON; `pid` tells a waiting script which daemon it has found.
     #[must_use]
     pub fn json(&self) -> serde_json::Value {
         let mut value = json!({
@@ -84,7 +84,7 @@ impl Endpoints {
     }
 }
 
-/// The file in the folder `run`.
+/// Returns the file in the folder `run`.
 pub(super) fn file(run_dir: &Path) -> SmallFile {
     SmallFile::new(run_dir.join(NAME), modes::FILE_OPEN)
 }

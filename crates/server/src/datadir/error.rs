@@ -10,16 +10,16 @@ pub enum DataDirError {
     /// A file or device where a directory is needed.
     #[error("{path} is not a directory; expected a directory for data; choose another --data-dir")]
     NotADirectory {
-        /// What was given.
+        /// Path of the data directory.
         path: PathBuf,
     },
-    /// Somebody else's files.
+    /// The directory has files of another program.
     #[error(
         "{path} does not belong to everglade: found {found}; expected a FORMAT file or an empty \
          directory; choose another --data-dir, or move those files away"
     )]
     NotOurs {
-        /// What was given.
+        /// Path of the data directory.
         path: PathBuf,
         /// A few of the names, and how many.
         found: String,
@@ -30,9 +30,9 @@ pub enum DataDirError {
          run the newer everglade that made it"
     )]
     Newer {
-        /// What was given.
+        /// Path of the data directory.
         path: PathBuf,
-        /// In the FORMAT file.
+        /// Version in the FORMAT file.
         found: u64,
         /// The newest this program knows.
         supported: u64,
@@ -42,24 +42,24 @@ pub enum DataDirError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// A description of the damage.
         found: String,
         /// The expected contents.
         expected: &'static str,
-        /// What to do.
+        /// The remedy.
         advice: &'static str,
     },
-    /// Others than its owner could change what the daemon opens.
+    /// Users other than the owner could change the files that the daemon opens.
     #[error(
         "{path} can be written to by {who} (mode {mode:04o}); expected a directory that only its \
          owner can write to; run 'chmod go-w {path}'"
     )]
     Writable {
-        /// What was given.
+        /// Path of the data directory.
         path: PathBuf,
         /// Its mode.
         mode: u32,
-        /// By whom.
+        /// Users who can write: the group or everybody.
         who: &'static str,
     },
     /// Another process has it open.
@@ -68,18 +68,18 @@ pub enum DataDirError {
          --data-dir"
     )]
     InUse {
-        /// What was given.
+        /// Path of the data directory.
         path: PathBuf,
         /// `process N (name)`, or that it is unknown.
         holder: String,
     },
-    /// Nothing has been created here, and the caller will not create it.
+    /// The directory holds no aggregate, and the caller creates none.
     #[error(
         "{path} holds no aggregates; expected a data directory that was served before; check \
          --data-dir, or start 'everglade serve' once"
     )]
     Nothing {
-        /// What was given.
+        /// Path of the data directory.
         path: PathBuf,
     },
     /// The system refused.

@@ -20,7 +20,7 @@ pub const NAME: &str = "FORMAT";
 /// Newest version this program understands.
 pub const VERSION: u64 = 0;
 const MAGIC: &str = "everglade data directory";
-/// Both lines with the longest number fit well; whatever is longer is not ours.
+/// Limit in bytes. Both lines fit with the longest number; a longer file is not ours.
 const BYTES_MAX: u64 = 256;
 /// Names shown when a directory is not ours.
 const NAMES_SHOWN: usize = 3;
@@ -34,10 +34,10 @@ pub enum Recognised {
     Ours,
 }
 
-/// Looks at `directory` without changing it.
+/// Recognises `directory` without changing it.
 ///
 /// # Errors
-/// Not a directory, not ours, newer, damaged, or unreadable.
+/// The path is not a directory, or the directory is not ours, newer, damaged or unreadable.
 pub fn recognise(directory: &Path) -> Result<Recognised, DataDirError> {
     let unreadable = |error| DataDirError::io("read the directory", directory, error);
     if !fs::metadata(directory).map_err(unreadable)?.is_dir() {
@@ -77,7 +77,7 @@ pub fn recognise(directory: &Path) -> Result<Recognised, DataDirError> {
     })
 }
 
-/// Whether a first start that was cut short, or `mkfs`, may have left this.
+/// Returns whether an interrupted first start, or `mkfs`, may have left this entry.
 fn may_precede(entry: &fs::DirEntry) -> bool {
     let name = entry.file_name();
     let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
@@ -88,7 +88,7 @@ fn may_precede(entry: &fs::DirEntry) -> bool {
         || (name == new_format.as_str() && is_file)
 }
 
-/// `3 entries (a, b, c)` or `70 entries (a, b, c, …)`.
+/// Returns `3 entries (a, b, c)` or `70 entries (a, b, c, …)`.
 fn listed(names: &[OsString]) -> String {
     let shown: Vec<_> = names
         .iter()
@@ -104,7 +104,7 @@ fn listed(names: &[OsString]) -> String {
     format!("{} {entries} ({}{more})", names.len(), shown.join(", "))
 }
 
-/// The file's text, `None` if there is no such file.
+/// Returns the file's text, or `None` if the file does not exist.
 fn read(directory: &Path) -> Result<Option<String>, DataDirError> {
     let path = directory.join(NAME);
     let file = match File::open(&path) {

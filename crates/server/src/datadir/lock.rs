@@ -24,7 +24,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Alone, for the daemon.
+    /// Takes the lock alone, for the daemon.
     ///
     /// # Errors
     /// [`DataDirError::InUse`], or the system refused.
@@ -45,7 +45,8 @@ impl Lock {
         Ok(Lock { _file: file })
     }
 
-    /// With other readers, without writing anything. `None` where no daemon ever ran.
+    /// Shares the lock with other readers, and writes nothing. Returns `None` if no daemon ever
+    /// ran.
     ///
     /// # Errors
     /// [`DataDirError::InUse`], or the system refused.
@@ -83,7 +84,7 @@ fn write_pid(file: &File) -> io::Result<()> {
     file.write_all_at(pid.as_bytes(), 0)
 }
 
-/// The holder of the lock, as far as this machine can tell.
+/// Returns the holder of the lock, as far as this machine can tell.
 fn holder(file: &File) -> String {
     let Some(pid) = listed_holder(file).or_else(|| written_holder(file)) else {
         return "another process".to_owned();
@@ -94,9 +95,9 @@ fn holder(file: &File) -> String {
     }
 }
 
-/// The kernel's list has `1: FLOCK ADVISORY WRITE 4711 fe:00:262150 0 EOF`. Some file systems list
-/// another device number than `stat` gives, so the inode alone decides; pid 0 is another
-/// container's.
+/// Returns the pid that the kernel lists for the lock. The list has lines like
+/// `1: FLOCK ADVISORY WRITE 4711 fe:00:262150 0 EOF`. Some file systems list another device number
+/// than `stat` gives, so the inode alone decides; pid 0 is another container's.
 fn listed_holder(file: &File) -> Option<u32> {
     let inode = file.metadata().ok()?.ino().to_string();
     let locks = fs::read_to_string("/proc/locks").ok()?;
@@ -109,7 +110,7 @@ fn listed_holder(file: &File) -> Option<u32> {
     locks.lines().find_map(pid)
 }
 
-/// The pid that the last daemon wrote, if that process exists.
+/// Returns the pid that the last daemon wrote, if that process exists.
 fn written_holder(file: &File) -> Option<u32> {
     let mut text = String::new();
     let mut file = file;

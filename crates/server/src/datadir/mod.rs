@@ -56,7 +56,7 @@ use everglade_format::config::name_is_valid;
 use format_file::Recognised;
 use lock::Lock;
 
-/// Everybody may look at what runs here; only the owner at the pool's bytes.
+/// Mode for files that everybody may read; only the owner may read the pool's bytes.
 const MODE_OPEN: u32 = 0o755;
 const MODE_PRIVATE: u32 = 0o700;
 
@@ -72,7 +72,7 @@ const MODES: [(&str, u32); 8] = [
     (format_file::NAME, modes::FILE_OPEN),
 ];
 
-/// An open data directory. The lock goes with it.
+/// An open data directory. Dropping it releases the lock.
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
@@ -123,7 +123,7 @@ impl DataDir {
         Ok(directory)
     }
 
-    /// True if nothing is at `path`, or nothing that a start would keep.
+    /// Returns whether nothing is at `path`, or nothing that a start would keep.
     #[must_use]
     pub fn is_blank(path: &Path) -> bool {
         let is_missing =
@@ -131,7 +131,7 @@ impl DataDir {
         is_missing || matches!(format_file::recognise(path), Ok(Recognised::Blank))
     }
 
-    /// Makes the folders and removes what a killed daemon left behind.
+    /// Makes the folders and removes files that a killed daemon left.
     fn prepare(&mut self) -> Result<(), DataDirError> {
         modes::correct(&self.path, &MODES);
         create_dir(&self.path.join("aggregates"), MODE_PRIVATE)?;
@@ -170,7 +170,7 @@ impl DataDir {
         self.owed.spares = failed.is_some();
     }
 
-    /// Writes what a full host did not let us write. Costs nothing if there is nothing.
+    /// Writes the files that a full host refused. Costs nothing if there are none.
     pub fn settle(&mut self) {
         if self.owed.spares {
             self.set_aside();
@@ -183,25 +183,25 @@ impl DataDir {
         }
     }
 
-    /// Absolute, as configured.
+    /// Returns the absolute path, as configured.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The folder of the sockets and of `endpoints.json`.
+    /// Returns the folder of the sockets and of `endpoints.json`.
     #[must_use]
     pub fn run_dir(&self) -> PathBuf {
         self.path.join("run")
     }
 
-    /// The record of the aggregates. Empty at first start.
+    /// Returns the record of the aggregates. Empty at first start.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// The newest consistency points seen of aggregates.
+    /// Returns the newest consistency points seen of aggregates.
     #[must_use]
     pub fn seen(&self) -> &SeenPoints {
         &self.seen
@@ -235,7 +235,7 @@ impl DataDir {
         Ok(())
     }
 
-    /// The device `aggregates/A/devN`, as it is to be recorded. Nothing is made yet.
+    /// Returns the device `aggregates/A/devN`, as it is to be recorded. Nothing is made yet.
     ///
     /// # Panics
     /// If `aggregate` is not a name; names are checked where they come in.
@@ -283,7 +283,7 @@ impl DataDir {
         Ok(path)
     }
 
-    /// The path of a recorded device.
+    /// Returns the path of a recorded device.
     #[must_use]
     pub fn device_path(&self, device: &Device) -> PathBuf {
         self.path.join(&device.path)
@@ -300,7 +300,7 @@ impl DataDir {
         }
     }
 
-    /// A clean end: all sockets are closed, and the lock is released.
+    /// Ends cleanly: closes all sockets and releases the lock.
     pub fn close(mut self) {
         self.withdraw();
     }

@@ -23,9 +23,9 @@ use std::path::Path;
 
 use super::DataDirError;
 
-/// For the owner alone.
+/// Mode of files for the owner alone.
 pub const FILE_PRIVATE: u32 = 0o600;
-/// Everybody may read it.
+/// Mode of files that everybody may read.
 pub const FILE_OPEN: u32 = 0o644;
 /// Permission for others than the owner to change something.
 const OTHERS_WRITE: u32 = 0o022;
@@ -74,7 +74,7 @@ pub fn correct(directory: &Path, expected: &[(&str, u32)]) {
     }
 }
 
-/// The mode that was found, if it allowed too much.
+/// Returns the mode that was found, if it allowed too much.
 fn correct_one(path: &Path, allowed: u32) -> io::Result<Option<u32>> {
     let metadata = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -49,7 +49,7 @@ pub struct SeenPoints {
 /// The newest consistency point of an aggregate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Point {
-    /// Which aggregate.
+    /// UUID of the aggregate.
     pub uuid: Uuid,
     /// Its name at that time.
     pub name: String,
@@ -57,7 +57,7 @@ pub struct Point {
     pub cp: u64,
 }
 
-/// The file as serde sees it.
+/// The file's contents for serde.
 #[derive(Serialize, Deserialize)]
 struct Document {
     version: u64,
@@ -86,8 +86,8 @@ impl SeenPoints {
         }
     }
 
-    /// The same file, with the present consistency points of the open aggregates. Of others only
-    /// those are kept that are recorded.
+    /// Returns the file with the present consistency points of open aggregates. Of the other
+    /// aggregates, recorded ones keep their lines.
     #[must_use]
     pub(super) fn with(&self, points: Vec<Point>, state: &State) -> SeenPoints {
         let mut all = self.points.clone();
@@ -112,7 +112,7 @@ impl SeenPoints {
     }
 }
 
-/// The file in a data directory.
+/// Returns `seen.toml` of a data directory.
 pub(super) fn file(directory: &Path) -> SmallFile {
     SmallFile::new(directory.join(NAME), modes::FILE_PRIVATE)
 }

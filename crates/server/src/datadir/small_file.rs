@@ -58,21 +58,20 @@ pub struct SmallFile {
 }
 
 impl SmallFile {
-    /// The file at `path`. It has `mode`, whatever the umask is.
+    /// Returns the file at `path`. It has `mode`, whatever the umask is.
     #[must_use]
     pub fn new(path: PathBuf, mode: u32) -> SmallFile {
         SmallFile { path, mode }
     }
 
-    /// What readers open.
+    /// Returns the path that readers open.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The contents without what fills the file up, but with a last line end; `None` if there is no
-    /// file. A file that is longer than `bytes_max` is read only so far that the caller sees that
-    /// it is too long.
+    /// Returns the contents without padding, but with a last line end; `None` if there is no file.
+    /// Of a file longer than `bytes_max`, it returns just enough to show that the file is too long.
     ///
     /// # Errors
     /// The system refused.
@@ -109,21 +108,21 @@ impl SmallFile {
         }
     }
 
-    /// True if the next replacement needs no space.
+    /// Returns whether the next replacement needs no space.
     #[must_use]
     pub fn is_prepared(&self) -> bool {
         let length = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
         length(&self.spare()) >= length(&self.path).max(1).next_multiple_of(STEP as u64)
     }
 
-    /// Makes `contents` the contents. Durable when it returns. Sets space aside for the next time
-    /// as far as the host has any.
+    /// Replaces the contents, durably. Sets space aside for the next replacement if the host has
+    /// any.
     ///
     /// # Errors
-    /// The system refused; the old contents stand.
+    /// The system refused; the old contents stay.
     ///
     /// # Panics
-    /// If `contents` do not end with a line end: then filling the file up would change them.
+    /// If `contents` do not end with a line end: then padding would change them.
     pub fn replace(&self, contents: &[u8]) -> Result<(), DataDirError> {
         assert!(
             contents.ends_with(b"\n"),
@@ -141,7 +140,7 @@ impl SmallFile {
         Ok(())
     }
 
-    /// There is no file any more; its space stays set aside.
+    /// Removes the file; its space stays set aside.
     ///
     /// # Errors
     /// The system refused.
@@ -207,7 +206,7 @@ impl SmallFile {
         Ok(())
     }
 
-    /// The spare becomes the file, and the file, if there is one, the spare.
+    /// Exchanges the names of the file, if there is one, and the spare.
     fn exchange(&self) -> Result<(), DataDirError> {
         let spare = self.spare();
         let exchanged = renameat_with(CWD, &spare, CWD, &self.path, RenameFlags::EXCHANGE);
@@ -255,7 +254,7 @@ mod tests {
         bytes.map(|bytes| String::from_utf8(bytes).expect("text"))
     }
 
-    /// Inode numbers of the file and its spare.
+    /// Returns the inode numbers of the file and its spare.
     fn inodes(file: &SmallFile) -> [u64; 2] {
         [file.path.clone(), file.spare()].map(|path| fs::metadata(path).expect("there").ino())
     }

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use super::DataDirError;
 
-/// Removes the socket at `path` if no program listens on it. Nothing at `path` is fine.
+/// Removes the socket at `path` if no program listens on it. A missing file is no error.
 ///
 /// # Errors
 /// The path is not a socket, a program listens on it, or the system refused.

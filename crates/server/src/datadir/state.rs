@@ -1,4 +1,4 @@
-//! `state.toml`: which devices make up which aggregate, and the membership epoch last seen.
+//! `state.toml`: the devices of each aggregate, and the membership epoch last seen.
 //!
 //! ```toml
 //! version = 0
@@ -59,17 +59,17 @@ const ADVICE: &str = "restore the file from a backup, or correct it by hand; not
 /// Everything that is known of aggregates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// In order of creation.
+    /// Aggregates in order of creation.
     pub aggregates: Vec<AggregateState>,
 }
 
-/// One aggregate.
+/// The record of one aggregate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AggregateState {
     /// Its name.
     pub name: String,
-    /// How far its creation got.
+    /// Phase of the aggregate's life.
     pub phase: Phase,
     /// Newest membership epoch this daemon has seen in its labels; 0 while creating.
     pub epoch: u64,
@@ -81,7 +81,7 @@ pub struct AggregateState {
     pub devices: Vec<Device>,
 }
 
-/// How far the creation of an aggregate got.
+/// Phase of an aggregate's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
@@ -89,11 +89,11 @@ pub enum Phase {
     Creating,
     /// Its labels and first superblock are durable.
     Ready,
-    /// Somebody has deleted it; its devices are to be cleared.
+    /// An administrator has deleted the aggregate; its devices are to be cleared.
     Deleting,
 }
 
-/// One device of an aggregate.
+/// The record of one device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Device {
@@ -117,7 +117,7 @@ pub enum DeviceKind {
     Block,
 }
 
-/// The file as serde sees it.
+/// The file's contents for serde.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
@@ -127,7 +127,7 @@ struct Document {
 }
 
 impl State {
-    /// The aggregate of this name.
+    /// Returns the aggregate of this name.
     #[must_use]
     pub fn aggregate(&self, name: &str) -> Option<&AggregateState> {
         self.aggregates
@@ -178,7 +178,7 @@ impl State {
     }
 }
 
-/// The file in a data directory.
+/// Returns `state.toml` of a data directory.
 pub(super) fn file(directory: &Path) -> SmallFile {
     SmallFile::new(directory.join(NAME), modes::FILE_PRIVATE)
 }
@@ -192,12 +192,12 @@ fn damaged(path: &Path, found: &str) -> DataDirError {
     }
 }
 
-/// Whether there is anything below `aggregates/`.
+/// Returns whether a file exists below `aggregates/`.
 fn has_pool(directory: &Path) -> bool {
     fs::read_dir(directory.join("aggregates")).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-/// Parses the file, or reports what was found instead.
+/// Parses the file, or returns a description of the unexpected contents.
 fn parse(bytes: &[u8]) -> Result<State, String> {
     if bytes.len() as u64 > BYTES_MAX {
         return Err(format!("more than {BYTES_MAX} bytes"));

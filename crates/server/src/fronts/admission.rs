@@ -23,7 +23,7 @@ impl Admission {
     /// Reads the certificates, if there are to be any.
     ///
     /// # Errors
-    /// They cannot be used.
+    /// The certificates cannot be used.
     pub fn open(callers: &Callers, again: &Again) -> Result<Admission, StartError> {
         let mode = match callers.tls {
             None | Some(Tls::Off) => TlsMode::Off,
@@ -50,7 +50,7 @@ impl Admission {
         })
     }
 
-    /// Somebody calls from `address`, or over a Unix socket, where nobody else can listen.
+    /// Returns the caller at `address`, or at a Unix socket of this host if there is none.
     pub(crate) fn caller(&self, address: Option<IpAddr>) -> Caller {
         let tls = match (self.mode, address) {
             (TlsMode::Required, None) => TlsMode::Offered,
@@ -64,7 +64,7 @@ impl Admission {
         }
     }
 
-    /// What a connection is encrypted with.
+    /// Returns the certificates with which connections are encrypted.
     pub(crate) fn certificates(&self) -> Option<&Arc<Certificates>> {
         self.certificates.as_ref()
     }

@@ -17,7 +17,7 @@ use crate::config::Tls;
 use crate::datadir::{Address, Endpoint, Endpoints};
 use crate::listen;
 
-/// The open doors of all protocols, in blocking mode until the reactors change that.
+/// The open listeners of all protocols, in blocking mode until the reactors change that.
 #[derive(Debug, Default)]
 pub struct Listeners {
     open: Vec<Open>,
@@ -29,7 +29,7 @@ pub struct Listeners {
 pub(crate) struct Open {
     /// Number of the protocol whose clients come in here.
     pub(crate) front: usize,
-    /// That protocol, for messages.
+    /// Title of the protocol, for messages.
     pub(crate) title: &'static str,
     socket: Listening,
 }
@@ -105,20 +105,20 @@ impl Listeners {
         Ok(())
     }
 
-    /// Their addresses for clients, with the ports that were picked.
+    /// Returns the addresses for clients, with the ports that were chosen.
     #[must_use]
     pub fn endpoints(&self) -> &Endpoints {
         &self.endpoints
     }
 
-    /// Those that are open.
+    /// Returns the open listeners.
     pub(crate) fn open(&self) -> &[Open] {
         &self.open
     }
 }
 
 impl Open {
-    /// From now on accepting does not wait.
+    /// Sets the listeners to non-blocking mode.
     pub(crate) fn begin(&self) -> io::Result<()> {
         match &self.socket {
             Listening::Tcp(socket) => socket.set_nonblocking(true),
@@ -126,7 +126,7 @@ impl Open {
         }
     }
 
-    /// The next client that waits here.
+    /// Accepts the next client that waits at this listener.
     pub(crate) fn accept(&self) -> io::Result<Socket> {
         match &self.socket {
             Listening::Tcp(socket) => {
@@ -150,7 +150,7 @@ impl AsFd for Open {
     }
 }
 
-/// The same socket, as the reactors accept from it.
+/// Duplicates the socket for the reactors.
 fn shared(listener: &Listener) -> Result<UnixListener, StartError> {
     let duplicate = listener.as_fd().try_clone_to_owned();
     let duplicate = duplicate.map_err(|source| StartError::System {

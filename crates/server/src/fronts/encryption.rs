@@ -20,13 +20,13 @@ use crate::tls;
 const WRITE_BUFFER_BYTES: usize = 256 << 10;
 const WRITE_BUFFER_BYTES_MIN: usize = 16 << 10;
 
-/// One connection's TLS.
+/// The TLS state of one connection.
 pub(super) struct Encryption {
     tls: ServerConnection,
     may_hold_more: bool,
     /// Bytes of plaintext taken before some ciphertext was sent.
     write_buffer_bytes: usize,
-    /// Of the client's certificate, once the handshake is over.
+    /// Names in the client's certificate, known after the handshake.
     names: Arc<OnceLock<Vec<String>>>,
 }
 
@@ -49,8 +49,8 @@ impl Encryption {
         self.may_hold_more
     }
 
-    /// So many bytes may wait here for a socket that takes none. The more connections there are,
-    /// the fewer.
+    /// Sets the bytes that may wait here for a socket that accepts none. The limit shrinks with the
+    /// number of connections.
     pub(super) fn may_hold(&mut self, bytes: usize) {
         let bytes = bytes.clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES);
         if self.write_buffer_bytes != bytes {
@@ -76,7 +76,7 @@ impl Encryption {
                     return Ok(count);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // The peer left without saying so; a session tells that from an end by what is
+                // The peer closed without a notice. A session recognises that by the bytes that are
                 // missing.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
                 Err(error) => return Err(error),
@@ -91,7 +91,7 @@ impl Encryption {
             if let Err(error) = processed {
                 return Err(io::Error::new(ErrorKind::InvalidData, error));
             }
-            // Before anybody sees what was encrypted.
+            // The names are set before the session reads the first decrypted byte.
             if !self.tls.is_handshaking() {
                 let shown = self.tls.peer_certificates().unwrap_or_default();
                 self.names.get_or_init(|| tls::names_of(shown));
@@ -103,7 +103,7 @@ impl Encryption {
         }
     }
 
-    /// Takes some of `pieces`, after what was taken before has gone out.
+    /// Encrypts some of `pieces`, after the bytes encrypted before are sent.
     pub(super) fn write(
         &mut self,
         pieces: &[IoSlice<'_>],
@@ -117,7 +117,7 @@ impl Encryption {
         }
     }
 
-    /// Sends what is waiting.
+    /// Sends the encrypted bytes that wait.
     pub(super) fn flush(&mut self, stream: &mut impl Write) -> io::Result<()> {
         while self.tls.wants_write() {
             self.tls.write_tls(stream)?;
@@ -125,10 +125,10 @@ impl Encryption {
         Ok(())
     }
 
-    /// The end, said as far as the socket takes it.
+    /// Sends the closing notice as far as the socket takes it.
     pub(super) fn close(&mut self, stream: &mut impl Write) {
         self.tls.send_close_notify();
-        // Nobody waits for a peer that does not listen any more.
+        // A peer that no longer reads is not waited for.
         let _ = self.flush(stream);
     }
 }

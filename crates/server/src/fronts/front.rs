@@ -29,28 +29,28 @@ use super::socket::Socket;
 use crate::config::Callers;
 use crate::datadir::{Address, Endpoints};
 
-/// A protocol as it is configured: the same for all reactors. Making one opens nothing.
+/// A configured protocol, the same for all reactors. Making one opens nothing.
 pub trait Protocol: Send + Sync {
     /// Its table in the configuration, and the word for it in names of metrics: `nbd`.
     fn name(&self) -> &'static str;
 
-    /// As people write it: `NBD`.
+    /// Returns the title for people: `NBD`.
     fn title(&self) -> &'static str;
 
-    /// Where its clients may come in, those that are shut among them.
+    /// Returns the endpoints of the protocol, including those without a listener.
     fn doors(&self) -> Vec<Door>;
 
     /// Clients at a time; one more is closed at once. 0 if the protocol is off.
     fn connections_max(&self) -> u32;
 
-    /// What its clients must do and may use.
+    /// Returns the rules for clients.
     fn callers(&self) -> &Callers;
 
     /// Its sessions of one reactor, none yet, with tokens of `owner`. Together they hold at most
     /// `memory_bytes` for their peers.
     fn front(&self, owner: Owner, memory_bytes: u64) -> Box<dyn Front>;
 
-    /// What a person may try once the daemon serves; nothing if nobody could.
+    /// Returns commands for a person to try on the running daemon; empty if none would work.
     fn commands(&self, endpoints: &Endpoints, exports: &[Export]) -> String {
         let _ = (endpoints, exports);
         String::new()
@@ -60,18 +60,17 @@ pub trait Protocol: Send + Sync {
 /// A door as it is configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Door {
-    /// In `endpoints.json`: `nbd_tcp`. One that ends in `_tcp` is called without that in the ready
-    /// line.
+    /// Key in `endpoints.json`: `nbd_tcp`. The ready line leaves out the suffix `_tcp`.
     pub name: &'static str,
-    /// What could have put it elsewhere, for messages.
+    /// The flag that sets the address, for messages.
     pub flag: &'static str,
     /// `None` if it is shut.
     pub at: Option<Address>,
 }
 
 impl Door {
-    /// How many it takes while it is open. The name of a Unix socket is kept beside the socket that
-    /// is accepted from.
+    /// Returns the descriptors that an open endpoint uses. The name of a Unix socket is kept beside
+    /// the accepting socket.
     #[must_use]
     pub fn descriptors(&self) -> usize {
         match self.at {
@@ -82,19 +81,19 @@ impl Door {
     }
 }
 
-/// The sessions of one protocol on one reactor. See [`Sessions`] for what the methods do.
+/// The sessions of one protocol on one reactor. See [`Sessions`] for the methods.
 pub trait Front: Send {
-    /// The time at which things happen from now on.
+    /// Sets the time of the following calls.
     fn tick(&self, now: Nanos);
 
-    /// A new connection. `None` if there are too many.
+    /// Begins a session for a new connection. `None` if there are too many.
     fn attach(&mut self, now: Nanos, caller: Caller) -> Option<SessionId>;
 
-    /// The socket has bytes.
+    /// Receives the bytes that the socket has.
     fn receive(&mut self, session: SessionId, socket: &mut Socket, target: &mut dyn Target)
     -> Turn;
 
-    /// The session may have bytes for the socket. `takes_again` says that the socket has become
+    /// Sends the bytes that the session has. `takes_again` says that the socket has become
     /// writable.
     fn transmit(
         &mut self,
@@ -104,10 +103,10 @@ pub trait Front: Send {
         target: &mut dyn Target,
     ) -> Interest;
 
-    /// What to wait for.
+    /// Returns the events that the session waits for.
     fn interest(&self, session: SessionId) -> Interest;
 
-    /// The connection is encrypted from here on.
+    /// Notes that the connection is encrypted from here on.
     fn tls_begun(&mut self, session: SessionId);
 
     /// The export that a session is about to open, if it asks where.
@@ -116,67 +115,68 @@ pub trait Front: Send {
     /// A session that asked stays here.
     fn stay_here(&mut self, session: SessionId, target: &mut dyn Target);
 
-    /// A session that asked goes to the front of its protocol on another reactor.
+    /// Releases a session that asked for its place, for the front of its protocol on another
+    /// reactor.
     fn release(&mut self, session: SessionId) -> Moving;
 
-    /// A session comes from another reactor. `None` if there are too many.
+    /// Adopts a session from another reactor. `None` if there are too many.
     fn adopt(&mut self, now: Nanos, moving: Moving, target: &mut dyn Target) -> Option<SessionId>;
 
     /// Forgets a closed session.
     fn detach(&mut self, session: SessionId);
 
-    /// The socket is broken.
+    /// Abandons a session whose socket is broken.
     fn abandon(&mut self, session: SessionId, target: &mut dyn Target);
 
-    /// An operation of one of the sessions finished.
+    /// Passes the completion of an operation to its session.
     fn complete(&mut self, completion: Completion, target: &mut dyn Target);
 
-    /// A session that may have bytes to send, may have closed, or may want to read again.
+    /// Returns a session that may have bytes to send, may have closed, or may want to read again.
     fn next_ready(&mut self) -> Option<SessionId>;
 
-    /// How many there are, about.
+    /// Returns the approximate number of sessions that are ready.
     fn ready_count(&self) -> usize;
 
     /// Ends sessions whose time is over.
     fn sweep(&mut self, now: Nanos, target: &mut dyn Target);
 
-    /// The server stops: all sessions end.
+    /// Stops the front: all sessions end.
     fn stop(&mut self, target: &mut dyn Target);
 
-    /// All sessions.
+    /// Returns all sessions.
     fn ids(&self) -> Vec<SessionId>;
 
-    /// There are no sessions.
+    /// Returns whether there are no sessions.
     fn is_empty(&self) -> bool;
 
-    /// What was counted, for other threads.
+    /// Returns the counters, for other threads.
     fn counters(&self) -> Arc<dyn Counted>;
 }
 
-/// A session on its way to another reactor. Only the front of its protocol there knows what it is.
+/// A session on its way to another reactor. Only the front of its protocol there can read it.
 pub type Moving = Box<dyn Any + Send>;
 
-/// How a turn of reading ended.
+/// The result of a turn of reading.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
-    /// There may be more to read, but it is the others' turn.
+    /// Whether there may be more to read, after the turns of other sessions.
     pub has_more: bool,
-    /// What to wait for.
+    /// Events that the session waits for.
     pub interest: Interest,
 }
 
 /// Counters of one front, read from any thread.
 pub trait Counted: Send + Sync {
-    /// Their values.
+    /// Returns the values of the counters.
     fn counts(&self) -> Counts;
 }
 
-/// What the sessions of a protocol did, and what they hold. Those of several reactors add up.
+/// Counters of a protocol's sessions, and the memory they use. Values of reactors are summed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// What they did.
+    /// Counters of the sessions.
     pub sessions: Snapshot,
-    /// What they hold of the network memory.
+    /// Network memory that the sessions use.
     pub memory: MemorySnapshot,
 }
 
@@ -235,7 +235,7 @@ impl<S: Session> Front for Sessions<S> {
         }
         socket.may_hold(self.memory().buffer_bytes());
         self.transmit(session, socket, target);
-        // What was encrypted and not sent yet; an error is met by the next read.
+        // Sends encrypted bytes that wait; the next read reports an error.
         let _ = socket.flush();
         self.interest(session)
     }

@@ -30,7 +30,7 @@ use crate::descriptors::Clients;
 /// Owners of tokens that are left to fronts; the last is the plane's own.
 pub const FRONTS_MAX: usize = Owner::COUNT - 1;
 
-/// Every protocol there is, as configured.
+/// Returns every protocol, as configured.
 #[must_use]
 pub fn all(config: &Config) -> Vec<Box<dyn Protocol>> {
     vec![Box::new(nbd::Nbd::new(&config.nbd))]

@@ -1,4 +1,4 @@
-//! NBD as a front: its doors, its settings, and what a person may try.
+//! NBD as a front: its endpoints, its settings, and commands for a person to try.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -107,7 +107,8 @@ fn uri_at(tcp: Option<&Endpoint>, unix: Option<&Endpoint>, export: &str) -> Opti
     }
 }
 
-/// A client on this machine reaches a server that listens everywhere on the loopback.
+/// Returns the address for a client on this machine: the loopback, if the server listens
+/// everywhere.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(match address {
@@ -118,7 +119,7 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// The exact commands to try on the first export.
+/// Returns the exact commands to try on the first export.
 fn commands(endpoints: &Endpoints, exports: &[Export]) -> String {
     let mut text = String::new();
     let Some(export) = exports.first() else {

@@ -19,10 +19,10 @@ const SEND_BUFFER_BYTES: usize = 512 << 10;
 /// A connected, non-blocking socket.
 pub struct Socket {
     stream: Stream,
-    /// Where the other end is; nothing for a Unix socket.
+    /// Address of the client; `None` for a Unix socket.
     pub(crate) address: Option<IpAddr>,
     encryption: Option<Box<Encryption>>,
-    /// Where the names in the client's certificate go.
+    /// Receives the names in the client's certificate.
     pub(crate) names: Arc<OnceLock<Vec<String>>>,
 }
 
@@ -34,7 +34,7 @@ enum Stream {
 impl Socket {
     pub(crate) fn tcp(stream: TcpStream, address: SocketAddr) -> io::Result<Socket> {
         stream.set_nonblocking(true)?;
-        // Replies are gathered by us; waiting for more would only delay them.
+        // The session gathers replies itself; the kernel would only delay them.
         stream.set_nodelay(true)?;
         rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
         Ok(Socket {
@@ -56,7 +56,7 @@ impl Socket {
         })
     }
 
-    /// Everything from here on is encrypted.
+    /// Encrypts all that is sent and received from here on.
     pub(crate) fn encrypt(
         &mut self,
         certificates: &Arc<ServerConfig>,
@@ -69,26 +69,26 @@ impl Socket {
         Ok(())
     }
 
-    /// What was encrypted and not sent may take so much memory.
+    /// Sets the limit of encrypted bytes that wait to be sent.
     pub(crate) fn may_hold(&mut self, bytes: usize) {
         if let Some(encryption) = &mut self.encryption {
             encryption.may_hold(bytes);
         }
     }
 
-    /// There may be something to read although the socket has nothing.
+    /// Returns whether decrypted bytes may wait here while the socket has none.
     pub(crate) fn may_hold_more(&self) -> bool {
         let encryption = self.encryption.as_ref();
         encryption.is_some_and(|encryption| encryption.may_hold_more())
     }
 
-    /// Something that was written waits for the socket.
+    /// Returns whether written bytes wait for the socket.
     pub(crate) fn wants_write(&self) -> bool {
         let encryption = self.encryption.as_ref();
         encryption.is_some_and(|encryption| encryption.wants_write())
     }
 
-    /// The last bytes, if any, before the socket is dropped.
+    /// Sends the last bytes, if any, before the socket is dropped.
     pub(crate) fn close(&mut self) {
         if let Some(encryption) = &mut self.encryption {
             encryption.close(&mut self.stream);
@@ -113,7 +113,7 @@ impl Read for Socket {
         }
     }
 
-    /// Fills all pieces if there are bytes, as whoever calls expects of a socket.
+    /// Fills all pieces if there are enough bytes, as a socket does.
     fn read_vectored(&mut self, pieces: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let Some(encryption) = &mut self.encryption else {
             return self.stream.read_vectored(pieces);

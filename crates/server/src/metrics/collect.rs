@@ -12,7 +12,7 @@ use crate::administrator::{Administrator, PHASE_BOUNDS};
 use crate::records::Records;
 use crate::rest::attempts::{Attempts, Reason};
 
-/// All metrics of the data plane and of the process.
+/// Returns all metrics of the data plane and of the process.
 pub(super) fn all(administrator: &Administrator, records: &Records) -> Page {
     let mut page = Page::default();
     let aggregates = administrator.aggregates().aggregates;
@@ -27,7 +27,7 @@ pub(super) fn all(administrator: &Administrator, records: &Records) -> Page {
     page
 }
 
-/// The use of descriptors, and the refused callers.
+/// Adds the use of descriptors, and the refused callers.
 pub(super) fn doors(
     page: &mut Page,
     administrator: &Administrator,
@@ -129,13 +129,13 @@ fn space(page: &mut Page, aggregates: &[Aggregate]) {
     }
 }
 
-/// The aggregates whose numbers are known.
+/// Returns the aggregates whose numbers are known.
 fn known(aggregates: &[Aggregate]) -> impl Iterator<Item = &Aggregate> {
     let is_known = |aggregate: &&Aggregate| aggregate.state != AggregateState::Unavailable;
     aggregates.iter().filter(is_known)
 }
 
-/// What clients did, protocol by protocol, and the memory that they share.
+/// Adds the counters of client sessions, by protocol, and the memory that they share.
 fn clients(page: &mut Page, administrator: &Administrator) {
     let mut memory = MemorySnapshot::default();
     for (protocol, counts) in administrator.clients() {
@@ -312,7 +312,7 @@ fn memory(page: &mut Page, administrator: &Administrator) {
         .value(&[], statistics.memory_bytes);
 }
 
-/// The kernel's numbers about the process; numbers that it does not have are left out.
+/// Adds the kernel's numbers about the process; numbers that it does not have are left out.
 fn process(page: &mut Page) {
     let read = |name: &str| fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
     let pages: Option<u64> = read("statm")
@@ -333,7 +333,7 @@ fn process(page: &mut Page) {
     }
 }
 
-/// User and system time; the name in brackets may hold anything.
+/// Returns user and system time in nanoseconds; the name in brackets may contain any characters.
 fn cpu_nanos(stat: &str, ticks_per_second: u64) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(") ")?;
     let fields: Vec<_> = fields.split(' ').collect();

@@ -37,7 +37,7 @@ use crate::{Descriptors, Stop};
 
 /// A reactor that takes longer hangs.
 const ALIVE_WITHIN: Duration = Duration::from_secs(5);
-/// For the last answers at a stop.
+/// Time left for the last answers at a stop.
 const MOMENT: Duration = Duration::from_millis(500);
 
 /// The running listener.
@@ -53,7 +53,7 @@ struct Gauges {
     descriptors: Arc<Descriptors>,
     attempts: Arc<Attempts>,
     stopping: watch::Receiver<bool>,
-    /// One question for a sign of life at a time: one that hangs holds a thread.
+    /// Permits one liveness check at a time: a check that hangs occupies a thread.
     asking: Arc<Semaphore>,
 }
 

@@ -11,17 +11,17 @@ pub(super) struct Page {
     text: String,
 }
 
-/// One metric on the page, taking values.
+/// One metric of the page, to which values are added.
 pub(super) struct Family<'a> {
     page: &'a mut Page,
     metric: &'static Metric,
 }
 
 impl Page {
-    /// Begins a metric. Once for each.
+    /// Begins a metric. Called once for each metric.
     ///
     /// # Panics
-    /// If the table does not have it.
+    /// If the metric is not in the table.
     pub(super) fn family(&mut self, name: &str) -> Family<'_> {
         let metric = table::all().find(|metric| metric.name == name);
         let metric = metric.expect("what is shown is in the table");
@@ -53,12 +53,12 @@ impl Page {
 }
 
 impl Family<'_> {
-    /// A whole number.
+    /// Adds a whole number.
     pub(super) fn value(&mut self, labels: &[&str], value: u64) {
         self.text_value(labels, &value.to_string());
     }
 
-    /// A fraction of whole numbers.
+    /// Adds a fraction of whole numbers.
     pub(super) fn ratio(&mut self, labels: &[&str], value: u64, of: u64) {
         let value = if of == 0 {
             0.0
@@ -68,7 +68,7 @@ impl Family<'_> {
         self.text_value(labels, &value.to_string());
     }
 
-    /// A number without labels that is text already.
+    /// Adds a number without labels that is text already.
     pub(super) fn ratio_text(&mut self, value: &str) {
         self.text_value(&[], value);
     }
@@ -89,8 +89,8 @@ impl Family<'_> {
         names.zip(values.iter().copied()).collect()
     }
 
-    /// Counts by upper bound in nanoseconds, the last without one; not cumulative. And the sum in
-    /// nanoseconds.
+    /// Adds a histogram: counts by upper bound in nanoseconds, the last without a bound, not
+    /// cumulative; and the sum in nanoseconds.
     pub(super) fn histogram(&mut self, labels: &[&str], bounds: &[u64], counts: &[u64], sum: u64) {
         assert_eq!(counts.len(), bounds.len() + 1, "one bucket has no bound");
         let labels = self.labelled(labels);

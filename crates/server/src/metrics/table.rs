@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 /// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows while the daemon runs.
+    /// The value only grows while the daemon runs.
     Counter,
     /// Goes up and down.
     Gauge,
@@ -15,7 +15,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As the text format has it.
+    /// Returns the name in the text format.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -35,7 +35,7 @@ pub struct Metric {
     pub kind: Kind,
     /// Names of its labels.
     pub labels: &'static [&'static str],
-    /// What it means.
+    /// Description of the metric.
     pub help: &'static str,
 }
 
@@ -130,15 +130,15 @@ macro_rules! of_clients {
     };
 }
 
-/// All, in parts. A protocol is a line.
+/// All metrics, in groups. Each protocol is one group.
 const PARTS: &[&[Metric]] = &[DAEMON, of_clients!("nbd", "NBD"), REST];
 
-/// All, about in the order of a page.
+/// Returns all metrics, about in the order of a page.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
     PARTS.iter().copied().flatten()
 }
 
-/// Of the daemon, and space.
+/// Metrics of the daemon, and of space.
 #[rustfmt::skip]
 const DAEMON: &[Metric] = &[
     gauge("everglade_build_info", &["version"], "Always 1; the label has the version of the \
@@ -161,7 +161,7 @@ const DAEMON: &[Metric] = &[
         shared, dirty (in memory), host_backed, host_free."),
 ];
 
-/// Of the data plane, of storage and of the process.
+/// Metrics of the data plane, of storage and of the process.
 #[rustfmt::skip]
 const REST: &[Metric] = &[
     gauge("everglade_reactor_connections", &["reactor"], "Connections of each reactor (a thread of \
@@ -235,7 +235,7 @@ const REST: &[Metric] = &[
     gauge("process_open_fds", &[], "Open files and sockets."),
 ];
 
-/// The reference, in Markdown.
+/// Returns the reference, in Markdown.
 #[must_use]
 pub fn markdown() -> String {
     let mut text = String::from("| name | kind | labels | meaning |\n| --- | --- | --- | --- |\n");

@@ -24,17 +24,16 @@ pub(super) struct Clients {
     plane: Arc<Plane>,
     sides: Vec<Side>,
     connections: Slab<Connection>,
-    /// Those with more to read than was taken.
+    /// Connections with more to read than was taken.
     again: Vec<usize>,
     is_stopping: bool,
 }
 
-/// One protocol.
+/// The sessions of one protocol.
 struct Side {
     front: Box<dyn Front>,
     admission: Admission,
-    /// By place of a session: where its connection is. What is here of a session that is gone is
-    /// not looked at.
+    /// Index of the connection, by place of its session. Entries of ended sessions are not read.
     connections: Vec<usize>,
 }
 
@@ -51,7 +50,8 @@ struct Connection {
 }
 
 impl Clients {
-    /// Nobody yet. `memory_bytes` is for requests and replies of all clients of this reactor.
+    /// Makes an empty set. `memory_bytes` is for requests and replies of all clients of this
+    /// reactor.
     pub(super) fn new(
         reactor: usize,
         engine: &Engine,
@@ -61,7 +61,7 @@ impl Clients {
     ) -> Clients {
         let (protocols, admissions) = protocols;
         assert!(protocols.len() <= FRONTS_MAX, "an owner of tokens each");
-        // One that is off needs no memory.
+        // A protocol that is off needs no memory.
         let are_on = protocols.iter().filter(|it| it.connections_max() > 0);
         let share = memory_bytes / (are_on.count().max(1) as u64);
         let sides = protocols.iter().zip(admissions).enumerate();
@@ -85,22 +85,22 @@ impl Clients {
         }
     }
 
-    /// The time at which things happen from now on.
+    /// Sets the time of the following calls.
     pub(super) fn tick(&self, now: Nanos) {
         self.sides.iter().for_each(|side| side.front.tick(now));
     }
 
-    /// There are no sessions.
+    /// Returns whether there are no sessions.
     pub(super) fn is_empty(&self) -> bool {
         self.sides.iter().all(|side| side.front.is_empty())
     }
 
-    /// A connection has more to read than was taken.
+    /// Returns whether a connection has more to read than was taken.
     pub(super) fn has_more(&self) -> bool {
         !self.again.is_empty()
     }
 
-    /// A connection of this reactor begins, or a session comes from another one.
+    /// Adds a new connection, or a session that comes from another reactor.
     pub(super) fn attach(&mut self, arrival: Arrival, core: &mut Core<Real>) {
         let now = core.outside().now();
         let Arrival {
@@ -149,10 +149,10 @@ impl Clients {
         self.settle(index, wanted, core);
     }
 
-    /// Something happened to a socket.
+    /// Handles an event of a socket.
     pub(super) fn handle(&mut self, event: &Ready, core: &mut Core<Real>) {
         let index = usize::try_from(event.key).expect("keys are places of the slab");
-        // It may have been closed by an earlier event of the same wait.
+        // An earlier event of the same wait may have closed the connection.
         let Some(session) = self.session(index) else {
             return;
         };
@@ -172,7 +172,7 @@ impl Clients {
         }
     }
 
-    /// An operation of a session finished.
+    /// Passes the completion of an operation to its session.
     pub(super) fn complete(&mut self, completion: Completion, core: &mut Core<Real>) {
         let owner = Owner::of(completion.token).number();
         self.sides[owner].front.complete(completion, core);
@@ -206,7 +206,7 @@ impl Clients {
         is_any_ready
     }
 
-    /// The server stops: sessions finish what is in flight, and nobody comes any more.
+    /// Ends the sessions after their operations in flight. New clients are not accepted.
     pub(super) fn stop(&mut self, core: &mut Core<Real>) {
         self.is_stopping = true;
         for side in &mut self.sides {
@@ -253,8 +253,8 @@ impl Clients {
         self.settle(index, wanted, core);
     }
 
-    /// Tells the poller what a session waits for, or lets a closed one go, or one that is better
-    /// off on another reactor.
+    /// Registers with the poller what a session waits for. Closes an ended session, and moves a
+    /// session that belongs on another reactor.
     fn settle(&mut self, index: usize, wanted: sessions::Interest, core: &mut Core<Real>) {
         let Some((front, session)) = self.session(index) else {
             return;
@@ -285,7 +285,7 @@ impl Clients {
             readable: wanted.read,
             writable: wanted.write || connection.socket.wants_write(),
         };
-        // The poller knows the socket only, not what was read from it and not taken yet.
+        // The poller sees the socket only, not bytes that were received but not consumed.
         let begins = wanted.read && !connection.interest.readable;
         if begins && connection.socket.may_hold_more() {
             self.again.push(index);
@@ -299,7 +299,7 @@ impl Clients {
         }
     }
 
-    /// What the session says from here on is encrypted.
+    /// Encrypts all that the session sends from here on.
     fn encrypt(&mut self, index: usize, core: &mut Core<Real>) {
         let connection = &mut self.connections[index];
         let side = &mut self.sides[connection.front];
@@ -332,7 +332,7 @@ impl Clients {
         let moving = front.release(session);
         let Connection { socket, .. } = self.connections.remove(index);
         if let Err(error) = core.outside().deregister(&socket) {
-            // It would be watched by two reactors.
+            // If it moved, two reactors would watch the socket.
             tracing::warn!("a connection cannot be moved: {error}");
             self.plane.forget_connection(reactor, number, true);
             return true;

@@ -1,5 +1,4 @@
-//! The ranges in which a LUN differs from an image of it, which the engine finds for
-//! administrators, one part after the other.
+//! Comparisons of a LUN with an image of it, which the engine makes for administrators in parts.
 //!
 //! An administrator's thread asks a reactor for one part after the other; each is one operation of
 //! the engine, which opens both images and closes them again. So nothing is held between parts, and
@@ -23,7 +22,7 @@ const PART_EXTENTS: u32 = 4096;
 /// Fronts have the others.
 const OWNER: Owner = Owner::new(FRONTS_MAX);
 
-/// Those that a reactor has under way.
+/// Comparisons in progress on one reactor.
 #[derive(Default)]
 pub(crate) struct Comparisons {
     asked: HashMap<Token, Asked>,
@@ -38,7 +37,7 @@ struct Asked {
 }
 
 impl Comparisons {
-    /// True for completions of operations that were begun here.
+    /// Returns whether the completion is of an operation that was begun here.
     pub(crate) fn is_ours(completion: &Completion) -> bool {
         Owner::of(completion.token) == OWNER
     }
@@ -50,7 +49,7 @@ impl Comparisons {
         target: &mut impl Target,
     ) {
         if let Err(error) = self.try_begin(asked, &reply, target) {
-            // Whoever asked may have gone.
+            // The caller may have gone.
             drop(reply.send(Answer::Compared(Err(error))));
         }
     }
@@ -129,12 +128,12 @@ impl Comparisons {
             },
             other => panic!("a comparison returns extents, not {other:?}"),
         });
-        // Whoever asked may have gone.
+        // The caller may have gone.
         drop(asked.reply.send(Answer::Compared(compared)));
     }
 }
 
-/// One extent without a difference, from the offset to the end of the question or of the image.
+/// Returns one extent without differences, up to the end of the requested range or of the image.
 fn same(asked: &Comparison, size_bytes: u64) -> Vec<Extent> {
     let rest = size_bytes.saturating_sub(asked.offset);
     let length = asked.length.min(rest);

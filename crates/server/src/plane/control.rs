@@ -16,20 +16,20 @@ use crate::fronts::front::{Counted, Counts, Moving};
 use crate::fronts::socket::Socket;
 use crate::{StartError, Stop};
 
-/// What a reactor is asked from outside.
+/// Requests of other threads to a reactor.
 pub(crate) enum Control {
-    /// Change what an aggregate holds. Answered when it is durable, or when it is known that it
-    /// will not be. Without an answer nobody has begun it.
+    /// Change the contents of an aggregate. The answer comes when the change is durable or has
+    /// failed. Without an answer, no reactor has begun the change.
     Change(u32, admin::Change),
     /// Give a sign of life.
     Ping,
-    /// Give hosts that are short of space what is not needed soon.
+    /// Release space that is not needed soon, for hosts that are short of it.
     GiveBack,
-    /// List what clients can attach to.
+    /// List the exports.
     Exports,
     /// Accept clients from now on.
     Listen(Listeners),
-    /// Tell a part of what differs between two images.
+    /// Compare a part of two images.
     Compare(Comparison),
 }
 
@@ -37,7 +37,7 @@ pub(crate) enum Control {
 pub(crate) struct Comparison {
     /// The newer image: `volume/lun` or `volume/lun@snapshot`.
     pub(crate) lun: String,
-    /// The older one: a snapshot of the same volume.
+    /// Name of the older image: a snapshot of the same volume.
     pub(crate) since: String,
     /// First byte.
     pub(crate) offset: u64,
@@ -47,18 +47,18 @@ pub(crate) struct Comparison {
 
 /// An answer.
 pub(crate) struct Compared {
-    /// Of the newer image.
+    /// Bytes of the newer image.
     pub(crate) size_bytes: u64,
-    /// From the offset on; none if that is at the end or beyond.
+    /// Extents from the offset on; none if the offset is at or beyond the end.
     pub(crate) extents: Vec<Extent>,
 }
 
-/// When a change happened, from when the reactor heard of it.
+/// Times of a change; the first is when the reactor received it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Timing {
-    /// It was executed; what was frozen for it, a snapshot's image for example, is of this moment.
+    /// Time of execution. Images frozen for the change, such as a snapshot's, are of this moment.
     pub(crate) executed: Nanos,
-    /// It was on stable storage.
+    /// Time at which the change was on stable storage.
     pub(crate) durable: Nanos,
 }
 
@@ -119,21 +119,20 @@ struct Inbox {
 /// The reactor that accepts connections.
 pub(crate) const REACTOR_OF_LISTENERS: usize = 0;
 
-/// What all reactor threads share besides the engine.
+/// State that all reactor threads share besides the engine.
 pub(crate) struct Plane {
     pub(crate) world: World,
     pub(crate) stop: Stop,
     inboxes: Vec<Mutex<Inbox>>,
-    /// Which connections are where.
+    /// The distribution of connections over reactors.
     pub(crate) placement: Placement,
-    /// Changes that reactors have taken and not answered yet. A reactor takes one only if the
-    /// engine has not stopped *after* it was counted here, and reactors end only if there are none
-    /// *after* the engine has stopped. So a change that is handed to the engine finds everybody
-    /// there who has to answer it.
+    /// Changes that reactors have taken and not answered yet. A reactor counts a change here first,
+    /// and takes it only if the engine has not stopped after that. Reactors end only if the count
+    /// is zero after the engine has stopped. So the engine answers every change that it receives.
     pub(crate) changes: AtomicUsize,
     /// Reactors whose sessions have ended after a stop.
     pub(crate) quiet: AtomicUsize,
-    /// What the sessions of each reactor did, with the name of their protocol.
+    /// Counters of the sessions of each reactor, with the name of their protocol.
     counters: Mutex<Vec<(&'static str, Arc<dyn Counted>)>>,
     /// Aggregates whose failure was logged.
     mourned: Mutex<BTreeSet<String>>,
@@ -157,7 +156,7 @@ impl Plane {
         }
     }
 
-    /// True for the first who asks about an aggregate that has failed.
+    /// Returns true for the first call about an aggregate that has failed.
     pub(crate) fn mourns_first(&self, aggregate: &str) -> bool {
         let mut mourned = self.mourned.lock();
         mourned.insert(aggregate.to_owned())
@@ -168,7 +167,7 @@ impl Plane {
         self.counters.lock().push((protocol, counters));
     }
 
-    /// What the sessions of all reactors did and hold, by protocol.
+    /// Returns the counters of all reactors' sessions, by protocol.
     pub(crate) fn counts(&self) -> Vec<(&'static str, Counts)> {
         let mut sums: Vec<(&'static str, Counts)> = Vec::new();
         for (protocol, counters) in self.counters.lock().iter() {
@@ -181,7 +180,7 @@ impl Plane {
         sums
     }
 
-    /// A connection has ended. `is_settled`: it had named its export.
+    /// Notes that a connection has ended. `is_settled`: it had named its export.
     pub(crate) fn forget_connection(&self, reactor: usize, front: usize, is_settled: bool) {
         if self.placement.forget(reactor, front, is_settled) {
             self.world.wake(REACTOR_OF_LISTENERS);
@@ -202,7 +201,7 @@ impl Plane {
         self.ask_all([(reactor, control)]).pop().flatten()
     }
 
-    /// What the first reactor answers while the daemon starts.
+    /// Asks the first reactor while the daemon starts.
     pub(crate) fn ask_starting(&self, control: Control) -> Result<Answer, StartError> {
         let stopped = || StartError::Engine("stopped while starting".to_owned());
         self.ask(0, control).ok_or_else(stopped)
@@ -238,7 +237,8 @@ impl Plane {
         }
     }
 
-    /// Puts questions where the reactor looks in each turn; drops them if it has ended.
+    /// Queues questions for a reactor, which reads the queue in each turn. Drops them if it has
+    /// ended.
     fn hand(&self, reactor: usize, mut asked: VecDeque<Asked>) {
         let mut inbox = self.inbox(reactor);
         if !inbox.is_closed {
@@ -249,7 +249,7 @@ impl Plane {
         self.world.wake(reactor);
     }
 
-    /// A reactor has ended: whoever waits for an answer, or asks from now on, gets none.
+    /// Closes the queue of a reactor that has ended: callers that wait or ask later get no answer.
     pub(crate) fn close(&self, reactor: usize) {
         let mut inbox = self.inbox(reactor);
         inbox.is_closed = true;

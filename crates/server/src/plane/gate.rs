@@ -31,30 +31,30 @@ const PAUSE_MAX: Nanos = 1_000_000_000;
 /// Between two lines of a kind in the log.
 const LINE_EVERY: Duration = Duration::from_secs(60);
 
-/// Where clients come in.
+/// The gate: accepts clients at the doors of all protocols.
 pub(crate) struct Gate {
     listeners: Option<Listeners>,
-    /// As configured, by protocol.
+    /// Configured limits of connections, by protocol.
     connections_max: Vec<u32>,
-    /// What the limit of open files allows.
+    /// Connections that the limit of open files allows.
     connections_possible: u32,
     paused: Option<Pause>,
-    /// How long the next pause without descriptors is.
+    /// Duration of the next pause for lack of descriptors.
     next_pause: Nanos,
     next_reactor: usize,
     pauses_told: Seldom,
     refusals_told: Seldom,
 }
 
-/// What ends a pause, beside the end of a connection.
+/// The condition that ends a pause, besides the end of a connection.
 #[derive(Clone, Copy)]
 struct Pause {
     until: Option<Nanos>,
 }
 
 impl Gate {
-    /// A gate that nobody comes to yet. `connections_possible` are what the limit of open files
-    /// allows, of all protocols together.
+    /// Makes a gate without doors. `connections_possible` is the number of connections of all
+    /// protocols together that the limit of open files allows.
     pub(crate) fn new(protocols: &[Box<dyn Protocol>], connections_possible: u32) -> Gate {
         let connections_max = protocols.iter().map(|protocol| protocol.connections_max());
         let connections_max: Vec<u32> = connections_max.collect();
@@ -70,13 +70,13 @@ impl Gate {
         }
     }
 
-    /// Nobody comes in any more.
+    /// Stops accepting clients.
     pub(crate) fn close(&mut self) {
         self.listeners = None;
         self.paused = None;
     }
 
-    /// When a pause ends by itself.
+    /// Returns when a pause ends by itself.
     pub(crate) fn deadline(&self) -> Option<Nanos> {
         self.paused?.until
     }
@@ -96,13 +96,13 @@ impl Gate {
         self.listeners = Some(listeners);
     }
 
-    /// Whether this is the key of a door.
+    /// Returns whether this key belongs to a door.
     pub(crate) fn is_door(key: u64) -> bool {
         key >= DOORS_FROM
     }
 
-    /// The next client that waits at a door, if there is one and it may come in, with the number of
-    /// its protocol.
+    /// Accepts the next client that waits at a door, if the limits permit it, and returns it with
+    /// the number of its protocol.
     pub(crate) fn next(
         &mut self,
         key: u64,
@@ -133,8 +133,8 @@ impl Gate {
         }
     }
 
-    /// The reactor that is to have a new connection of a protocol; `None` if there are as many as
-    /// are configured.
+    /// Returns the reactor that is to have a new connection of a protocol; `None` if there are as
+    /// many as are configured.
     pub(crate) fn choose(&mut self, front: usize, plane: &Plane, homes: &[usize]) -> Option<usize> {
         let (most, from) = (self.connections_max[front], self.next_reactor);
         let Some(reactor) = plane.placement.admit(front, most, from, homes) else {
@@ -163,7 +163,7 @@ impl Gate {
         }
     }
 
-    /// As many connections are open as there are descriptors for.
+    /// Pauses if all descriptors for connections are used.
     fn pause_when_full(&mut self, plane: &Plane, outside: &Real) {
         if self.pauses_told.due().is_some() {
             tracing::warn!(
@@ -174,7 +174,7 @@ impl Gate {
         self.pause(Pause { until: None }, plane, outside);
     }
 
-    /// The host gives no descriptor, although there should be one.
+    /// Pauses because the host refuses a descriptor below the limit.
     fn pause_for_shortage(&mut self, error: &io::Error, plane: &Plane, outside: &Real) {
         if self.pauses_told.due().is_some() {
             tracing::warn!("no connection can be accepted for now: {error}; clients wait");
@@ -190,13 +190,13 @@ impl Gate {
         self.watch(outside, Interest::NONE);
     }
 
-    /// The limit of open files allows fewer connections than are configured.
+    /// Logs that the limit of open files allows fewer connections than are configured.
     fn is_lowered(&self) -> bool {
         let configured = self.connections_max.iter().copied();
         self.connections_possible < configured.fold(0, u32::saturating_add)
     }
 
-    /// There are as many as the limit of open files allows.
+    /// Returns whether the limit of open files is reached.
     fn is_full(&self, plane: &Plane) -> bool {
         plane.placement.connections() >= self.connections_possible
     }
@@ -220,7 +220,8 @@ impl Gate {
     }
 }
 
-/// True if there is no descriptor, or no memory, for a connection: the listener stays readable.
+/// Returns whether there is no descriptor, or no memory, for a connection: the listener stays
+/// readable.
 fn is_shortage(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];

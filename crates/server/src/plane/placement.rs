@@ -1,8 +1,8 @@
-//! Which reactor has a connection, and how many there are (decision 0023).
+//! The assignment of connections to reactors, and their counts (decision 0023).
 //!
-//! Connections of all protocols are counted together by reactor, because a reactor's time is one
-//! thing, and by protocol, because each has a limit of its own. The numbers are atomic: every
-//! reactor changes them, one admits.
+//! Connections of all protocols are counted together by reactor, because they share the reactor's
+//! time, and by protocol, because each protocol has its own limit. The numbers are atomic: every
+//! reactor changes them, and one reactor admits connections.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -13,7 +13,7 @@ use crate::fronts::FRONTS_MAX;
 struct Load {
     /// Open, or on their way.
     connections: AtomicU32,
-    /// Those of them that have named their export, and stay.
+    /// Connections of this reactor that have named their export and stay.
     settled: AtomicU32,
 }
 
@@ -21,9 +21,9 @@ struct Load {
 pub(crate) struct Placement {
     /// Connections of all reactors, open or on their way.
     connections: AtomicU32,
-    /// The same by protocol.
+    /// Connections, by protocol.
     fronts: [AtomicU32; FRONTS_MAX],
-    /// The same by reactor.
+    /// Connections, by reactor.
     loads: Vec<Load>,
     /// Connections that went to another reactor when they named their export.
     moved: AtomicU64,
@@ -93,8 +93,8 @@ impl Placement {
         reactor
     }
 
-    /// Counts one more that stays on another reactor than `here`, if one has no more. Others may do
-    /// the same meanwhile.
+    /// Counts one more settled connection on a reactor other than `here` that has no more of them.
+    /// Other reactors may call this at the same time.
     fn settle_away(&self, here: usize, homes: &[usize]) -> Option<usize> {
         let settled = |reactor: usize| &self.loads[reactor].settled;
         let mine = settled(here).load(Ordering::Acquire);
@@ -137,8 +137,8 @@ impl Placement {
         self.moved.load(Ordering::Relaxed)
     }
 
-    /// A connection has ended. `is_settled`: it had named its export. True if the reactor that
-    /// accepts waits for that.
+    /// Removes a connection that has ended. `is_settled`: it had named its export. Returns whether
+    /// the accepting reactor waits for this.
     pub(super) fn forget(&self, reactor: usize, front: usize, is_settled: bool) -> bool {
         let load = &self.loads[reactor];
         load.settled
@@ -149,8 +149,8 @@ impl Placement {
         self.is_gate_shut.load(Ordering::SeqCst)
     }
 
-    /// The reactor that accepts has paused: it is woken whenever a connection ends. It looks at the
-    /// number of connections after this, so it misses none.
+    /// Notes that the accepting reactor has paused, so that each end of a connection wakes it. The
+    /// reactor reads the number of connections afterwards, so it misses no end.
     pub(crate) fn shut_gate(&self) {
         self.pauses.fetch_add(1, Ordering::Relaxed);
         self.is_gate_shut.store(true, Ordering::SeqCst);
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(admit(), Some(0));
         placement.forget(1, 0, false);
         placement.forget(2, 0, false);
-        // A client that looked first and came back finds the free ones, not whose turn it is.
+        // A client that probes first and returns gets the free reactors, not the next in turn.
         assert_eq!([admit(), admit()], [Some(1), Some(2)]);
         assert_eq!([admit(), admit()], [Some(1), Some(2)]);
         assert_eq!(admit(), Some(0));
@@ -203,7 +203,7 @@ mod tests {
         let homes = [1, 1, 0];
         let loads = || placement.loads().collect::<Vec<_>>();
         assert_eq!(placement.admit(0, 9, 0, &homes), Some(2));
-        // One that is somewhere and has not said what it wants keeps nobody.
+        // A connection that has not named its export does not count.
         assert_eq!(placement.admit(0, 9, 0, &homes), Some(0));
         assert_eq!(
             placement.choose_reactor(0, true, &homes),
@@ -245,7 +245,8 @@ mod tests {
     fn clients_that_come_back_together_are_not_at_home_afterwards() {
         let placement = Placement::new(2);
         let homes = [1, 1];
-        // All are there before one says what it wants. The n-th wants what is at home where it is.
+        // All connect before any names its export. Client n names an export at home on its own
+        // reactor.
         let clients: Vec<_> = (0..8)
             .filter_map(|n| placement.admit(0, 9, n, &homes))
             .collect();

@@ -12,7 +12,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::config::Pinning;
 
-/// A processor for each of `reactors`, in order, or none when the system is to choose.
+/// Returns a processor for each of `reactors`, in order, or none if the system is to choose.
 pub(crate) fn own(pinning: Pinning, reactors: usize) -> Vec<usize> {
     let usable = sched_getaffinity(None).map_or_else(|_| Vec::new(), |set| members(&set));
     // Less than the processors that may be used where a control group limits the time.
@@ -20,7 +20,7 @@ pub(crate) fn own(pinning: Pinning, reactors: usize) -> Vec<usize> {
     choose(pinning, reactors, usable, worth)
 }
 
-/// `usable` if there is exactly one for each of `reactors`, and all of its time.
+/// Returns `usable` if it has one processor for each of `reactors`, with all of its time.
 fn choose(pinning: Pinning, reactors: usize, usable: Vec<usize>, worth: usize) -> Vec<usize> {
     let is_one_each = usable.len() == reactors && worth == reactors;
     match pinning {
@@ -35,8 +35,7 @@ fn members(set: &CpuSet) -> Vec<usize> {
         .collect()
 }
 
-/// The calling thread stays on `processor` from now on. A host that forbids that is a matter of
-/// speed only.
+/// Pins the calling thread to `processor`. If the host refuses, only speed suffers.
 pub(crate) fn keep_to(processor: usize) {
     let mut set = CpuSet::new();
     set.set(processor);

@@ -22,9 +22,9 @@ use super::gate::Gate;
 use crate::fronts::{Admission, Protocol};
 use crate::{Config, Descriptors};
 
-/// How often sessions are looked over for clients that take too long.
+/// Interval between checks for clients that take too long, nanoseconds.
 const SWEEP: Nanos = 1_000_000_000;
-/// How long sessions may take to end after a stop, and changes once the engine has stopped.
+/// Time limit after a stop for sessions, and after the engine's stop for changes, nanoseconds.
 const STOP_PATIENCE: Nanos = 10_000_000_000;
 /// Rounds of sending and starting more before the engine and the sockets get their turn again.
 const ROUNDS: usize = 2;
@@ -37,7 +37,7 @@ pub(crate) struct Reactor {
     plane: Arc<Plane>,
     clients: Clients,
     gate: Gate,
-    /// There may be more to serve without anything happening first.
+    /// Whether there may be more to serve without a new event.
     is_behind: bool,
     /// Changes under way, and when they were asked for.
     asked: HashMap<u64, (Sender<Answer>, Nanos)>,
@@ -46,9 +46,9 @@ pub(crate) struct Reactor {
     completions: Vec<Completion>,
     next_token: u64,
     swept: Nanos,
-    /// When the sessions were told to end.
+    /// When the sessions were asked to end.
     stopping: Option<Nanos>,
-    /// When the engine was first seen to have stopped.
+    /// When the reactor first saw that the engine had stopped.
     ended: Option<Nanos>,
     is_quiet: bool,
 }
@@ -154,7 +154,7 @@ impl Reactor {
         }
     }
 
-    /// Gives finished operations to their sessions and sends what is ready.
+    /// Passes finished operations to their sessions and sends the replies that are ready.
     fn serve_sessions(&mut self) {
         self.is_behind = false;
         for _ in 0..ROUNDS {
@@ -168,7 +168,7 @@ impl Reactor {
         self.is_behind = true;
     }
 
-    /// Gives finished operations to whoever began them. True if there were any.
+    /// Passes finished operations to their callers. Returns whether there were any.
     fn complete(&mut self) -> bool {
         let mut completions = std::mem::take(&mut self.completions);
         self.core.poll(&mut completions);
@@ -188,14 +188,13 @@ impl Reactor {
         let now = self.core.outside().now();
         if now >= self.swept + SWEEP {
             self.swept = now;
-            // Those that were ended, and those whose turn it is for memory that they held.
+            // Continues for sessions that were ended, and for those that can use the memory freed.
             self.is_behind |= self.clients.sweep(now, &mut self.core);
             self.tell_of_failures();
         }
     }
 
-    /// An aggregate that has failed or can only be read answers changes with errors from then on;
-    /// the log says why, once.
+    /// Logs, once, why an aggregate that has failed or is read-only answers changes with errors.
     fn tell_of_failures(&self) {
         for aggregate in self.engine.aggregates() {
             let said = match &aggregate.state {
@@ -230,7 +229,7 @@ impl Reactor {
                 }
                 Control::Compare(asked) => {
                     self.comparisons.begin(&asked, reply, &mut self.core);
-                    // It may have ended at once, and nothing else tells this thread to look.
+                    // The scan may have ended at once, and no other event would wake this thread.
                     self.is_behind = true;
                 }
                 Control::Change(aggregate, change) => self.begin_change(aggregate, change, reply),
@@ -251,7 +250,7 @@ impl Reactor {
         }
     }
 
-    /// Hands a change to the engine, unless nobody would do it any more.
+    /// Passes a change to the engine, unless the engine no longer executes changes.
     fn begin_change(&mut self, aggregate: u32, change: admin::Change, reply: Sender<Answer>) {
         self.plane.changes.fetch_add(1, Ordering::SeqCst);
         if self.plane.stop.is_asked() && self.engine.is_stopped() {
@@ -264,7 +263,7 @@ impl Reactor {
         self.core.change(aggregate, change, self.next_token);
     }
 
-    /// A change is off this reactor's hands; the others may wait for that with their end.
+    /// Counts a change as answered, for reactors whose end waits for all changes.
     fn count_answered(&self) {
         let before = self.plane.changes.fetch_sub(1, Ordering::SeqCst);
         if before == 1 && self.plane.stop.is_asked() {
@@ -272,7 +271,7 @@ impl Reactor {
         }
     }
 
-    /// The end of this thread comes before the end of these changes: a device does not answer.
+    /// Gives up changes that a hanging device keeps from ending, because this thread ends.
     fn give_up_changes(&mut self) {
         for (_, (reply, _)) in std::mem::take(&mut self.asked) {
             let text = "the daemon stopped before the change ended, because a device does not \
@@ -286,7 +285,7 @@ impl Reactor {
 
     // ---- the end ----
 
-    /// One look at how the stop proceeds. True when this thread may return.
+    /// Advances the stop by one step. Returns true when this thread may return.
     fn wind_down(&mut self) -> bool {
         let now = self.core.outside().now();
         let since = *self.stopping.get_or_insert_with(|| {

@@ -24,11 +24,11 @@ pub struct CloneProgress {
     pub volume: String,
     /// The LUN that is being made, or was.
     pub name: String,
-    /// How far it is, in bytes of the LUN.
+    /// Bytes of the LUN that are cloned.
     pub done: u64,
     /// The LUN's size.
     pub total: u64,
-    /// Seconds until it is there.
+    /// Seconds until the clone is complete.
     pub eta_seconds: Option<u64>,
     /// The reason why cloning failed.
     pub failed: Option<String>,

@@ -16,11 +16,11 @@ pub(super) struct Course {
 
 /// The work of a job, as its kind sees it now.
 pub(super) struct Work {
-    /// What it does.
+    /// Kind of the job.
     pub(super) kind: &'static str,
-    /// To what.
+    /// Name of the object that the job changes.
     pub(super) object: String,
-    /// Bytes of all of it.
+    /// Total bytes of the job.
     pub(super) total: u64,
     /// Bytes of it that are done.
     pub(super) done: u64,
@@ -34,7 +34,7 @@ pub(super) struct Work {
     pub(super) is_cancellable: bool,
 }
 
-/// So much of all, in whole percent; nothing of nothing.
+/// Returns the progress in whole percent; `None` if there is nothing to do.
 pub(crate) fn percent(done: u64, total: u64) -> Option<u64> {
     let percent = (u128::from(done) * 100).checked_div(u128::from(total))?;
     Some(u64::try_from(percent).unwrap_or(100))
@@ -52,18 +52,18 @@ impl Course {
         self.ended.is_some()
     }
 
-    /// Ends it, in success or with one line that says why not.
+    /// Ends the job, in success or with the reason of the failure in one line.
     pub(super) fn end(&mut self, now: Moment, outcome: Result<(), String>) {
         self.ended = Some((now, outcome));
     }
 
-    /// Bytes a second, if so many were done since it began.
+    /// Returns the bytes per second, given the bytes done since the job began.
     pub(super) fn rate(&self, now: Moment, bytes: u64) -> u64 {
         let until = self.ended.as_ref().map_or(now, |(when, _)| *when);
         bytes / until.0.saturating_sub(self.started.0).max(1)
     }
 
-    /// The job as of now.
+    /// Returns the job as of now.
     pub(super) fn view(&self, id: u64, now: Moment, work: Work) -> Job {
         let (state, detail) = match &self.ended {
             None => (JobState::Running, work.note),

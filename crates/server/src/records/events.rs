@@ -11,7 +11,7 @@ use tokio::sync::broadcast;
 
 /// Events that are kept.
 const KEPT: usize = 1024;
-/// How far a listener may fall behind.
+/// Events that a listener may fall behind.
 const BEHIND_MAX: usize = 256;
 
 /// Something that happened, before it has its number and time.
@@ -21,11 +21,11 @@ pub struct NewEvent {
     pub severity: Severity,
     /// The kind of event.
     pub kind: EventKind,
-    /// To what.
+    /// Name of the object concerned.
     pub object: String,
-    /// Of an alert.
+    /// Code of the alert, if the event is one.
     pub code: Option<String>,
-    /// In words.
+    /// Text for people.
     pub text: String,
 }
 
@@ -59,17 +59,18 @@ impl Events {
         if ring.len() > KEPT {
             ring.pop_front();
         }
-        // Under the lock, so that listeners hear them in order. Perhaps nobody listens.
+        // Sent under the lock, so that listeners receive events in order. There may be no
+        // listeners.
         let _ = self.listeners.send(event);
     }
 
-    /// The kept events, oldest first.
+    /// Returns the kept events, oldest first.
     #[must_use]
     pub fn recent(&self) -> Vec<Event> {
         self.lock().iter().cloned().collect()
     }
 
-    /// The events from now on.
+    /// Returns a receiver of future events.
     #[must_use]
     pub fn listen(&self) -> broadcast::Receiver<Event> {
         self.listeners.subscribe()

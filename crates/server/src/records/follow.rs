@@ -85,12 +85,12 @@ impl<F: Follow> Followed<F> {
         ended
     }
 
-    /// The one of this number, if it is under way.
+    /// Returns the running job with this number.
     pub(super) fn under_way(&self, id: u64) -> Option<&F> {
         self.0.get(&id).filter(|job| job.is_running())
     }
 
-    /// True if one is under way.
+    /// Returns whether a job is running.
     pub(super) fn is_busy(&self) -> bool {
         self.running().next().is_some()
     }

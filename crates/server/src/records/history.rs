@@ -44,13 +44,13 @@ pub struct History {
     inner: Mutex<Inner>,
 }
 
-/// A change with what only the daemon needs of it: one line of the file.
+/// One line of the file: a change, with the data that only the daemon needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    /// For everybody.
+    /// The change, as callers see it.
     #[serde(flatten)]
     pub change: Change,
-    /// The key of its request, if it had one.
+    /// The idempotency key of the request, if it had one.
     #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
     pub keyed: Option<Keyed>,
 }
@@ -58,7 +58,7 @@ pub struct Kept {
 /// The idempotency key of a request (decision 0030).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keyed {
-    /// As the client sent it.
+    /// The key as the client sent it.
     pub key: String,
     /// A hash of the request that the key stands for.
     pub request: String,
@@ -67,9 +67,9 @@ pub struct Keyed {
 #[derive(Default)]
 struct Inner {
     changes: VecDeque<Kept>,
-    /// In the file; more than are kept means that it is due to be replaced.
+    /// Lines in the file. With more than are kept, the file is due for replacement.
     lines: usize,
-    /// The file has a line that cannot be read, or half of one: it is due to be replaced.
+    /// Whether the file has a torn or unreadable line. Then the file is due for replacement.
     is_torn: bool,
     /// The newest changes, which are not in the file.
     unwritten: usize,
@@ -94,7 +94,7 @@ impl History {
         }
     }
 
-    /// All changes that are kept, oldest first.
+    /// Returns all changes that are kept, oldest first.
     #[must_use]
     pub fn changes(&self) -> Vec<Change> {
         let inner = self.lock();
@@ -102,7 +102,7 @@ impl History {
         changes.cloned().collect()
     }
 
-    /// The same with their keys.
+    /// Returns all changes that are kept, oldest first, with their keys.
     #[must_use]
     pub fn kept(&self) -> Vec<Kept> {
         self.lock().changes.iter().cloned().collect()
@@ -114,7 +114,7 @@ impl History {
         self.lock().unwritten
     }
 
-    /// Writes what could not be written. Costs nothing if there is nothing.
+    /// Writes the lines that could not be written before. Costs nothing if there are none.
     pub(super) fn settle(&self) {
         let mut inner = self.lock();
         if inner.unwritten > 0 && self.write(&mut inner).is_ok() {
@@ -122,8 +122,8 @@ impl History {
         }
     }
 
-    /// Adds a change and returns it. Durable when it returns without an error; else it is kept in
-    /// memory until it can be written.
+    /// Adds a change and returns it. The change is durable if no error is returned; otherwise it
+    /// stays in memory until it can be written.
     pub(super) fn append(
         &self,
         now: Moment,
@@ -174,7 +174,7 @@ impl History {
         let first = inner.changes.len() - inner.unwritten;
         let mut text: String = inner.changes.iter().skip(first).map(line).collect();
         if inner.is_torn {
-            // Half a line must not spoil the next one.
+            // A torn line must not spoil the next one.
             text.insert(0, '\n');
         }
         match append(&self.path, text.as_bytes()) {
@@ -208,7 +208,7 @@ impl History {
 
 /// The reason why lines were not appended.
 struct Unwritten {
-    /// Half of them are there.
+    /// Whether a line is torn or unreadable.
     is_torn: bool,
     error: std::io::Error,
 }
@@ -237,8 +237,7 @@ fn append(path: &Path, text: &[u8]) -> Result<(), Unwritten> {
     written
 }
 
-/// Asks the host for space behind the last line, unless there is still half of it. It need not have
-/// any.
+/// Asks the host for space behind the last line, unless half of it is left. The host may refuse.
 fn set_aside(file: &File) {
     let Ok(metadata) = file.metadata() else {
         return;

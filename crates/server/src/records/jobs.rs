@@ -9,9 +9,11 @@
 //!
 //! Jobs know volumes by their numbers, which a rename does not change.
 //!
-//! running ──given back, or all copied──▶ done ├──split stopped, or its volume went──▶ failed; what
-//! was copied stays, and a start goes on with it └──the aggregate failed──▶ failed; the next start
-//! goes on with it
+//! ```text
+//! running ──space freed, or all copied──────────▶ done
+//!    ├──split stopped, or its volume deleted────▶ failed; copied blocks stay, a start resumes
+//!    └──the aggregate failed────────────────────▶ failed; the next start of the daemon resumes
+//! ```
 
 use std::collections::BTreeMap;
 
@@ -49,7 +51,7 @@ struct Inner {
     repairs: Followed<Repairing>,
     /// The number that was given last, to a job of whatever kind.
     next: u64,
-    /// By aggregate.
+    /// Progress, by name of the aggregate.
     progress: BTreeMap<String, Progress>,
 }
 
@@ -115,7 +117,7 @@ impl Jobs {
         inner.clones.advance(&mut inner.next, now, overview)
     }
 
-    /// Volume and name of a clone of a LUN that is under way.
+    /// Returns volume and name of the clone of a LUN that a running job makes.
     #[must_use]
     pub fn running_clone(&self, id: u64) -> Option<(VolumeId, String)> {
         let inner = self.lock();
@@ -135,13 +137,13 @@ impl Jobs {
         inner.repairs.advance(&mut inner.next, now, overview)
     }
 
-    /// The aggregate that a job repairs, if it is under way.
+    /// Returns the aggregate that a running job repairs.
     #[must_use]
     pub fn repair_under_way(&self, id: u64) -> Option<u32> {
         self.lock().repairs.under_way(id).map(Repairing::aggregate)
     }
 
-    /// Looks how far they are; returns those that ended just now.
+    /// Updates the jobs that free space; returns those that have just ended.
     pub fn advance(&self, now: Moment, pending: &[Pending]) -> Vec<Job> {
         let mut inner = self.lock();
         let mut ended = Vec::new();
@@ -174,19 +176,19 @@ impl Jobs {
         inner.splits.begin(&mut inner.next, now, begun)
     }
 
-    /// Looks how far all splits are; returns the jobs of those that ended just now.
+    /// Updates the jobs that split clones; returns those that have just ended.
     pub fn advance_splits(&self, now: Moment, begun: &[Splitting]) -> Vec<Job> {
         let inner = &mut *self.lock();
         inner.splits.advance(&mut inner.next, now, begun)
     }
 
-    /// The volume that a job splits, if it is under way.
+    /// Returns the volume that a running job splits.
     #[must_use]
     pub fn split_under_way(&self, id: u64) -> Option<VolumeId> {
         self.lock().splits.under_way(id).map(Split::volume)
     }
 
-    /// The aggregate was deleted, and so has freed everything; returns the jobs that ended with it.
+    /// Ends the jobs of a deleted aggregate, whose space is free; returns them.
     pub fn end_of(&self, now: Moment, aggregate: &str) -> Vec<Job> {
         let mut inner = self.lock();
         inner.progress.remove(aggregate);
@@ -200,7 +202,7 @@ impl Jobs {
         ended
     }
 
-    /// The aggregate has another name.
+    /// Renames an aggregate in all jobs.
     pub fn rename(&self, aggregate: &str, to: &str) {
         let mut inner = self.lock();
         if let Some(progress) = inner.progress.remove(aggregate) {
@@ -213,7 +215,7 @@ impl Jobs {
         }
     }
 
-    /// True if none is under way, of whatever kind.
+    /// Returns whether no job of any kind is running.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let inner = self.lock();
@@ -223,7 +225,7 @@ impl Jobs {
         !is_followed && reclaims.all(|job| job.course.has_ended())
     }
 
-    /// All, in order of their beginning.
+    /// Returns all jobs, in order of their beginning.
     #[must_use]
     pub fn all(&self, now: Moment) -> Vec<Job> {
         let inner = self.lock();
@@ -236,10 +238,10 @@ impl Jobs {
         all
     }
 
-    /// One.
+    /// Returns one job.
     ///
     /// # Errors
-    /// There is none of this number, or not any more.
+    /// The number is unknown, or the job is forgotten.
     pub fn one(&self, now: Moment, id: u64) -> Result<Job, Problem> {
         let inner = self.lock();
         let followed = [
@@ -455,7 +457,7 @@ mod tests {
         assert_eq!(ended[0].state, JobState::Failed);
         assert!(detail.contains("clone split start c"), "{detail}");
         assert!(jobs.advance_splits(Moment(3), &[stopped]).is_empty());
-        // Somebody else, or an earlier daemon, began it.
+        // Another caller, or an earlier daemon, began the split.
         assert!(jobs.advance_splits(Moment(4), &[copying]).is_empty());
         assert_eq!(jobs.split_under_way(2), Some(VOLUME));
         let ended = jobs.advance_splits(Moment(5), &[]);

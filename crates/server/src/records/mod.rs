@@ -1,10 +1,10 @@
-//! Records for people who look later: the history of changes, events, jobs.
+//! Records for administrators: the history of changes, events and jobs.
 //!
 //! | | kept | lost when |
 //! | --- | --- | --- |
 //! | [`history`] | in the data directory, the newest thousands | never, up to its bound |
 //! | [`events`] | in memory, the newest thousand | the daemon ends |
-//! | [`jobs`] | in memory, those under way and the newest that ended | the daemon ends; the work itself goes on at the next start |
+//! | [`jobs`] | in memory, running jobs and the newest that ended | the daemon ends, except the work |
 //!
 //! Jobs that clone LUNs ([`clones`]), repair aggregates ([`repairs`]) and split clones ([`splits`])
 //! share `follow` and `course`. All records are bounded, and no client operation waits for a
@@ -27,13 +27,13 @@ use events::{Events, NewEvent};
 use history::{History, Keyed};
 use jobs::Jobs;
 
-/// All three.
+/// The history, the events and the jobs.
 pub struct Records {
-    /// What was changed.
+    /// Changes that administrators made.
     pub history: History,
-    /// What happened.
+    /// Events of this process.
     pub events: Events,
-    /// What goes on.
+    /// Running jobs, and the newest that ended.
     pub jobs: Jobs,
 }
 
@@ -42,14 +42,15 @@ pub struct Records {
 pub struct Deed {
     /// `volume create`.
     pub what: &'static str,
-    /// To what.
+    /// Name of the object that was changed.
     pub object: String,
-    /// With which settings.
+    /// Settings of the change.
     pub detail: String,
 }
 
 impl Records {
-    /// The records of a data directory. An unreadable history is begun anew, and the log says so.
+    /// Opens the records of a data directory. An unreadable history is begun anew, and the log
+    /// says so.
     #[must_use]
     pub fn open(data_dir: &Path) -> Records {
         Records {
@@ -59,7 +60,7 @@ impl Records {
         }
     }
 
-    /// Writes what could not be written before.
+    /// Writes the lines of the history that could not be written before.
     pub fn settle(&self) {
         self.history.settle();
     }
@@ -69,7 +70,7 @@ impl Records {
         self.remember_keyed(now, who, deed, None);
     }
 
-    /// The same for a change whose request had a key. Returns the change as the history has it.
+    /// Records a change whose request had a key. Returns the change as the history has it.
     pub fn remember_keyed(
         &self,
         now: Moment,

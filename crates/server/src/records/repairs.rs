@@ -19,7 +19,7 @@ const BLOCK: u64 = BLOCK_SIZE as u64;
 pub struct RepairProgress {
     /// The aggregate's number, whatever it is called.
     pub id: u32,
-    /// How it is doing.
+    /// State and progress of the repair.
     pub repair: Repair,
     /// The reason why the aggregate cannot be changed any more.
     pub failure: Option<String>,
@@ -34,7 +34,7 @@ pub(super) struct Repairing {
 }
 
 impl Repairing {
-    /// The aggregate's number.
+    /// Returns the aggregate's number.
     pub(super) fn aggregate(&self) -> u32 {
         self.aggregate
     }

@@ -65,7 +65,7 @@ impl Follow for Split {
             from: begun.split.done_bytes,
             course: Course::begun(now),
         };
-        // It may be done by now.
+        // The split may be complete already.
         job.take_in(now, begun);
         job
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::entity::{Condition, Tag};
 
-/// What every handler returns.
+/// The result of every handler.
 pub(super) type Answer = Result<Response, Refusal>;
 
 /// A problem on its way to a client.
@@ -32,30 +32,30 @@ impl IntoResponse for Refusal {
                 .headers_mut()
                 .insert(header::WWW_AUTHENTICATE, scheme);
         }
-        // For the layers that this passes on its way out.
+        // The outer layers read the problem from here.
         response.extensions_mut().insert(self.0);
         response
     }
 }
 
-/// What was asked for.
+/// Returns the requested object.
 pub(super) fn found(body: impl Serialize) -> Answer {
     Ok(json(StatusCode::OK, &Versioned::new(body)))
 }
 
-/// A document that has its own form.
+/// Returns a document without the usual envelope.
 pub(super) fn as_it_is(body: &impl Serialize) -> Answer {
     Ok(json(StatusCode::OK, body))
 }
 
-/// What was asked for, with its tag.
+/// Returns the requested object with its tag.
 pub(super) fn with_tag(tag: &Tag, body: &impl Serialize) -> Answer {
     let mut response = json(StatusCode::OK, &Versioned::new(body));
     response.headers_mut().insert(header::ETAG, tag.value());
     Ok(response)
 }
 
-/// The same, or 304 if the client has seen it.
+/// Returns the object with its tag, or 304 if the client has this version.
 pub(super) fn tagged(headers: &HeaderMap, tag: &Tag, body: &impl Serialize) -> Answer {
     if Condition::read(headers, &header::IF_NONE_MATCH)?.names(tag) {
         let mut response = StatusCode::NOT_MODIFIED.into_response();
@@ -65,7 +65,7 @@ pub(super) fn tagged(headers: &HeaderMap, tag: &Tag, body: &impl Serialize) -> A
     with_tag(tag, body)
 }
 
-/// What was made, and where it is from now on.
+/// Returns the created object, its tag and its path.
 pub(super) fn created(place: &str, tag: &Tag, body: &impl Serialize) -> Answer {
     let mut response = json(StatusCode::CREATED, &Versioned::new(body));
     locate(&mut response, place);
@@ -73,19 +73,19 @@ pub(super) fn created(place: &str, tag: &Tag, body: &impl Serialize) -> Answer {
     Ok(response)
 }
 
-/// It is done, and a job does the rest.
+/// Returns the job that completes the change.
 pub(super) fn accepted(job: &Job) -> Answer {
     let mut response = json(StatusCode::ACCEPTED, &Versioned::new(job));
     locate(&mut response, &format!("/v1/jobs/{}", job.id));
     Ok(response)
 }
 
-/// It was done before, and this is all that is known of it.
+/// Returns all that is known of a change made by an earlier request with this key.
 pub(super) fn remembered(made: &Remembered) -> Response {
     json(StatusCode::ALREADY_REPORTED, &Versioned::new(made))
 }
 
-/// It is done, and there is nothing left to show.
+/// Returns success without a body.
 pub(super) fn gone() -> Response {
     StatusCode::NO_CONTENT.into_response()
 }

@@ -18,7 +18,7 @@ use everglade_env::lock::{Mutex, MutexGuard};
 
 /// Failures without consequences: somebody mistypes, or two programs start with an old token.
 const FREE: u32 = 3;
-/// After the first failure that has consequences; each further one doubles it.
+/// Delay after the first counted failure; each further failure doubles it.
 const DELAY_MIN: Duration = Duration::from_millis(100);
 /// Longest delay. A place at the door is taken meanwhile, and silent ones lose theirs first.
 const DELAY_MAX: Duration = Duration::from_secs(1);
@@ -28,20 +28,20 @@ const ADDRESSES_MAX: usize = 1024;
 /// Between two lines in the log.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Why a request was refused.
+/// The reason why a request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It carries none, or not as a bearer.
+    /// The request has no token, or not as a bearer token.
     NoToken,
-    /// Nobody has this one.
+    /// No caller has this token.
     UnknownToken,
 }
 
 impl Reason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Reason; 2] = [Reason::NoToken, Reason::UnknownToken];
 
-    /// For metrics.
+    /// Returns the name of the reason in metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -82,16 +82,16 @@ impl Attempts {
         self.counts[reason as usize].load(Ordering::Relaxed)
     }
 
-    /// How long a token from `address` waits before it is looked at.
+    /// Returns how long a token from `address` waits before it is checked.
     pub(super) fn delay(&self, address: IpAddr) -> Duration {
         self.delay_at(Instant::now(), address)
     }
 
-    /// A request from `address` was refused.
+    /// Counts and logs a refused request from `address`.
     pub(super) fn failed(&self, address: IpAddr, reason: Reason) {
         self.counts[reason as usize].fetch_add(1, Ordering::Relaxed);
         let times = match reason {
-            // Nobody guesses like that.
+            // A request without a token is no attempt to guess one.
             Reason::NoToken => 0,
             Reason::UnknownToken => self.failed_at(Instant::now(), address),
         };
@@ -121,7 +121,7 @@ impl Attempts {
         }
     }
 
-    /// Notes it, and returns how often that was.
+    /// Counts a failure of the address, and returns the number of its failures.
     fn failed_at(&self, now: Instant, address: IpAddr) -> u32 {
         let address = network(address);
         let mut addresses = self.addresses();
@@ -156,7 +156,7 @@ impl Failed {
     }
 }
 
-/// What counts as one caller: an IPv4 address, or the network of an IPv6 one.
+/// Returns the unit of counting: an IPv4 address, or the network of an IPv6 address.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

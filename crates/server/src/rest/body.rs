@@ -9,9 +9,9 @@ use tokio::time::timeout;
 
 use super::answer::Refusal;
 
-/// No request needs more: 64 paths of 1,024 bytes are the most that means anything.
+/// Limit of a body, in bytes. The largest useful request has 64 paths of 1,024 bytes.
 pub(super) const BYTES_MAX: usize = 64 << 10;
-/// From the end of the headers to the end of the body.
+/// Time limit from the end of the headers to the end of the body.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(10);
 
 /// The bytes.

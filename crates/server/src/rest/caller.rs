@@ -11,18 +11,18 @@ use everglade_api::{Moment, Outcome, Problem, Remembered};
 use super::keys::Ticket;
 use crate::records::{Deed, Records};
 
-/// Who asks, and what they may do.
+/// The caller of a request, and its permissions.
 #[derive(Clone)]
 pub(crate) struct Caller {
-    /// For the history: `uid 0 (root)`, `token backup`.
+    /// Name in the history: `uid 0 (root)`, `token backup`.
     pub(super) name: String,
     pub(super) role: Role,
-    /// The request's key, if it has one.
+    /// The request's idempotency key, if it has one.
     pub(super) ticket: Option<Arc<Ticket>>,
 }
 
 impl Caller {
-    /// A process of this host that could open the socket.
+    /// Returns the caller for a process of this host that could open the socket.
     pub(super) fn local(uid: u32) -> Caller {
         let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
         let name = match user_name(&passwd, uid) {
@@ -36,14 +36,14 @@ impl Caller {
         }
     }
 
-    /// A process of this host of which the kernel says nothing: the socket is its owner's, so that
-    /// is who.
+    /// Returns the owner of the socket, for a process of this host that the kernel does not
+    /// identify.
     pub(super) fn owner() -> Caller {
         let uid = fs::metadata("/proc/self").map_or(0, |metadata| metadata.uid());
         Caller::local(uid)
     }
 
-    /// Whoever it is: for what everybody may see.
+    /// Returns an anonymous caller, for requests that need no permission.
     pub(super) fn nobody() -> Caller {
         Caller {
             name: "anybody".to_owned(),
@@ -52,7 +52,7 @@ impl Caller {
         }
     }
 
-    /// The holder of a token.
+    /// Returns the holder of a token.
     pub(super) fn token(name: &str, role: Role) -> Caller {
         Caller {
             name: format!("token {name}"),
@@ -61,8 +61,8 @@ impl Caller {
         }
     }
 
-    /// Writes down a change that this caller asked for, and what its key stands for from now on. By
-    /// the thread that made it, also if nobody waits any more.
+    /// Records a change that this caller requested, and settles its key. The thread that made the
+    /// change calls this, also if the client has disconnected.
     pub(super) fn remember(&self, records: &Records, now: Moment, deed: &Deed) {
         let keyed = self.ticket.as_deref().map(Ticket::keyed);
         let change = records.remember_keyed(now, &self.name, deed, keyed);
@@ -71,7 +71,7 @@ impl Caller {
         }
     }
 
-    /// Notes with the key that nobody knows what became of the change.
+    /// Notes with the key that the outcome of the change is unknown.
     pub(super) fn note_problem(&self, problem: &Problem) {
         if let (Some(ticket), Some(Outcome::Unknown)) = (&self.ticket, problem.outcome) {
             ticket.unknown(problem);
@@ -79,7 +79,7 @@ impl Caller {
     }
 }
 
-/// The third field of a line is the number, the first the name.
+/// Finds a user's name: the third field of a line is the number, the first the name.
 fn user_name(passwd: &str, uid: u32) -> Option<&str> {
     passwd.lines().find_map(|line| {
         let mut fields = line.split(':');

@@ -34,31 +34,31 @@ use crate::Descriptors;
 use crate::seldom::Seldom;
 use crate::tls::Certificates;
 
-/// From the first byte of a request to the end of its headers.
+/// Time limit from the first byte of a request to the end of its headers.
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
 /// Headers, body, change and answer together, with some to spare: a client that does not read is
 /// cut off.
 const LIFE_MAX: Duration = Duration::from_secs(90);
-/// After the host refused to give a descriptor.
+/// Pause after the host refused a descriptor.
 const REST_AFTER_REFUSAL: Duration = Duration::from_millis(200);
-/// Between two lines in the log about that.
+/// Least interval between two log lines about refused descriptors.
 const LINE_EVERY: Duration = Duration::from_secs(60);
-/// Why a connection ended that had said nothing.
+/// The reason logged for a silent connection that was closed.
 const CUT: &str = "a connection that was silent made room for another";
 /// Longest request line and headers. hyper wants at least 8 KiB.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// Where administrators, or those who only look, come in.
+/// A door: a socket on which callers connect.
 pub(crate) enum Door {
-    /// Who may open the socket may do everything.
+    /// A Unix socket. Its permissions decide who may connect; callers may do everything.
     Unix(Listener),
     /// A token says who asks, in clear or through TLS.
     Tcp(StdTcpListener, Keys, Option<Arc<Certificates>>),
-    /// Nobody is asked who they are.
+    /// A TCP socket without authentication.
     Open(StdTcpListener),
 }
 
-/// What a connection may do, as the handlers see it.
+/// The time limits of a connection, for its handlers.
 #[derive(Debug, Default)]
 pub(crate) struct Life {
     is_stream: AtomicBool,
@@ -66,12 +66,12 @@ pub(crate) struct Life {
 }
 
 impl Life {
-    /// From now on it lives as long as somebody sends.
+    /// Lifts the time limit: the connection lives as long as the stream is sent.
     pub(crate) fn begin_stream(&self) {
         self.is_stream.store(true, Ordering::Relaxed);
     }
 
-    /// Nothing more will be sent; what has not been read by now never will be.
+    /// Ends the stream. Data that the client has not read by now is dropped.
     pub(crate) fn end_stream(&self) {
         self.is_stream.store(false, Ordering::Relaxed);
         self.cut.notify_one();
@@ -92,7 +92,7 @@ pub(crate) struct Connections {
     asked: watch::Receiver<bool>,
 }
 
-/// What every connection of a door is given.
+/// The state that all connections of a door share.
 struct Given {
     routes: Router,
     asked: watch::Receiver<bool>,
@@ -100,9 +100,9 @@ struct Given {
 }
 
 impl Connections {
-    /// At most `connections_max` connections at a time. For a further client, the connection that
-    /// has been silent longest is closed. If no connection is silent, the client waits in the
-    /// kernel's queue.
+    /// Makes a door with at most `connections_max` connections at a time. For a further client, the
+    /// connection that has been silent longest is closed. If no connection is silent, the client
+    /// waits in the kernel's queue.
     pub(crate) fn new(
         routes: Router,
         connections_max: usize,
@@ -135,7 +135,8 @@ impl Connections {
                 };
                 let accept = || async { Ok((listener.accept().await?.0, None)) };
                 self.accept_from(accept, serve).await;
-                // The name goes with it, so that nobody new comes while the last are answered.
+                // The name is removed too, so that no client connects while the last requests are
+                // answered.
                 drop((listener, bound));
             }
             Door::Tcp(socket, keys, tls) => {
@@ -168,14 +169,14 @@ impl Connections {
     {
         let mut stopping = self.asked.clone();
         let told = Seldom::new(LINE_EVERY);
-        // Somebody who has come and has no place yet.
+        // A client that has connected and waits for a place.
         let mut next: Option<(S, Option<IpAddr>)> = None;
         loop {
             let place = Arc::clone(&self.places).acquire_owned();
             tokio::select! {
-                // Also if nobody can ask any more.
+                // If the sender is gone, no stop can be requested, so stop too.
                 _ = stopping.wait_for(|asked| *asked) => break,
-                // Only to forget them.
+                // Ended tasks are only removed from the set.
                 Some(_) = self.tasks.join_next(), if !self.tasks.is_empty() => {}
                 place = place, if next.is_some() => {
                     let (stream, address) = next.take().expect("asked for above");
@@ -228,7 +229,7 @@ fn from_std(socket: StdTcpListener) -> io::Result<TcpListener> {
     TcpListener::from_std(socket)
 }
 
-/// One connection over TCP, after its handshake if there is one.
+/// Serves one connection over TCP, after its handshake if it is encrypted.
 async fn carry_from_afar(
     stream: TcpStream,
     tls: Option<TlsAcceptor>,
@@ -249,7 +250,7 @@ async fn carry_from_afar(
     }
 }
 
-/// One connection, from its first byte to its end.
+/// Serves one connection, from its first byte to its end.
 async fn carry<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     origin: Origin,
@@ -266,7 +267,7 @@ async fn carry<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let seen = Arc::clone(&life);
     let service = service_fn(move |mut request: Request<Incoming>| {
         match origin {
-            // A request is enough: the kernel has said who asks, or nobody needs to know.
+            // A request suffices: the kernel has identified the caller, or the door is open to all.
             Origin::Local(_) => heard.spoke(),
             // The guard decides whether it may ask.
             Origin::Remote(..) => drop(request.extensions_mut().insert(Arc::clone(&heard))),

@@ -28,12 +28,12 @@ use crate::records::{Deed, Records};
 
 /// Changes at a time; each may hold a thread.
 pub(super) const CHANGES_MAX: usize = 16;
-/// How long a client is kept waiting for a change. Only a full pool makes one take this long.
+/// Time limit of a client's wait for a change. Only a full pool makes a change take this long.
 const CHANGED_WITHIN: Duration = Duration::from_secs(60);
-/// Who listen to events at a time; each holds one of the connections.
+/// Limit of listeners to events at a time. Each listener holds a connection.
 const LISTENERS_MAX: usize = 16;
 
-/// What every handler has.
+/// The state that all handlers share.
 pub(super) struct Desk {
     administrator: Arc<Administrator>,
     records: Arc<Records>,
@@ -67,7 +67,7 @@ impl Desk {
         }
     }
 
-    /// For looking, which never waits.
+    /// Returns the administrator, for reads, which never wait.
     pub(super) fn administrator(&self) -> &Administrator {
         &self.administrator
     }
@@ -77,17 +77,17 @@ impl Desk {
         &self.keys
     }
 
-    /// What was done and what happens.
+    /// Returns the history, the events and the jobs.
     pub(super) fn records(&self) -> &Records {
         &self.records
     }
 
-    /// The same, for a change to take along.
+    /// Returns the records, for a change that outlives the request.
     pub(super) fn records_shared(&self) -> Arc<Records> {
         Arc::clone(&self.records)
     }
 
-    /// True once the daemon is asked to stop.
+    /// Returns a receiver that becomes true once a stop of the daemon is requested.
     pub(super) fn stopping(&self) -> watch::Receiver<bool> {
         self.stopping.clone()
     }
@@ -142,7 +142,7 @@ impl Desk {
         self.ask(move |administrator| {
             let made = change(administrator);
             match &made {
-                // It was made, although there is no more to show of it.
+                // The change was made, although its result cannot be shown.
                 Err(problem) if problem.outcome != Some(Outcome::Done) => {
                     caller.note_problem(problem);
                 }
@@ -153,7 +153,7 @@ impl Desk {
         .await
     }
 
-    /// The same for a change that knows only afterwards what it was.
+    /// Runs a change that knows its description only afterwards.
     pub(super) async fn change_told<T: Send + 'static>(
         &self,
         caller: Caller,
@@ -169,7 +169,7 @@ impl Desk {
         .await
     }
 
-    /// Deletes something on a thread that may block; the job gives back its space.
+    /// Deletes an object on a thread that may block; a job frees its space.
     pub(super) async fn delete(
         &self,
         caller: Caller,
@@ -203,8 +203,7 @@ impl Desk {
         .await
     }
 
-    /// Looks how far clones of LUNs, splits and repairs are, after somebody ended one: that is no
-    /// failure.
+    /// Updates the jobs after an administrator stopped one, so that its end is not a failure.
     pub(super) fn note_ended(&self) {
         let (now, administrator) = (self.administrator.now(), self.administrator());
         let jobs = &self.records.jobs;
@@ -226,7 +225,7 @@ impl Desk {
         }
     }
 
-    /// An aggregate was deleted; whoever waits for its space has it.
+    /// Ends the jobs that wait for the space of an aggregate that was deleted.
     pub(super) fn end_jobs_of(&self, aggregate: &str) {
         let now = self.administrator.now();
         for job in self.records.jobs.end_of(now, aggregate) {
@@ -259,11 +258,11 @@ impl Desk {
     /// Waits until no change is under way, and takes no more.
     pub(super) async fn settle(&self) {
         let all = u32::try_from(CHANGES_MAX).expect("a small constant");
-        // The other door waits for the same, so they are given back.
+        // The other door waits for these places too, so they are released.
         drop(self.places.acquire_many(all).await);
     }
 
-    /// A LUN with its address.
+    /// Adds its address to a LUN.
     pub(super) fn reachable(&self, lun: Lun) -> Lun {
         let nbd_uri = nbd::uri(&self.endpoints, &lun.nbd_export);
         Lun { nbd_uri, ..lun }

@@ -1,5 +1,5 @@
-//! Tags of entities: which version of an object's settings a caller has seen (RFC 9110, `ETag` and
-//! `If-Match`).
+//! Tags of entities: the version of an object's settings that a caller has seen (RFC 9110, `ETag`
+//! and `If-Match`).
 //!
 //! A tag covers the settings that administrators make, not values that change by themselves, such
 //! as the space in use. So a write of a client does not make a caller's view of the settings
@@ -56,21 +56,21 @@ impl Tag {
         Tag::of(&["policy", &policy.name, &counts, &when])
     }
 
-    /// As a header's value.
+    /// Returns the tag as a header's value.
     pub(super) fn value(&self) -> HeaderValue {
         HeaderValue::from_str(&self.0).expect("digits and quotes")
     }
 }
 
-/// Which tags a request names.
+/// The tags that a request names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Condition(Option<Vec<String>>);
 
 impl Condition {
-    /// From a header, if it is there.
+    /// Reads the tags from a header, if the request has it.
     ///
     /// # Errors
-    /// It is not a list of tags.
+    /// The header is not a list of tags.
     pub(super) fn read(headers: &HeaderMap, name: &HeaderName) -> Result<Condition, Problem> {
         let mut tags = Vec::new();
         let mut is_there = false;
@@ -97,7 +97,7 @@ impl Condition {
         Ok(Condition(is_there.then_some(tags)))
     }
 
-    /// `If-Match`: whether the object is still the one that is meant.
+    /// Checks `If-Match`: the object must still have a tag that the request names.
     pub(super) fn allows(&self, tag: &Tag) -> Result<(), Problem> {
         if self.0.is_none() || self.names(tag) {
             return Ok(());
@@ -110,7 +110,7 @@ impl Condition {
         ))
     }
 
-    /// Whether it names this tag.
+    /// Returns whether the condition names this tag.
     pub(super) fn names(&self, tag: &Tag) -> bool {
         let mut tags = self.0.iter().flatten();
         tags.any(|known| known == "*" || *known == tag.0)

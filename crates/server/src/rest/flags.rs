@@ -2,7 +2,7 @@
 
 use everglade_api::{Code, Problem};
 
-/// The value of a flag in a query in which nothing else may be; absent is false.
+/// Returns the value of a flag in a query in which nothing else may be; absent is false.
 pub(super) fn read(query: Option<&str>, name: &str) -> Result<bool, Problem> {
     let mut found = None;
     for part in query.unwrap_or_default().split('&') {

@@ -20,7 +20,7 @@ use super::caller::Caller;
 use super::silent::Voice;
 use super::tokens::Tokens;
 
-/// Where a connection comes from, which says how to find out who asks.
+/// The origin of a connection, which decides how its caller is identified.
 #[derive(Clone)]
 pub(crate) enum Origin {
     /// The Unix socket; the kernel has said who.
@@ -29,7 +29,7 @@ pub(crate) enum Origin {
     Remote(Keys, IpAddr),
 }
 
-/// What says who asks over TCP.
+/// The means to identify a caller over TCP.
 #[derive(Clone)]
 pub(crate) struct Keys {
     pub(super) tokens: Arc<Tokens>,
@@ -58,13 +58,12 @@ pub(super) async fn guard(mut request: Request, next: Next) -> Response {
     }
 }
 
-/// Whether a request may change anything.
+/// Returns whether a request may change something.
 pub(super) fn is_change(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD)
 }
 
-/// Every problem says what became of the change. Refusals know nothing of it, because nothing was
-/// begun.
+/// Adds the outcome of the change to a problem. A refusal lacks it, because nothing was begun.
 fn with_outcome(response: Response) -> Response {
     match response.extensions().get::<Problem>() {
         Some(problem) if problem.outcome.is_none() => Refusal(Problem {
@@ -76,8 +75,7 @@ fn with_outcome(response: Response) -> Response {
     }
 }
 
-/// How long a token waits before it is looked at: there may have been unknown ones from the same
-/// address.
+/// Returns how long a token waits before it is checked, after unknown tokens from its address.
 fn delay(request: &Request) -> Duration {
     let has_token = request.headers().contains_key(header::AUTHORIZATION);
     match request.extensions().get::<Origin>() {
@@ -126,7 +124,7 @@ fn admit(request: &Request) -> Result<Caller, Problem> {
     Ok(caller)
 }
 
-/// Who holds the token of the request.
+/// Returns the caller that has the token of the request.
 fn authenticate(tokens: &Tokens, headers: &HeaderMap) -> Result<Caller, (Reason, &'static str)> {
     let refuse = |text: &'static str| Err((Reason::NoToken, text));
     let Some(value) = headers.get(header::AUTHORIZATION) else {
@@ -145,7 +143,7 @@ fn authenticate(tokens: &Tokens, headers: &HeaderMap) -> Result<Caller, (Reason,
     }
 }
 
-/// The row of the table that a request means, if any.
+/// Returns the row of the table that a request means, if any.
 fn find(method: &Method, path: &str) -> Option<&'static Route> {
     let method = match *method {
         Method::HEAD => "GET",
@@ -168,7 +166,7 @@ fn find(method: &Method, path: &str) -> Option<&'static Route> {
         .find(fits)
 }
 
-/// The problem of a path that nobody has.
+/// Returns the problem of an unknown path.
 pub(super) fn no_such_path() -> Problem {
     let text = "nothing has this path; see docs/reference/rest.md";
     Problem::new(Code::NoSuchPath, text)

@@ -28,7 +28,7 @@ use super::listing::Listing;
 
 /// A sign of life on a stream without events, so that both ends notice when the other has gone.
 const SIGN_EVERY: Duration = Duration::from_secs(15);
-/// How long a listener may take to read what is sent.
+/// Time limit for a listener to read the events sent.
 const READ_WITHIN: Duration = Duration::from_secs(10);
 /// Events on their way to one listener.
 const ON_THE_WAY: usize = 16;
@@ -70,7 +70,7 @@ pub(super) async fn events(
     Ok(response)
 }
 
-/// One listener.
+/// The stream of events to one listener.
 struct Stream {
     sender: Sender<Bytes, Infallible>,
     life: Arc<Life>,
@@ -104,7 +104,7 @@ impl Stream {
     }
 }
 
-/// An event as the stream has it: its number is its id, so that a listener knows what it has seen.
+/// Returns an event as the stream sends it. Its number is its id, so that a listener can resume.
 fn encoded(event: &Event) -> String {
     let data = serde_json::to_string(event).expect("texts and numbers are JSON");
     format!(

@@ -1,4 +1,4 @@
-//! Idempotency keys: a request that is repeated with the same key is done once (decision 0030).
+//! Idempotency keys: a request that is repeated with the same key is executed once (decision 0030).
 //!
 //! ```text
 //! new ─▶ under way ─┬─ made ─────▶ made: a repetition is answered from the history, or with the
@@ -29,7 +29,7 @@ use everglade_env::lock::{Mutex, MutexGuard};
 
 use crate::records::history::{Kept, Keyed};
 
-/// As many as could be asked about again.
+/// Limit of known keys.
 const KEYS_MAX: usize = 1024;
 /// Longer answers are not kept; the history answers instead.
 pub(super) const ANSWER_BYTES_MAX: usize = 4096;
@@ -47,7 +47,7 @@ struct Inner {
     order: VecDeque<Owned>,
 }
 
-/// Whose key.
+/// A key with its caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Owned {
     who: String,
@@ -59,16 +59,16 @@ struct KeyEntry {
     fate: Fate,
 }
 
-/// What became of a request.
+/// The state of a request with a key.
 #[derive(Clone, Debug)]
 pub(super) enum Fate {
-    /// It is being done.
+    /// The change is running.
     UnderWay,
-    /// It may have been done.
+    /// The change may have been made.
     Unknown(Problem),
-    /// It was done.
+    /// The change was made.
     Made(Remembered),
-    /// It was done, and this was the answer.
+    /// The change was made, and this was the answer.
     Answered(Given),
 }
 
@@ -80,13 +80,13 @@ pub(super) struct Given {
     pub(super) body: Bytes,
 }
 
-/// What a key means for a request that arrives.
+/// The result of the search for a request's key.
 pub(super) enum Met {
-    /// Nobody used it.
+    /// The key is new.
     New(Arc<Ticket>),
-    /// The same request was seen before.
+    /// The same request was seen before, with this state.
     Again(Fate),
-    /// Another request has it.
+    /// Another request has the key.
     Taken,
 }
 
@@ -147,7 +147,7 @@ impl Inner {
         if self.known.insert(owned.clone(), known).is_none() {
             self.order.push_back(owned);
         }
-        // Each is looked at once; those under way go to the end.
+        // Each key is checked once; keys under way move to the end.
         for _ in 0..self.order.len() {
             if self.known.len() <= KEYS_MAX {
                 return;
@@ -169,7 +169,7 @@ impl Inner {
 }
 
 impl Ticket {
-    /// For the history.
+    /// Returns the key as the history stores it.
     pub(super) fn keyed(&self) -> Keyed {
         Keyed {
             key: self.owned.key.clone(),
@@ -177,17 +177,17 @@ impl Ticket {
         }
     }
 
-    /// The change was made.
+    /// Settles the key of a change that was made.
     pub(super) fn made(&self, remembered: Remembered) {
         self.settle(Fate::Made(remembered));
     }
 
-    /// Nobody knows whether it was made.
+    /// Settles the key with an unknown outcome.
     pub(super) fn unknown(&self, problem: &Problem) {
         self.settle(Fate::Unknown(problem.clone()));
     }
 
-    /// The client gets this answer; it is better than the history's.
+    /// Keeps the answer that the client gets, which has more than the history's.
     pub(super) fn answered(&self, given: Given) {
         self.settle(Fate::Answered(given));
     }
@@ -265,7 +265,7 @@ mod tests {
     fn a_refused_request_may_be_tried_again_once_nobody_does_it_any_more() {
         let keys = Keys::default();
         let ticket = begun(keys.meet("w", "k", "r".to_owned()));
-        // The client was told that it takes long; the thread goes on.
+        // The client was asked to wait; the thread continues.
         let thread = Arc::clone(&ticket);
         drop(ticket);
         assert!(matches!(

@@ -51,12 +51,12 @@ impl Listing {
         Ok(Listing { parameters })
     }
 
-    /// Nothing was asked for in particular.
+    /// Returns whether the request has no filter, order or limit.
     pub(super) fn is_empty(&self) -> bool {
         self.parameters.is_empty()
     }
 
-    /// The values of these parameters, for a path that takes them and no others.
+    /// Returns the values of these parameters, for a path that takes them and no others.
     pub(super) fn only<const N: usize>(
         mut self,
         known: [&str; N],
@@ -77,7 +77,7 @@ impl Listing {
         }
     }
 
-    /// The items that were asked for, as an answer: a list called `key`, and where to go on.
+    /// Returns the requested items: a list called `key`, and the start of the next page.
     pub(super) fn answer<T: Serialize>(
         &self,
         key: &str,
@@ -145,7 +145,7 @@ impl Listing {
     }
 }
 
-/// Percent-decoded, and a '+' is a space.
+/// Decodes percent-encoding; a '+' is a space.
 fn decoded(text: &str) -> Result<String, Problem> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -204,7 +204,7 @@ fn number(parameter: &str, value: &str, least: usize, most: usize) -> Result<usi
         })
 }
 
-/// What is absent comes first; numbers by value, all else as text.
+/// Orders absent values first, numbers by value, and all others as text.
 fn compare(a: Option<&Value>, b: Option<&Value>) -> Ordering {
     match (a.and_then(Value::as_u64), b.and_then(Value::as_u64)) {
         (Some(a), Some(b)) => a.cmp(&b),

@@ -6,7 +6,7 @@
 //! [`Administrator`] alone. A change may wait for a consistency point, so it runs on a thread that
 //! may block, and never on this thread.
 //!
-//! accepted → request read → who asks → done before? (`once`) → routed → looked up here, or done at
+//! accepted → request read → caller identified → replayed? (`once`) → routed → read here, or run at
 //! a `desk` → answered → closed
 //!
 //! Everything is bounded, because a client may be hostile or stuck: connections at a time, bytes of
@@ -67,33 +67,33 @@ use desk::Desk;
 use guard::Keys;
 use tokens::Tokens;
 
-/// For an answer to be written at the end.
+/// Time left to write an answer at the stop.
 const MOMENT: Duration = Duration::from_millis(500);
-/// How long the last answers may take once the data plane has ended.
+/// Time limit for the last answers once the data plane has ended.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where administrators come in.
+/// The sockets on which administrators connect.
 #[derive(Debug, Default)]
 pub struct Doors {
-    /// For the user of this process.
+    /// The Unix socket, for the user of this process.
     pub unix: Option<Listener>,
-    /// For whoever has a token.
+    /// The TCP socket, for callers with a token.
     pub tcp: Option<Remote>,
 }
 
-/// The door for whoever has a token.
+/// The TCP socket, for callers with a token.
 #[derive(Debug)]
 pub struct Remote {
     /// Bound.
     pub socket: TcpListener,
-    /// Who may.
+    /// Tokens of the callers.
     pub tokens: Tokens,
-    /// With which certificates; none: in clear.
+    /// Certificates for TLS; `None` without encryption.
     pub tls: Option<Arc<Certificates>>,
 }
 
 impl Doors {
-    /// Nobody can come in.
+    /// Returns whether there is no socket.
     #[must_use]
     pub fn are_shut(&self) -> bool {
         self.unix.is_none() && self.tcp.is_none()
@@ -122,7 +122,7 @@ pub fn start(
         .max_blocking_threads(desk::CHANGES_MAX)
         .build()?;
     let (ask, asked) = watch::channel(false);
-    // Nobody listens any more if the interface ended by itself.
+    // If the interface has ended by itself, the receiver is gone.
     stop.on_ask(move || _ = ask.send(true));
     let desk = Arc::new(Desk::new(administrator, records, endpoints, asked));
     let (descriptors, attempts) = (Arc::clone(descriptors), Arc::clone(attempts));
@@ -172,8 +172,8 @@ async fn serve_one(
         desk.settle().await;
         sleep(MOMENT).await;
     };
-    // Whoever waits for a change is answered when the data plane has ended; the silent are not
-    // waited for.
+    // Callers that wait for a change are answered once the data plane has ended. Silent connections
+    // are dropped.
     tokio::select! {
         () = connections.ended() => {}
         () = enough => {}

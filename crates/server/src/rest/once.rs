@@ -21,11 +21,11 @@ use super::guard::is_change;
 use super::keys::{ANSWER_BYTES_MAX, Fate, Given, Met, Ticket};
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// In an answer that is given again.
+/// Header that marks a replayed answer.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// Longest key.
 const KEY_CHARS_MAX: usize = 64;
-/// Headers of an answer that are given again with it.
+/// Headers that are replayed with an answer.
 const KEPT_HEADERS: [HeaderName; 3] = [header::CONTENT_TYPE, header::LOCATION, header::ETAG];
 
 pub(super) async fn once(State(desk): State<Arc<Desk>>, request: Request, next: Next) -> Response {
@@ -82,7 +82,7 @@ async fn keyed(
     Ok(keep(&ticket, next.run(request).await).await)
 }
 
-/// A request that was seen before.
+/// Answers a request that was seen before.
 fn again(fate: Fate) -> Result<Response, Refusal> {
     match fate {
         Fate::UnderWay => {
@@ -106,14 +106,14 @@ fn again(fate: Fate) -> Result<Response, Refusal> {
 async fn keep(ticket: &Ticket, response: Response) -> Response {
     if let Some(problem) = response.extensions().get::<Problem>() {
         let problem = problem.clone();
-        // Of what is still under way the thread that does it settles the key.
+        // The thread that makes a change settles the key of a change that is still running.
         if problem.outcome == Some(Outcome::Unknown) && problem.code != Code::StillUnderWay {
             ticket.unknown(&problem);
         }
         return response;
     }
     let (mut parts, body) = response.into_parts();
-    // Handlers answer changes with bytes that are there.
+    // The bodies of answers to changes are in memory.
     let body = match body.collect().await {
         Ok(body) => body.to_bytes(),
         Err(_) => Bytes::new(),
@@ -135,7 +135,7 @@ async fn keep(ticket: &Ticket, response: Response) -> Response {
     Response::from_parts(parts, Stream::from(body))
 }
 
-/// What a key stands for. Lengths keep the parts apart.
+/// Returns a hash of the request. Lengths separate the parts.
 fn fingerprint(method: &Method, target: &str, body: &[u8]) -> String {
     let mut hasher = blake3::Hasher::new();
     for part in [method.as_str().as_bytes(), target.as_bytes(), body] {

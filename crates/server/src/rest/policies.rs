@@ -17,7 +17,7 @@ use super::listing::Listing;
 use crate::administrator::Administrator;
 use crate::records::Deed;
 
-/// Their part of the table of paths.
+/// Returns the routes of policies.
 pub(super) fn routes() -> Router<Arc<Desk>> {
     Router::new()
         .route("/v1/policies", get(list).post(create))
@@ -76,7 +76,7 @@ async fn delete(
     };
     desk.change(caller, deed, move |administrator| {
         let schedule = administrator.schedule();
-        // Policies never change, so what was seen is what is deleted.
+        // Policies never change, so the version compared is the version deleted.
         condition.allows(&Tag::of_policy(&schedule.policy(&name)?))?;
         schedule.delete(&name)
     })

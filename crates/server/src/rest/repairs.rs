@@ -12,7 +12,7 @@ use super::caller::Caller;
 use super::desk::Desk;
 use crate::records::Deed;
 
-/// Their part of the table of paths.
+/// Returns the routes of repairs.
 pub(super) fn routes() -> Router<Arc<Desk>> {
     Router::new()
         .route("/v1/aggregates/{aggregate}/repair", get(show))

@@ -17,7 +17,7 @@ use super::{
     aggregates, happenings, jobs, luns, overview, policies, repairs, snapshots, splits, volumes,
 };
 
-/// The table of paths.
+/// Returns the table of paths.
 pub(super) fn all(desk: Arc<Desk>) -> Router {
     Router::new()
         .route("/v1/version", get(overview::version))

@@ -18,18 +18,18 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-/// Those of one door.
+/// The silent connections of one door.
 #[derive(Debug, Default)]
 pub(super) struct Silent(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
     next: u64,
-    /// By their order.
+    /// Silent connections, by order of arrival.
     waiting: BTreeMap<u64, (Option<IpAddr>, Arc<Notify>)>,
 }
 
-/// One connection, silent until it speaks or ends.
+/// One connection, silent until it sends a valid request or ends.
 #[derive(Debug)]
 pub(crate) struct Voice {
     silent: Arc<Silent>,
@@ -38,7 +38,7 @@ pub(crate) struct Voice {
 }
 
 impl Silent {
-    /// A connection begins; nobody knows what it wants.
+    /// Adds a new connection.
     pub(super) fn enter(self: &Arc<Self>, address: Option<IpAddr>) -> Voice {
         let cut = Arc::new(Notify::new());
         let mut inner = self.inner();
@@ -52,7 +52,7 @@ impl Silent {
         }
     }
 
-    /// One of them loses its place. False if all have spoken.
+    /// Closes the connection that has been silent longest. Returns false if there is none.
     pub(super) fn cut_one(&self) -> bool {
         let mut inner = self.inner();
         let mut counts: HashMap<Option<IpAddr>, (usize, u64)> = HashMap::new();
@@ -79,7 +79,7 @@ impl Silent {
 }
 
 impl Voice {
-    /// It is known what the connection wants, and that it may ask: its place is safe.
+    /// Protects the connection: its request is known and permitted.
     pub(super) fn spoke(&self) {
         self.silent.inner().waiting.remove(&self.number);
     }

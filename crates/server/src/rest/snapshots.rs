@@ -20,7 +20,7 @@ use super::listing::Listing;
 use crate::administrator::Administrator;
 use crate::records::Deed;
 
-/// Their part of the table of paths.
+/// Returns the routes of snapshots.
 pub(super) fn routes() -> Router<Arc<Desk>> {
     let one = "/v1/volumes/{volume}/snapshots/{snapshot}";
     Router::new()
@@ -193,7 +193,7 @@ async fn restore(
     found(restored)
 }
 
-/// For the history: where what was active is now.
+/// Returns the text for the history, which names the snapshot of the replaced active image.
 fn outcome(restored: &Restored) -> String {
     if let (Some(lun), Some(safety)) = (&restored.lun, &restored.safety_snapshot) {
         return format!("LUN {lun}; what was active is {}@{safety}", restored.volume);

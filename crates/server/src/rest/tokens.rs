@@ -21,11 +21,11 @@ use everglade_api::openapi::Role;
 /// Shorter ones can be guessed.
 const TOKEN_BYTES_MIN: usize = 20;
 const TOKEN_BYTES_MAX: usize = 256;
-/// Each request is compared with all.
+/// Limit of tokens. Each request is compared with all of them.
 const TOKENS_MAX: usize = 256;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// All that are known.
+/// All known tokens.
 #[derive(Debug)]
 pub struct Tokens {
     tokens: Vec<(Name, Role, blake3::Hash)>,
@@ -95,7 +95,7 @@ impl Tokens {
         Ok(Tokens { tokens })
     }
 
-    /// Whose token this is. Takes as long whichever it is.
+    /// Returns the name and role of a token's caller. The time taken does not depend on the token.
     pub(super) fn find(&self, token: &[u8]) -> Option<(&str, Role)> {
         if token.len() > TOKEN_BYTES_MAX {
             return None;

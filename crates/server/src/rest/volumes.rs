@@ -51,7 +51,7 @@ async fn make(desk: &Arc<Desk>, caller: Caller, request: CreateVolume) -> Answer
     created(&place, &Tag::of_volume(&volume), &volume)
 }
 
-/// For the history: what was asked for.
+/// Returns the requested settings as text for the history.
 fn detail(request: &CreateVolume) -> String {
     let mut parts = Vec::new();
     if let Some(base) = &request.clone_of {
@@ -111,7 +111,7 @@ pub(super) async fn put(
 fn is_same(volume: &Volume, request: &CreateVolume) -> bool {
     let is = |wanted: Option<&Name>, found: &str| wanted.is_none_or(|name| name.as_str() == found);
     let base = request.clone_of.as_ref().map(ToString::to_string);
-    // A clone has the sync of its parent, so nothing is asked for where nothing is said.
+    // A clone has the sync of its parent unless the request sets another.
     let is_synced = match request.sync {
         None => request.clone_of.is_some() || volume.sync == Sync::default(),
         Some(sync) => volume.sync == sync,

@@ -11,7 +11,7 @@ use super::calendar::Every;
 
 const VERSION: u64 = 1;
 const END: &str = "# end of policies";
-/// All that is written down.
+/// The contents of the book.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Book {
@@ -19,7 +19,7 @@ pub(super) struct Book {
     /// The policies that administrators created; `default` is not among them.
     #[serde(default, rename = "policy", skip_serializing_if = "Vec::is_empty")]
     made: Vec<Policy>,
-    /// By name.
+    /// Entries of volumes, by name.
     #[serde(default, rename = "volume", skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) volumes: BTreeMap<String, Entry>,
 }
@@ -37,12 +37,12 @@ pub(super) struct Entry {
     /// The number of the aggregate that has the volume, once that is known.
     #[serde(skip)]
     pub(super) home: Option<u32>,
-    /// The work that was done for it.
+    /// The work done for the policy, by schedule.
     #[serde(default, rename = "run", skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) runs: BTreeMap<Every, Run>,
 }
 
-/// One schedule of a volume.
+/// The work of one schedule of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Run {
@@ -64,7 +64,7 @@ pub(super) struct Run {
 pub(super) struct Taking {
     /// Its name.
     pub(super) name: String,
-    /// Its number will be larger than this one: an older snapshot with the same name is not the
+    /// Lower bound of the snapshot's number. An older snapshot with the same name is not the
     /// policy's.
     pub(super) after: u64,
     /// The schedule that it is taken for.
@@ -115,7 +115,7 @@ impl TryFrom<Written> for Taken {
     }
 }
 
-/// The policy of new volumes: six hours, two days, two weeks.
+/// Returns the policy of new volumes: six hours, two days, two weeks.
 pub(super) fn usual() -> Policy {
     Policy {
         name: DEFAULT_POLICY.to_owned(),
@@ -134,7 +134,7 @@ impl Book {
         self.policies().into_iter().find(|known| known.name == name)
     }
 
-    /// All, by name, with how many volumes have them.
+    /// Returns all policies, by name, with the number of volumes that have them.
     pub(super) fn policies(&self) -> Vec<Policy> {
         let mut policies = vec![usual()];
         policies.extend(self.made.iter().cloned());
@@ -147,7 +147,7 @@ impl Book {
         policies
     }
 
-    /// A volume has another name now. All records of the new name are outdated.
+    /// Renames a volume. All records of the new name are outdated.
     pub(super) fn rename(&mut self, volume: &str, to: &str) {
         self.volumes.remove(to);
         if let Some(entry) = self.volumes.remove(volume) {
@@ -167,8 +167,8 @@ impl Book {
         self.made.retain(|known| known.name != name);
     }
 
-    /// The part of an aggregate: its volumes and their policies. `all` is for the one that has the
-    /// policies that no volume has, too.
+    /// Returns the part of an aggregate: its volumes and their policies. `all` is for the one that
+    /// has the policies that no volume has, too.
     pub(super) fn part(&self, home: u32, all: bool) -> Book {
         let volumes: BTreeMap<_, _> = self
             .volumes
@@ -189,7 +189,7 @@ impl Book {
         }
     }
 
-    /// The volumes that are kept in no part, told by where they are, and their policies.
+    /// Returns the volumes that are kept in no part, with their aggregates, and their policies.
     pub(super) fn rest(&self, is_kept: impl Fn(Option<u32>) -> bool) -> Book {
         let volumes = self.volumes.iter();
         let volumes = volumes.filter(|(_, entry)| !is_kept(entry.home));
@@ -245,12 +245,12 @@ impl Book {
             .collect()
     }
 
-    /// True if there is nothing in it.
+    /// Returns whether the book is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.made.is_empty() && self.volumes.is_empty()
     }
 
-    /// The book as a text; empty if there is nothing in it.
+    /// Returns the book as text; empty if the book is empty.
     pub(super) fn encode(&self) -> Result<String, String> {
         if self.is_empty() {
             return Ok(String::new());
@@ -263,10 +263,10 @@ impl Book {
         Ok(format!("{text}{END}\n"))
     }
 
-    /// Reads a text.
+    /// Parses the text of a book.
     ///
     /// # Errors
-    /// The mistake in it, in one line.
+    /// A description of the mistake, in one line.
     pub(super) fn decode(text: &str) -> Result<Book, String> {
         if text.is_empty() {
             return Ok(Book::default());
@@ -287,8 +287,8 @@ impl Book {
     }
 }
 
-/// Names for a policy of an aggregate: its own, then with the aggregate's behind it, then with a
-/// number too.
+/// Returns names for a policy of an aggregate: its own, then with the aggregate's name appended,
+/// then with a number too.
 fn candidates(name: &str, aggregate: &str) -> impl Iterator<Item = String> {
     // Names are ASCII, of at most 64 bytes.
     let with = |end: String| {

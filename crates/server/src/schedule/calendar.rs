@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 const HOUR: i64 = 3_600;
 const DAY: i64 = 24 * HOUR;
-/// Days that are looked through: more than a week, because a zone may once have left out a day.
+/// Days searched for a due time: more than a week, because a zone may once have left out a day.
 const DAYS_MAX: usize = 9;
 
 /// The period of a schedule.
@@ -28,10 +28,10 @@ pub(crate) enum Every {
 }
 
 impl Every {
-    /// All of them.
+    /// All schedules, shortest period first.
     pub(super) const ALL: [Every; 3] = [Every::Hourly, Every::Daily, Every::Weekly];
 
-    /// The beginning of its snapshots' names.
+    /// Returns the beginning of its snapshots' names.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Every::Hourly => "hourly",
@@ -40,7 +40,7 @@ impl Every {
         }
     }
 
-    /// About how long it is.
+    /// Returns the approximate length of the period.
     pub(super) fn seconds(self) -> i64 {
         match self {
             Every::Hourly => HOUR,
@@ -49,7 +49,7 @@ impl Every {
         }
     }
 
-    /// How many snapshots of this kind a policy keeps.
+    /// Returns how many snapshots of this kind a policy keeps.
     pub(super) fn keep(self, policy: &Policy) -> usize {
         let count = match self {
             Every::Hourly => policy.hourly,
@@ -67,7 +67,7 @@ pub(super) struct Calendar {
     weekday: Weekday,
 }
 
-/// A time zone by its name.
+/// Finds a time zone by its name.
 ///
 /// # Errors
 /// Nothing has this name.
@@ -85,7 +85,8 @@ pub(super) fn zone(name: &str) -> Result<TimeZone, String> {
 }
 
 impl Calendar {
-    /// The calendar of a policy. A zone that this host does not know any more is taken for UTC.
+    /// Returns the calendar of a policy. A zone that this host does not know any more is taken for
+    /// UTC.
     pub(super) fn of(policy: &Policy) -> Calendar {
         Calendar {
             zone: zone(&policy.time_zone).unwrap_or(TimeZone::UTC),
@@ -94,7 +95,7 @@ impl Calendar {
         }
     }
 
-    /// The last due time that is not after `now`, in seconds since 1970.
+    /// Returns the last due time that is not after `now`, in seconds since 1970.
     pub(super) fn last(&self, every: Every, now: i64) -> i64 {
         match every {
             Every::Hourly => self.hour_of(now),
@@ -111,7 +112,7 @@ impl Calendar {
         }
     }
 
-    /// The first due time after `now`.
+    /// Returns the first due time after `now`.
     pub(super) fn next(&self, every: Every, now: i64) -> i64 {
         match every {
             Every::Hourly => self.hour_of(now) + HOUR,
@@ -128,7 +129,7 @@ impl Calendar {
         }
     }
 
-    /// `2026-11-22_0300`, by the zone's clocks.
+    /// Returns `2026-11-22_0300`, by the zone's clocks.
     pub(super) fn label(&self, moment: i64) -> String {
         let local = self.local(moment);
         format!(
@@ -146,13 +147,13 @@ impl Calendar {
         timestamp.to_zoned(self.zone.clone())
     }
 
-    /// The last time that clocks showed the minute of the policy.
+    /// Returns the last time that clocks showed the minute of the policy.
     fn hour_of(&self, now: i64) -> i64 {
         let shift = i64::from(self.local(now).offset().seconds()) - i64::from(self.at.minute) * 60;
         (now + shift).div_euclid(HOUR) * HOUR - shift
     }
 
-    /// When it is due on a date, if it is.
+    /// Returns the due time on a date, if the schedule is due then.
     fn due(&self, every: Every, date: Date) -> Option<i64> {
         let is_day = match every {
             Every::Weekly => {
@@ -254,7 +255,7 @@ mod tests {
             "2026-11-22T04:30:00Z",
         );
         assert_eq!(india.label(second(now)), "2026-11-22_0929");
-        // On the dot it is due, not before.
+        // The schedule is due exactly at the due time.
         assert_due(
             &utc,
             Every::Daily,

@@ -36,7 +36,7 @@ use crate::datadir::{atomic, modes};
 
 /// Name of the file that once was the book.
 pub const NAME: &str = "policies.toml";
-/// It had room for hundreds of volumes with a thousand snapshots each.
+/// Limit in bytes. The old file had up to hundreds of volumes with a thousand snapshots each.
 const BYTES_MAX: u64 = 64 << 20;
 
 /// The store of the parts.
@@ -44,31 +44,31 @@ pub(crate) trait Shelf: Send {
     /// Numbers of the aggregates that can be asked now, the oldest first.
     fn online(&self) -> Vec<u32>;
 
-    /// The name of an aggregate.
+    /// Returns the name of an aggregate.
     fn name(&self, aggregate: u32) -> String;
 
-    /// The part of one of them; empty if there is none.
+    /// Returns the part of one aggregate; empty if it has none.
     ///
     /// # Errors
-    /// The reason why it cannot be read.
+    /// The part cannot be read.
     fn read(&self, aggregate: u32) -> Result<String, Unreadable>;
 
-    /// Replaces it, durably.
+    /// Replaces the part of one aggregate, durably.
     ///
     /// # Errors
     /// The old part stays, unless the error says that the outcome is unknown.
     fn write(&self, aggregate: u32, text: &str) -> Result<(), Unwritten>;
 
-    /// The aggregate that has a volume.
+    /// Returns the aggregate that has a volume.
     fn home(&self, volume: &str) -> Option<u32>;
 }
 
 /// The reasons why the book was not written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unwritten {
-    /// One line.
+    /// The reason, in one line.
     pub(crate) text: String,
-    /// Some of it may be written all the same.
+    /// Whether some parts may have been written.
     pub(crate) is_unknown: bool,
 }
 
@@ -106,7 +106,7 @@ pub(super) struct Library {
 /// The origin of a change that is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// An administrator requested it.
+    /// An administrator requested the change.
     ByPeople,
     /// The daemon found something out.
     ByNobody,
@@ -115,12 +115,13 @@ pub(super) enum Asked {
 /// The file that once was the book.
 struct Former {
     path: PathBuf,
-    /// What it says.
+    /// Text of the part.
     text: String,
 }
 
 impl Library {
-    /// With what the data directory still has of the book, or why it cannot be read.
+    /// Opens the library. Returns it with the entries that the old file of the data directory still
+    /// has, or with the reason why that file cannot be read.
     pub(super) fn open(shelf: Box<dyn Shelf>, data_dir: &Path) -> (Library, Book, Option<String>) {
         let path = data_dir.join(NAME);
         let (book, former, lost) = match read_former(&path) {
@@ -144,7 +145,7 @@ impl Library {
         (library, book, lost)
     }
 
-    /// True if no aggregate can have come online since the last check.
+    /// Returns whether no aggregate can have come online since the last check.
     pub(super) fn is_up_to_date(&self) -> bool {
         let online = self.shelf.online();
         self.former.is_none() && online.iter().all(|it| self.written.contains_key(it))
@@ -210,12 +211,12 @@ impl Library {
         told
     }
 
-    /// True if an aggregate of this name has a part that was not read.
+    /// Returns whether an aggregate of this name has a part that was not read.
     pub(super) fn is_unanswered(&self, name: &str) -> bool {
         self.is_among(&self.unanswered, name)
     }
 
-    /// True if an aggregate has a volume of this name; nothing if it cannot be asked now.
+    /// Returns whether an aggregate has a volume of this name; `None` if it cannot be read now.
     pub(super) fn has(&self, aggregate: u32, volume: &str) -> Option<bool> {
         let is_online = self.is_online(aggregate);
         is_online.then(|| self.shelf.home(volume) == Some(aggregate))
@@ -225,12 +226,12 @@ impl Library {
         self.shelf.online().contains(&aggregate)
     }
 
-    /// The reason why the policy of a volume cannot be changed until a restart, if there is one.
+    /// Returns the reason why a volume's policy cannot be changed until a restart, if there is one.
     pub(super) fn refusal(&self, volume: &str) -> Option<String> {
         self.refusal_in(self.shelf.home(volume)?)
     }
 
-    /// The same for all volumes of an aggregate.
+    /// Returns the reason why no policy of an aggregate's volumes can be changed, if there is one.
     pub(super) fn refusal_in(&self, home: u32) -> Option<String> {
         let is_unanswered = self.unanswered.contains(&home);
         is_unanswered.then(|| self.not_replaced(home))
@@ -246,22 +247,22 @@ impl Library {
         )
     }
 
-    /// True if an aggregate has a part that is not understood.
+    /// Returns whether an aggregate has a part that is not understood.
     pub(super) fn is_foreign(&self, aggregate: u32) -> bool {
         self.foreign.contains(&aggregate)
     }
 
-    /// True if an aggregate of this name has a part that is not understood.
+    /// Returns whether an aggregate of this name has a part that is not understood.
     pub(super) fn has_foreign(&self, name: &str) -> bool {
         self.is_among(&self.foreign, name)
     }
 
-    /// True if one of these aggregates has this name.
+    /// Returns whether one of these aggregates has this name.
     fn is_among(&self, these: &BTreeSet<u32>, name: &str) -> bool {
         these.iter().any(|it| self.shelf.name(*it) == name)
     }
 
-    /// The file that keeps the text of a part that was not understood and is replaced.
+    /// Returns the file that keeps the text of a part that was not understood and is replaced.
     fn aside(&self, aggregate: u32) -> PathBuf {
         let name = self.shelf.name(aggregate);
         let path = |ending: String| self.data_dir.join(format!("policies-{name}{ending}"));
@@ -271,13 +272,13 @@ impl Library {
         free.expect("there are more numbers than files")
     }
 
-    /// True if the entry of a volume can be written now.
+    /// Returns whether the entry of a volume can be written now.
     pub(super) fn can_write(&self, volume: &str) -> bool {
         let home = self.shelf.home(volume);
         home.is_some_and(|home| self.is_online(home))
     }
 
-    /// An aggregate was deleted, with these volumes.
+    /// Drops a deleted aggregate with these volumes.
     pub(super) fn leave(&mut self, aggregate: u32, book: &mut Book) -> Vec<String> {
         self.written.remove(&aggregate);
         self.settled.remove(&aggregate);
@@ -291,7 +292,7 @@ impl Library {
         gone
     }
 
-    /// The aggregate of a volume.
+    /// Returns the aggregate of a volume.
     pub(super) fn home(&self, volume: &str) -> Option<u32> {
         self.shelf.home(volume)
     }
@@ -299,7 +300,7 @@ impl Library {
     /// Writes every part that differs from the stored one.
     ///
     /// # Errors
-    /// Whether some parts may have been written is part of it.
+    /// The error says whether some parts may have been written.
     pub(super) fn write(&mut self, book: &Book, asked: Asked) -> Result<(), Unwritten> {
         let mut is_any_written = false;
         self.write_parts(book, asked, &mut is_any_written)
@@ -350,7 +351,7 @@ impl Library {
     fn keep_foreign(&self, aggregate: u32) -> Result<(), String> {
         let text = &self.written[&aggregate];
         if text.is_empty() {
-            // Nothing could be read at all.
+            // No part could be read.
             return Ok(());
         }
         let (path, name) = (self.aside(aggregate), self.shelf.name(aggregate));
@@ -367,14 +368,14 @@ impl Library {
         Ok(())
     }
 
-    /// The file in the data directory keeps only entries that are in no part yet, and is renamed
-    /// when there are none.
+    /// Removes entries that are in a part from the file in the data directory, and renames the file
+    /// when no entry is left.
     ///
     /// # Errors
-    /// One line: it says more, still.
+    /// The reason in one line; the file keeps more entries than needed.
     fn shorten_former(&mut self, book: &Book) -> Result<(), String> {
         let Some(former) = self.former.as_mut().filter(|_| !self.settled.is_empty()) else {
-            // There is none, or nothing keeps anything yet.
+            // The file does not exist, or nothing in it is needed.
             return Ok(());
         };
         let settled = &self.settled;
@@ -395,7 +396,7 @@ impl Library {
     }
 }
 
-/// The book of before, and its text.
+/// Reads the former book, and returns it with its text.
 fn read_former(path: &Path) -> Result<Option<(Book, String)>, String> {
     let unreadable = |error: io::Error| error.to_string();
     match fs::metadata(path) {

@@ -63,7 +63,7 @@ struct Inner {
     making: BTreeSet<String>,
     /// The reason why the last run of a schedule took nothing, and the time of the next attempt.
     failures: BTreeMap<(String, Every), Failure>,
-    /// Snapshots that are beyond what their policy keeps, and why they stay.
+    /// Snapshots beyond the number that their policy keeps, with the reason why they stay.
     overdue: BTreeMap<String, BTreeSet<(String, String)>>,
     /// Notices about parts of the book that could not be read as usual, by aggregate.
     told: BTreeMap<String, String>,
@@ -77,8 +77,8 @@ struct Failure {
 }
 
 impl Schedule {
-    /// The book of the aggregates, with the entries that an older data directory has. If something
-    /// cannot be read, the daemon serves without it.
+    /// Opens the book of the aggregates, with the entries that an old file of the data directory
+    /// has. The daemon also serves if something cannot be read.
     pub(crate) fn open(shelf: Box<dyn Shelf>, data_dir: &Path) -> Schedule {
         let (library, book, lost) = Library::open(shelf, data_dir);
         if let Some(text) = &lost {
@@ -101,23 +101,23 @@ impl Schedule {
         }
     }
 
-    /// With the parts of all aggregates that are online by now.
+    /// Locks the schedule, after it has read the parts of all aggregates that are online.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         let mut inner = self.inner.lock();
         inner.load_new_parts();
         inner
     }
 
-    /// All policies, by name.
+    /// Returns all policies, by name.
     #[must_use]
     pub fn policies(&self) -> Vec<Policy> {
         self.lock().book.policies()
     }
 
-    /// One.
+    /// Returns one policy.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// No policy has this name.
     pub fn policy(&self, name: &str) -> Result<Policy, Problem> {
         let found = self.lock().book.policy(name);
         found.ok_or_else(|| Problem::not_found("policy", format!("{name:.64}")))
@@ -183,10 +183,10 @@ impl Schedule {
         inner.change(|book| book.remove(name))
     }
 
-    /// Whether a volume can get it.
+    /// Checks that a volume can get this policy.
     ///
     /// # Errors
-    /// There is no such policy.
+    /// No policy has this name.
     pub fn check(&self, policy: &str) -> Result<(), Problem> {
         if policy == NO_POLICY {
             return Ok(());
@@ -203,8 +203,8 @@ impl Schedule {
         Err(Problem::of_field(Code::NotFound, "policy", text))
     }
 
-    /// Gives a volume a policy, or `none`. Snapshots that were taken for its policy before are not
-    /// deleted any more, unless it is the same.
+    /// Gives a volume a policy, or `none`. If the policy changes, snapshots taken for the old
+    /// policy are no longer deleted.
     ///
     /// # Errors
     /// Nothing was changed.
@@ -267,7 +267,7 @@ impl Schedule {
         }
         let begun = inner.begin(now, volume, policy, Some(aggregate));
         drop(inner);
-        // It may wait for space, and others must not wait for it.
+        // The change may wait for space, and other requests must not wait for it.
         let changed = begun.map_err(without_policy).and_then(|()| change());
         let mut inner = self.lock();
         inner.making.remove(volume);
@@ -281,11 +281,10 @@ impl Schedule {
         changed
     }
 
-    /// A volume was deleted: nothing that is known of its name is true any more, unless one is made
-    /// anew.
+    /// Drops the records of a deleted volume, unless a volume of its name is being created.
     ///
     /// # Errors
-    /// It could not be written down; the next round tries again.
+    /// The change could not be recorded; the next round tries again.
     pub(crate) fn forget(&self, volume: &str) -> Result<(), Problem> {
         let mut inner = self.lock();
         let is_there = inner.library.home(volume).is_some() || inner.making.contains(volume);
@@ -296,8 +295,8 @@ impl Schedule {
         }
     }
 
-    /// An aggregate was deleted, with its volumes. Policies without volumes move to the next
-    /// aggregate.
+    /// Drops the records of a deleted aggregate and its volumes. Policies without volumes move to
+    /// the next aggregate.
     pub fn leave(&self, aggregate: u32) {
         let mut inner = self.lock();
         let Inner { library, book, .. } = &mut *inner;
@@ -312,9 +311,9 @@ impl Schedule {
         }
     }
 
-    /// Renames a volume with `change`; its policy goes with it. The intention is recorded first,
-    /// because a crash may come between the change and the record after it. No round sees one
-    /// without the other.
+    /// Renames a volume with `change`; its policy follows it. The intention is recorded first,
+    /// because a crash may come between the change and the record after it. Every round sees both
+    /// or neither.
     ///
     /// # Errors
     /// Nothing was changed.
@@ -351,13 +350,13 @@ impl Schedule {
         changed
     }
 
-    /// The name of a volume's policy.
+    /// Returns the name of a volume's policy.
     #[must_use]
     pub fn policy_of(&self, volume: &str) -> String {
         self.lock().policy_of(volume).to_owned()
     }
 
-    /// The past and future work of a volume's policy. `present` are the snapshots that are there.
+    /// Returns the past and future work of a volume's policy. `present` are the existing snapshots.
     #[must_use]
     pub(crate) fn view(
         &self,
@@ -458,7 +457,7 @@ impl Inner {
             self.told.insert(format!("aggregate {aggregate}"), text);
         }
         if let Err(text) = self.library.write(&self.book, Asked::ByNobody) {
-            // It is tried again with the next change, or when the next one comes online.
+            // The write is retried with the next change, or when the next aggregate comes online.
             tracing::debug!("the policies are not written yet: {text}");
         }
     }
@@ -543,7 +542,7 @@ impl Inner {
     }
 }
 
-/// The reason why a volume cannot be made, and a remedy.
+/// Returns the reason why a volume cannot be made, and a remedy.
 fn without_policy(problem: Problem) -> Problem {
     let detail = format!(
         "{}; or make the volume with the policy {NO_POLICY}",
@@ -555,8 +554,8 @@ fn without_policy(problem: Problem) -> Problem {
     }
 }
 
-/// The intention was not recorded, so the change was not begun. This outcome is known, even if the
-/// state of the book is not.
+/// Marks the outcome as known: the intention was not recorded, so the change was not begun. The
+/// state of the book may still be unknown.
 fn not_begun(problem: Problem) -> Problem {
     let code = match problem.code {
         Code::OutcomeUnknown => Code::Unavailable,
@@ -569,7 +568,7 @@ fn not_begun(problem: Problem) -> Problem {
     }
 }
 
-/// A policy begins with the next due time of each of its schedules.
+/// Returns the runs of a new policy, which begins with the next due time of each schedule.
 fn runs(policy: &Policy, now: i64) -> BTreeMap<Every, Run> {
     let calendar = Calendar::of(policy);
     let wanted = Every::ALL

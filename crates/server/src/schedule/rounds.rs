@@ -13,10 +13,10 @@ use super::{Failure, Inner, Schedule, seconds};
 /// Seconds. A run that starts less than this after its due time is on time, and its snapshot is
 /// named after the due time. The snapshot of a later run is named after the moment when it starts.
 const ON_TIME: i64 = 120;
-/// After a refusal.
+/// Seconds until a refused snapshot is tried again.
 const AGAIN_AFTER: i64 = 60;
 
-/// A snapshot that is there.
+/// An existing snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SnapshotEntry {
     /// Its number in the volume.
@@ -51,27 +51,27 @@ pub(crate) trait Volumes {
 pub(crate) enum RoundEvent {
     /// A snapshot was taken.
     Taken {
-        /// Of which volume.
+        /// Name of the volume.
         volume: String,
         /// Its name.
         name: String,
-        /// For which policy.
+        /// Name of the policy.
         policy: String,
         /// Runs before it that did not happen.
         missed: i64,
     },
     /// A snapshot was deleted, because there are enough newer ones.
     Deleted {
-        /// Of which volume.
+        /// Name of the volume.
         volume: String,
         /// Its name.
         name: String,
-        /// By which policy.
+        /// Name of the policy.
         policy: String,
     },
     /// The clock was put back by more than a period.
     ClockBack {
-        /// Of which volume.
+        /// Name of the volume.
         volume: String,
         /// The period of the schedule.
         every: Every,
@@ -109,8 +109,7 @@ impl Schedule {
         outcomes
     }
 
-    /// A volume was being renamed, and then the daemon ended before it could write down that it
-    /// was.
+    /// Completes renames of volumes that the daemon made but did not record before it ended.
     fn follow_names(&self, volumes: &dyn Volumes) {
         let mut inner = self.lock();
         let mut book = inner.book.clone();
@@ -126,15 +125,15 @@ impl Schedule {
                     entry.becomes = None;
                 }
                 (false, true) => book.rename(&volume, &to),
-                // Its aggregate is not there now.
+                // The volume's aggregate is not online.
                 (false, false) => {}
             }
         }
         inner.settle(book);
     }
 
-    /// A volume was being made or deleted, and then the daemon ended: it is in the book, and not in
-    /// its aggregate.
+    /// Drops entries of volumes that do not exist, because the daemon ended during a creation or a
+    /// deletion.
     fn drop_missing(&self) {
         let mut inner = self.lock();
         let mut book = inner.book.clone();
@@ -146,7 +145,7 @@ impl Schedule {
         inner.settle(book);
     }
 
-    /// A snapshot was taken, and then the daemon ended before it could write that down.
+    /// Records snapshots that the daemon took but did not record before it ended.
     fn adopt(&self, volumes: &dyn Volumes) {
         let mut inner = self.lock();
         let mut book = inner.book.clone();
@@ -289,7 +288,7 @@ impl Schedule {
                 continue;
             };
             let Some(present) = volumes.snapshots(volume) else {
-                // Nothing is known of it now, so nothing has changed.
+                // The volume's state is unknown now, so the earlier state stays.
                 if let Some(before) = inner.overdue.get(volume) {
                     overdue.insert(volume.clone(), before.clone());
                 }
@@ -354,7 +353,7 @@ impl Inner {
         Ok(())
     }
 
-    /// The same for what would be found out again.
+    /// Takes over a book whose changes would be found again after a crash.
     fn settle(&mut self, book: Book) {
         if let Err(text) = self.change_to(book)
             && self.refusal.as_ref() != Some(&text)
@@ -375,7 +374,7 @@ fn policies(book: &Book) -> BTreeMap<String, (Policy, Calendar)> {
         .collect()
 }
 
-/// The run that a snapshot was taken for, if it is still wanted.
+/// Returns the run that a snapshot was taken for, if it is still wanted.
 fn find<'a>(book: &'a mut Book, due: &Due) -> Option<&'a mut Run> {
     let is_same = |entry: &&mut Entry| entry.policy == due.policy;
     let entry = book.volumes.get_mut(&due.volume).filter(is_same)?;
@@ -395,7 +394,7 @@ fn unused(name: String, present: &[SnapshotEntry]) -> String {
         .expect("there are more numbers than snapshots")
 }
 
-/// Due times between the last that was seen to and this one.
+/// Counts the due times between the last one handled and this one.
 fn missed(run: &Run, due: i64, every: Every) -> i64 {
     let periods = (due - run.seen + every.seconds() / 2) / every.seconds();
     (periods - 1).max(0)

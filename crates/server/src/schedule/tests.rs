@@ -50,7 +50,7 @@ fn start(paper: Paper) -> Schedule {
     Schedule::open(Box::new(paper), Path::new("/nonexistent"))
 }
 
-/// One volume, `v` unless it was renamed.
+/// One volume, called `v` unless it was renamed.
 #[derive(Default)]
 struct Fake {
     renamed: RefCell<Option<String>>,
@@ -200,10 +200,10 @@ fn a_clock_that_jumps_makes_no_burst_no_gap_and_deletes_nothing() {
     let schedule = with(&paper, SUNDAY, "{\"name\": \"p\", \"hourly\": 100}");
     let round = |at: u64| taken(&schedule.round(Moment(at), &volumes));
     assert_eq!(round(SUNDAY + HOUR).len(), 1);
-    // A little back, over the due time and again to it.
+    // The clock is set back a little, to before the due time, and passes the due time again.
     assert!(round(SUNDAY + HOUR - 5).is_empty());
     assert!(round(SUNDAY + HOUR).is_empty(), "it was seen to");
-    // Years forward, and back to what is right.
+    // The clock is set forward by years, and back to the right time.
     assert_eq!(round(SUNDAY + 1000 * DAY).len(), 1);
     assert!(round(SUNDAY + 1000 * DAY + 7).is_empty());
     let outcomes = schedule.round(Moment(SUNDAY + HOUR + 600), &volumes);
@@ -212,7 +212,7 @@ fn a_clock_that_jumps_makes_no_burst_no_gap_and_deletes_nothing() {
         "{outcomes:?}"
     );
     assert_eq!(round(SUNDAY + 2 * HOUR).len(), 1, "it goes on from there");
-    // Three hours back: the same names come again, with a number.
+    // The clock is set back by three hours: the same names occur again, with a number.
     assert_eq!(round(SUNDAY + 3 * HOUR).len(), 1);
     assert_eq!(round(SUNDAY + 4 * HOUR).len(), 1);
     assert!(round(SUNDAY + 2 * HOUR - 60).is_empty());
@@ -262,7 +262,7 @@ fn what_is_held_or_in_use_stays_and_goes_when_it_is_let_go() {
 #[test]
 fn only_what_the_policy_took_counts_and_goes() {
     let (paper, volumes) = (Paper::default(), Fake::default());
-    // Somebody's own, with a name as if a policy had taken it.
+    // An administrator's own snapshot, with a name like a policy's.
     volumes.take(&[("v".to_owned(), "hourly.2026-11-21_0000".to_owned())])[0]
         .as_ref()
         .expect("taken");
@@ -278,8 +278,8 @@ fn only_what_the_policy_took_counts_and_goes() {
         "hourly.2026-11-22_0400",
     ];
     assert_eq!(volumes.names(), left);
-    // Without a policy nothing goes any more, and the volume that comes after has nothing to do
-    // with this one.
+    // Without a policy no snapshot is deleted any more, and a later volume of this name has nothing
+    // to do with this one.
     schedule
         .assign(Moment(SUNDAY + 5 * HOUR), "v", "none")
         .expect("given");
@@ -317,7 +317,7 @@ fn a_refusal_is_told_and_tried_again_and_a_volume_that_is_away_waits() {
 fn a_crash_between_taking_and_writing_it_down_loses_no_snapshot_and_takes_none_twice() {
     let (paper, volumes) = (Paper::default(), Fake::default());
     let schedule = with(&paper, SUNDAY, "{\"name\": \"p\", \"hourly\": 1}");
-    // As if power had failed right after the snapshot.
+    // Fails as if power were cut right after the snapshot.
     struct Cut<'a>(&'a Fake, &'a Paper);
     impl Volumes for Cut<'_> {
         fn snapshots(&self, volume: &str) -> Option<Vec<SnapshotEntry>> {
@@ -420,8 +420,8 @@ fn a_policy_follows_its_volume_wherever_the_daemon_ends() {
             [schedule.policy_of("v"), schedule.policy_of("w")],
             ["none", "p"]
         );
-        // What was taken under the old name is the policy's still: it goes when there are two newer
-        // ones.
+        // A snapshot taken under the old name is still the policy's, which deletes it after two
+        // newer snapshots.
         for hour in 2..=4 {
             schedule.round(Moment(SUNDAY + hour * HOUR), &volumes);
         }
@@ -433,7 +433,7 @@ fn a_policy_follows_its_volume_wherever_the_daemon_ends() {
 fn a_rename_that_never_happened_leaves_the_policy_where_it_was() {
     let (paper, volumes) = (Paper::default(), Fake::default());
     let schedule = with(&paper, SUNDAY, "{\"name\": \"p\", \"hourly\": 2}");
-    // The daemon ends between what is to be and the change.
+    // The daemon ends between the record of the intention and the change.
     let planned = std::cell::RefCell::new(None);
     schedule
         .rename("v", "w", || {
@@ -448,7 +448,7 @@ fn a_rename_that_never_happened_leaves_the_policy_where_it_was() {
         [schedule.policy_of("v"), schedule.policy_of("w")],
         ["p", "none"]
     );
-    // Neither is a new volume of the new name harmed by what was planned.
+    // The record of the intention does not harm a new volume of the new name either.
     schedule
         .assign(Moment(SUNDAY), "w", "default")
         .expect("given");
@@ -463,7 +463,7 @@ fn a_rename_that_never_happened_leaves_the_policy_where_it_was() {
 #[derive(Clone, Default)]
 struct Pools(std::sync::Arc<everglade_env::lock::Mutex<Kept>>);
 
-/// Who is online, and the parts.
+/// The aggregates online, and the parts by aggregate.
 type Kept = (Vec<u32>, BTreeMap<u32, String>);
 
 impl Pools {
@@ -531,7 +531,7 @@ fn an_aggregate_takes_the_policies_of_its_volumes_to_another_daemon() {
     }
     drop(schedule);
     assert!(pools.text(2).contains("volume.v2") && !pools.text(2).contains("volume.v1"));
-    // Where 2 comes to, there is another policy of this name.
+    // Another policy of this name exists where aggregate 2 is attached.
     let other = Pools::of(&[1]);
     let schedule = Schedule::open(Box::new(other.clone()), place.path());
     let mine = policy("{\"name\": \"office\", \"weekly\": 9}");
@@ -547,11 +547,11 @@ fn an_aggregate_takes_the_policies_of_its_volumes_to_another_daemon() {
             .iter()
             .any(|it| it.what.contains("office-aggr2"))
     );
-    // It is written down under its new name, where it belongs.
+    // The policy is recorded in its aggregate under its new name.
     let again = Schedule::open(Box::new(other.clone()), place.path());
     assert_eq!(again.policy_of("v2"), "office-aggr2");
     assert!(again.conditions().is_empty());
-    // Away, it takes nobody's policy along and loses none of its own.
+    // An aggregate that leaves takes only its own policies along.
     other.set_online(&[1]);
     let refused = again.assign(Moment(SUNDAY), "v2", "default");
     assert_eq!(refused.expect_err("not now").code, Code::Unavailable);
@@ -581,16 +581,16 @@ fn a_book_of_the_data_directory_moves_into_the_aggregates() {
         [again.policy_of("v1"), again.policy_of("v2")],
         ["default", "office"]
     );
-    // One that is torn is put aside, and said.
+    // A torn file is set aside, and the start reports it.
     std::fs::write(&former, &text[..80]).expect("written");
     let again = Schedule::open(Box::new(Pools::of(&[1])), place.path());
     assert_eq!(again.conditions().len(), 1);
     assert!(place.path().join("policies.toml.unreadable").exists());
 }
 
-/// One aggregate is away for good, so the file stays. What was removed meanwhile on another one
-/// came back from it at each start, with the snapshots that had been taken for it, and the next
-/// round deleted those beyond the policy.
+/// One aggregate never returns, so the file stays. Entries removed meanwhile from another aggregate
+/// returned from the file at each start, with their snapshots, and the next round deleted the
+/// snapshots beyond the policy.
 #[test]
 fn what_was_removed_does_not_come_back_from_the_book_of_the_data_directory() {
     let place = tempfile::tempdir().expect("a temporary directory");
@@ -629,8 +629,7 @@ fn what_was_removed_does_not_come_back_from_the_book_of_the_data_directory() {
     assert!(!former.exists() && pools.text(2).contains("seen = 7"));
 }
 
-/// A daemon that was put back to an older version replaced what it did not understand as soon as it
-/// looked.
+/// A daemon that was downgraded replaced a part that it did not understand as soon as it read it.
 #[test]
 fn a_part_that_is_not_understood_stays_until_somebody_changes_it_and_is_kept_then() {
     let place = tempfile::tempdir().expect("a temporary directory");
@@ -655,7 +654,7 @@ fn a_part_that_is_not_understood_stays_until_somebody_changes_it_and_is_kept_the
     ] {
         assert!(text.contains(words), "{text}");
     }
-    // Neither looking nor a round nor what concerns others replaces it.
+    // Reads, rounds and changes of other volumes do not replace the part.
     schedule.round(Moment(SUNDAY), &volumes);
     schedule.create(&policy(OFFICE)).expect("made");
     schedule
@@ -668,7 +667,7 @@ fn a_part_that_is_not_understood_stays_until_somebody_changes_it_and_is_kept_the
     assert!(told(&schedule).is_some(), "it is still so");
     let kept = |name: &str| std::fs::read_to_string(place.path().join(name)).ok();
     assert_eq!(kept("policies-aggr1.unreadable"), None);
-    // The newer daemon has it as it was; this one replaces it when that is asked.
+    // The newer daemon's text is kept; this daemon replaces the part when an administrator asks.
     schedule
         .assign(Moment(SUNDAY), "v1", "office")
         .expect("given");
@@ -685,8 +684,8 @@ fn a_part_that_is_not_understood_stays_until_somebody_changes_it_and_is_kept_the
     assert_eq!(kept("policies-aggr1.2.unreadable").as_deref(), Some("torn"));
 }
 
-/// A device that did not answer for a moment cost all policies: there seemed to be none, and the
-/// next change replaced them.
+/// A device that did not answer for a moment cost all policies: the daemon found none, and the next
+/// change replaced them.
 #[test]
 fn a_part_that_was_not_read_is_replaced_by_nobody() {
     let place = tempfile::tempdir().expect("a temporary directory");
@@ -706,7 +705,7 @@ fn a_part_that_was_not_read_is_replaced_by_nobody() {
         assert!(said.contains(words), "{said}");
     }
     assert!(!said.contains("policy set"), "{said}");
-    // Not even what seems to be so already is answered with yes.
+    // Even a request that would change nothing is refused.
     for wanted in ["default", super::NO_POLICY] {
         let refused = schedule.assign(Moment(SUNDAY), "v1", wanted);
         let refused = refused.expect_err("it would replace what is there");
@@ -726,13 +725,13 @@ fn a_part_that_was_not_read_is_replaced_by_nobody() {
     assert!(pools.text(2).contains("volume.v2"), "{}", pools.text(2));
     assert_eq!(schedule.conditions().len(), 1, "it is still so");
     assert!(!place.path().join("policies-aggr1.unreadable").exists());
-    // Nobody else could keep a policy that no volume has.
+    // No other aggregate could keep a policy without volumes.
     pools.set_online(&[1]);
     let alone = Schedule::open(Box::new(pools.clone()), place.path());
     let refused = alone.create(&policy(OFFICE)).expect_err("nobody keeps it");
     assert_eq!(refused.code, Code::Unavailable);
     assert_eq!(pools.text(1), SILENT);
-    // It answers again.
+    // The device answers again.
     let text = pools.text(2).replace("volume.v2", "volume.v1");
     pools.set_text(1, &text);
     let again = Schedule::open(Box::new(pools.clone()), place.path());
@@ -741,7 +740,7 @@ fn a_part_that_was_not_read_is_replaced_by_nobody() {
     taken.expect("taken away");
 }
 
-/// What the former book says of a volume stays there while the part that it belongs to is not
+/// The old file keeps its entry of a volume while the part that the volume belongs to is not
 /// understood.
 #[test]
 fn a_former_book_is_not_given_up_for_a_part_that_is_not_understood() {
@@ -765,7 +764,7 @@ fn a_former_book_is_not_given_up_for_a_part_that_is_not_understood() {
     assert!(!former.exists(), "nothing of it is needed any more");
 }
 
-/// Aggregates of which volumes are made.
+/// Aggregates in which volumes can be created.
 #[derive(Clone)]
 struct Growing {
     pools: Pools,
@@ -825,7 +824,7 @@ fn a_volume_is_made_with_its_policy_or_not_at_all() {
     assert_eq!(made.expect_err("refused").code, Code::NoSpace);
     assert_eq!(after, Some(("none".to_owned(), String::new())));
     assert_eq!(schedule.policy_of("v1"), "none");
-    // After it was made, and before anybody heard of it.
+    // The daemon ends after the volume was created, and before the answer.
     let made = schedule.create_volume(Moment(SUNDAY), (1, "v1"), "default", || {
         shelf.make("v1");
         Ok(())
@@ -843,7 +842,7 @@ fn a_volume_is_made_with_its_policy_or_not_at_all() {
     assert_eq!(next.policy_of("v1"), "default");
     let text = shelf.pools.text(1);
     let made = next.create_volume(Moment(SUNDAY), (1, "v01"), super::NO_POLICY, || {
-        // A round meanwhile does not take it for one that is not there.
+        // A round meanwhile does not drop the entry of the new volume.
         next.round(Moment(SUNDAY), &Fake::default());
         Ok(())
     });
@@ -859,7 +858,7 @@ fn a_volume_is_made_with_its_policy_or_not_at_all() {
     });
     made.expect("made");
     assert_eq!(next.policy_of("v001"), "default");
-    // Another volume gets the name, and its policy with it, before this one does.
+    // Another volume gets the name and a policy first.
     let made = next.create_volume(Moment(SUNDAY), (1, "v0001"), "default", || {
         let renamed = next.rename("v001", "v0001", || {
             shelf.make("v0001");
@@ -870,8 +869,8 @@ fn a_volume_is_made_with_its_policy_or_not_at_all() {
     });
     made.expect_err("refused");
     assert_eq!(next.policy_of("v0001"), "default");
-    // What was deleted is forgotten, also if the power fails before that, and by a volume that
-    // comes after it.
+    // The entry of a deleted volume is dropped, also if the power fails before that, and also by a
+    // later volume of this name.
     next.forget("v0001").expect("it is there");
     assert_eq!(next.policy_of("v0001"), "default");
     shelf.made.lock().clear();
@@ -888,12 +887,12 @@ fn a_volume_is_made_with_its_policy_or_not_at_all() {
         (anew.policy_of("v1").as_str(), shelf.pools.text(1)),
         ("none", String::new())
     );
-    // What a newer version wrote is not replaced for a volume that is not made.
+    // A newer version's text is not replaced for a volume that is not created.
     shelf.pools.set_text(1, "whatever");
     let made = start().create_volume(Moment(SUNDAY), (1, "v1"), "default", refused);
     made.expect_err("refused");
     assert_eq!(shelf.pools.text(1), "whatever");
-    // Where the policy could not be kept, nothing is made unless it is to have none.
+    // If the policy cannot be recorded, the volume is created only without one.
     shelf.pools.set_text(1, SILENT);
     let silent = start();
     let make = |policy| silent.create_volume(Moment(SUNDAY), (1, "v001"), policy, || Ok(()));

@@ -28,7 +28,8 @@ struct Daemon {
 }
 
 impl Daemon {
-    /// With `vol0/lun0`, which is for nobody on the loopback who speaks lines, and `vol0/free`.
+    /// Starts a daemon with `vol0/lun0`, which no client of the line protocol on the loopback may
+    /// use, and `vol0/free`.
     fn start() -> Daemon {
         let world = World::missing();
         let off = || "off".parse().expect("off");
@@ -93,7 +94,7 @@ impl Daemon {
         found.expect("it is counted").1
     }
 
-    /// As an orderly stop ends.
+    /// Ends the daemon as an orderly stop does.
     fn stop(self) {
         self.stop.ask();
         self.reactors.wait().expect("all is on stable storage");
@@ -123,7 +124,7 @@ fn start(
     (stop, endpoints, reactors.expect("a start"))
 }
 
-/// Who speaks lines.
+/// A client of the line protocol.
 struct Client(BufReader<TcpStream>);
 
 impl Client {

@@ -21,7 +21,7 @@ use everglade_target::{Error, LunHandle, Op, Reply, Target, Token, WriteSpan};
 
 const BYTES: u32 = 4096;
 
-/// As it is configured.
+/// The configuration of the protocol.
 pub(crate) struct Lines {
     pub(crate) tcp: SocketAddr,
     pub(crate) connections_max: u32,
@@ -75,7 +75,7 @@ impl Metrics for Counters {
     }
 }
 
-/// One connection.
+/// The session of one connection.
 pub(crate) struct Line {
     caller: Caller,
     metrics: std::sync::Arc<Counters>,
@@ -128,7 +128,7 @@ impl Line {
         target.submit(lun, op, self.token_base + 7);
     }
 
-    /// Nothing more is received; what was asked for is answered.
+    /// Stops receiving; requests received before are answered.
     fn end(&mut self, target: &mut dyn Target) {
         self.is_ending = true;
         self.settle(target);

@@ -22,8 +22,8 @@ fn a_second_instance_is_refused_and_told_who_the_first_is() {
     world.open().expect("the lock goes with the holder");
 }
 
-/// A racer that looked between the other's lock and its `FORMAT` once took the directory for
-/// somebody else's, so the race is run often, through the whole of a first start.
+/// A racer that checked between the other's lock and its `FORMAT` once took the directory for a
+/// foreign one, so the race is run often, through the whole of a first start.
 #[test]
 fn two_first_starts_at_once_leave_one_daemon() {
     for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! First start, later starts, and what an interrupted one leaves.
+//! First starts, later starts, and the remains of an interrupted start.
 
 use std::fs;
 

@@ -14,7 +14,7 @@ pub(crate) struct World {
     pub(crate) path: PathBuf,
 }
 
-/// Name, then what must not change: kind, times, size and contents.
+/// Name, then the properties that must not change: kind, times, size and contents.
 pub(crate) type Picture = BTreeMap<PathBuf, (u32, i64, i64, Vec<u8>)>;
 
 impl World {

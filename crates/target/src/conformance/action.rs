@@ -38,7 +38,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// A write that need not be durable.
+    /// Makes a write that need not be durable.
     #[must_use]
     pub fn write(offset: u64, bytes: Vec<u8>) -> Self {
         Action::Write {
@@ -48,7 +48,7 @@ impl Action {
         }
     }
 
-    /// A discard that need not be durable.
+    /// Makes a discard that need not be durable.
     #[must_use]
     pub fn discard(offset: u64, length: u64) -> Self {
         Action::Discard {
@@ -69,7 +69,7 @@ impl Action {
         }
     }
 
-    /// The operation to submit.
+    /// Returns the operation to submit.
     #[must_use]
     pub fn op(&self) -> Op {
         match *self {
@@ -115,7 +115,7 @@ impl Action {
         }
     }
 
-    /// The bytes concerned; a flush concerns none.
+    /// Returns the bytes concerned; a flush concerns none.
     #[must_use]
     pub fn range(&self) -> std::ops::Range<u64> {
         let (offset, length) = match *self {
@@ -131,7 +131,7 @@ impl Action {
         offset..offset.saturating_add(length)
     }
 
-    /// The action may change what is read.
+    /// Returns whether the action may change the contents.
     #[must_use]
     pub fn changes(&self) -> bool {
         !matches!(

@@ -64,7 +64,7 @@ fn race<T: Target + ?Sized>(bench: &mut Bench<'_, T>, change: &Action, offset: u
             "a read at {offset}+{length} is a mixture"
         );
     }
-    // Read after write: the completed change is seen by whoever comes now.
+    // Read after write: every later read sees the completed change.
     assert!(
         data(bench.run_op(whole)) == after,
         "a completed change is not seen"

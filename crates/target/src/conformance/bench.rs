@@ -28,7 +28,7 @@ pub struct Bench<'a, T: Target + ?Sized> {
     tokens_given: Token,
     /// Units of [`OP_BYTES_MAX`] that were ever changed.
     touched: BTreeSet<u64>,
-    /// Blocks of which a part was zeroed, and not the whole since.
+    /// Blocks of which a part was zeroed, and which were not zeroed as a whole since.
     zeroed_in_part: BTreeSet<u64>,
     /// Choices of the workload.
     pub dice: Dice,
@@ -73,13 +73,13 @@ impl<'a, T: Target + ?Sized> Bench<'a, T> {
         }
     }
 
-    /// Size of the LUN.
+    /// Returns the size of the LUN in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
-    /// The model, which holds what the LUN must hold.
+    /// Returns the model, whose contents the LUN must have.
     #[must_use]
     pub fn model(&self) -> &Model {
         &self.model
@@ -124,7 +124,7 @@ impl<'a, T: Target + ?Sized> Bench<'a, T> {
     /// Runs one operation on the target alone.
     ///
     /// # Errors
-    /// What the target answers.
+    /// The target's error.
     pub fn run_op(&mut self, op: Op) -> Result<Reply, Error> {
         let token = self.submit(op);
         self.wait(&[token]).remove(&token).expect("waited for")
@@ -216,7 +216,7 @@ impl<'a, T: Target + ?Sized> Bench<'a, T> {
         }
     }
 
-    /// Data where the model has data, and holes where it reads as zeroes.
+    /// Returns the model's extents: data where it has data, and holes where it reads as zeroes.
     fn compare_extent(&mut self, offset: u64, extent: Extent) {
         let end = offset + extent.length;
         let mut at = offset;
@@ -239,7 +239,7 @@ impl<'a, T: Target + ?Sized> Bench<'a, T> {
         }
     }
 
-    /// All of these blocks had a part zeroed, which may have made them take space.
+    /// Checks that all of these blocks had a part zeroed, which may have allocated them.
     fn assert_zeroed_in_part(&self, offset: u64, length: u64) {
         for block in offset / BLOCK..(offset + length).div_ceil(BLOCK) {
             assert!(

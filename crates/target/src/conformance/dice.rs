@@ -11,7 +11,7 @@ impl Dice {
         Dice(seed)
     }
 
-    /// Any number.
+    /// Returns any number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -19,17 +19,17 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which must not be 0.
+    /// Returns a number below `bound`, which must not be 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.number() % bound
     }
 
-    /// True once in `times`.
+    /// Returns true once in `times`.
     pub fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 
-    /// One of `choices`.
+    /// Picks one of `choices`.
     pub fn pick<C: Copy>(&mut self, choices: &[C]) -> C {
         let index = self.below(choices.len() as u64);
         choices[usize::try_from(index).expect("an index")]

@@ -1,4 +1,4 @@
-//! The edges of the contract, one by one: ranges that make no sense, partial blocks, exact zeroes.
+//! Edge cases of the contract, each in one test: invalid ranges, partial blocks, exact zeroes.
 
 use everglade_env::BLOCK_SIZE;
 
@@ -10,7 +10,7 @@ const BLOCK: u64 = BLOCK_SIZE as u64;
 /// to others.
 const SPAN: u64 = 255 * BLOCK;
 
-/// All of them.
+/// Runs all edge cases.
 ///
 /// # Panics
 /// When the target breaks the contract.
@@ -40,7 +40,7 @@ pub fn empty_lun_reads_as_zeroes<T: Target + ?Sized>(bench: &mut Bench<'_, T>) {
     }
 }
 
-/// Nothing beyond the end is read, written or discarded, and nothing of no length is transferred.
+/// Checks that ranges beyond the end, and transfers without a length, are refused.
 pub fn senseless_ranges_are_refused<T: Target + ?Sized>(bench: &mut Bench<'_, T>) {
     let size = bench.size_bytes();
     let reads = [
@@ -115,7 +115,7 @@ pub fn partial_writes_keep_their_neighbours<T: Target + ?Sized>(bench: &mut Benc
             length: 65_536,
         });
     }
-    // On a hole: the neighbours are zeroes.
+    // In a hole, the neighbouring bytes are zeroes.
     let bytes = bench.dice.bytes(10);
     bench.check(&Action::write(200_001, bytes));
     bench.check(&Action::Read {
@@ -216,7 +216,8 @@ pub fn long_ranges_can_be_discarded_and_zeroed<T: Target + ?Sized>(bench: &mut B
     }
 }
 
-/// Every operation that may be durable, and flushes of nothing, of something, and several at once.
+/// Checks every operation that may be durable, and flushes with and without dirty data, also
+/// several at once.
 pub fn flushes_and_durable_operations_complete<T: Target + ?Sized>(bench: &mut Bench<'_, T>) {
     bench.check(&Action::Flush);
     let bytes = bench.dice.bytes(5000);
@@ -241,8 +242,8 @@ pub fn flushes_and_durable_operations_complete<T: Target + ?Sized>(bench: &mut B
     bench.compare_all();
 }
 
-/// What is written takes space, what is discarded does not, to the block; parts of blocks count as
-/// blocks do; bounds are kept and senseless ranges are refused.
+/// Checks that written blocks take space and discarded blocks do not, that partial blocks count as
+/// blocks, and that bounds are kept and invalid ranges are refused.
 pub fn extents_are_exact<T: Target + ?Sized>(bench: &mut Bench<'_, T>) {
     let size = bench.size_bytes();
     bench.check(&Action::discard(0, size));

@@ -27,7 +27,7 @@ use crate::Target;
 /// Groups of random operations in one [`run`].
 const GROUPS: u32 = 150;
 
-/// Everything, on an empty LUN.
+/// Runs all checks on an empty LUN.
 ///
 /// # Panics
 /// When the target breaks the contract.

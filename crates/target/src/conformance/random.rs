@@ -11,10 +11,10 @@ use crate::{OP_BYTES_MAX, Target};
 
 /// Most operations submitted at once.
 const GROUP_MAX: u64 = 12;
-/// How far from the ends of the LUN operations reach, so that they meet often.
+/// Bytes at both ends of the LUN to which operations are confined, so that they overlap often.
 const REACH_BYTES: u64 = 6 << 20;
 
-/// `groups` groups, with a full comparison now and then and at the end.
+/// Runs `groups` groups of operations, with a full comparison now and then and at the end.
 ///
 /// # Panics
 /// When the target and the model differ.

@@ -1,4 +1,4 @@
-//! The suite must notice targets that are wrong. Each fault here is one somebody could make.
+//! The suite must detect faulty targets. Each fault here is a plausible mistake.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

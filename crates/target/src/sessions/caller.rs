@@ -12,16 +12,16 @@ pub enum TlsMode {
     /// There is no TLS.
     #[default]
     Off,
-    /// As the client likes; no export needs it.
+    /// The client decides; no export needs TLS.
     Offered,
-    /// Nothing happens before it.
+    /// The client must begin TLS before all other requests.
     Required,
 }
 
-/// Decides which exports a caller may see. Names of others do not exist for it.
+/// Decides which exports a caller may see. Other exports do not exist for the caller.
 pub trait AllowList: Send + Sync {
-    /// Whether a client may use `export`: its `address` (`None` for a local socket) and the `names`
-    /// in its certificate decide.
+    /// Returns whether a client may use `export`, by its `address` (`None` for a local socket) and
+    /// the `names` in its certificate.
     fn allows(&self, export: &str, address: Option<IpAddr>, names: &[String]) -> bool;
 }
 
@@ -32,14 +32,14 @@ pub struct Caller {
     pub address: Option<IpAddr>,
     /// Names in the certificate it showed; set before anything comes from it that was encrypted.
     pub names: Arc<OnceLock<Vec<String>>>,
-    /// Whether it may or must encrypt.
+    /// Whether the client may or must encrypt.
     pub tls: TlsMode,
-    /// Nothing: it may see everything.
+    /// The list of exports that the client may see; `None` for all.
     pub allow_list: Option<Arc<dyn AllowList>>,
 }
 
 impl Caller {
-    /// Whether it may see this export.
+    /// Returns whether the client may see this export.
     #[must_use]
     pub fn allows(&self, export: &str) -> bool {
         let list = self.allow_list.as_ref();
@@ -48,11 +48,11 @@ impl Caller {
     }
 }
 
-/// The target as a caller may see it: with its own exports and no others.
+/// The target restricted to the exports that a caller may see.
 pub struct Allowed<'a> {
-    /// All there is.
+    /// The unrestricted target.
     pub target: &'a mut dyn Target,
-    /// Who looks.
+    /// The caller.
     pub caller: &'a Caller,
 }
 

@@ -7,7 +7,7 @@ use super::memory::{CLASSES, Class, Memory, Reservation};
 /// A session's account. The memory that is left in it is released when it is dropped.
 pub struct Ledger {
     memory: Arc<Memory>,
-    /// By class.
+    /// Bytes held, by class.
     held: [u64; CLASSES],
     /// The most that this session may hold, whatever its share is.
     most: u64,
@@ -16,7 +16,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// An empty account with `memory`, that never has more than `most`.
+    /// Makes an empty account with `memory`, of at most `most` bytes.
     #[must_use]
     pub fn new(memory: Arc<Memory>, most: u64) -> Ledger {
         Ledger {
@@ -27,10 +27,10 @@ impl Ledger {
         }
     }
 
-    /// From now on with another table.
+    /// Moves the empty account to the memory of another table.
     ///
     /// # Panics
-    /// If something is held.
+    /// If the account holds memory.
     pub fn move_to(&mut self, memory: &Arc<Memory>) {
         assert_eq!(
             self.held, [0; CLASSES],
@@ -39,7 +39,7 @@ impl Ledger {
         self.memory = Arc::clone(memory);
     }
 
-    /// The memory of the table.
+    /// Returns the memory of the table.
     #[must_use]
     #[inline]
     pub fn memory(&self) -> &Memory {
@@ -72,7 +72,7 @@ impl Ledger {
         true
     }
 
-    /// Takes memory if there is plenty. If not, the session does not wait for it.
+    /// Takes memory if plenty is free. Otherwise the session does not wait for it.
     pub fn take_if_plenty(&mut self, bytes: u64, class: Class) -> bool {
         let before = self.wants;
         let is_taken = self.take(bytes, class);
@@ -95,13 +95,13 @@ impl Ledger {
         self.memory.give(held);
     }
 
-    /// Everything that waits for memory tries again.
+    /// Clears the session's wait for memory, because all that waits tries again.
     #[inline]
     pub fn begin(&mut self) {
         self.wants = None;
     }
 
-    /// The memory that the session waits for.
+    /// Returns the memory that the session waits for.
     #[must_use]
     #[inline]
     pub fn wants(&self) -> Option<Reservation> {

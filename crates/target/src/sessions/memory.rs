@@ -44,13 +44,13 @@ const TOTAL_BYTES_MIN: u64 = 3 << 20;
 /// The length of the pieces of a long request while other sessions wait for memory, and of data
 /// that is read again at once.
 pub const SHORT_PIECE_BYTES: u32 = 256 << 10;
-/// The part of the budget that buffers of sessions may take: one of so many.
+/// Divisor: the buffers of sessions may take this fraction of the budget.
 const BUFFERS_PART: u64 = 8;
-/// The part of what remains that is for data read again: one of so many.
+/// Divisor: data read again gets this fraction of the remainder.
 const AGAIN_PART: u64 = 8;
-/// The part of what remains then that is for small requests: one of so many.
+/// Divisor: small requests get this fraction of what then remains.
 const SMALL_PART: u64 = 4;
-/// How many classes there are.
+/// Number of classes.
 pub const CLASSES: usize = 3;
 
 const _: () = assert!(LARGEST_BYTES <= Parts::of(TOTAL_BYTES_MIN).large);
@@ -63,7 +63,7 @@ const _: () = assert!(OP_BYTES_MAX as u64 + 2 * BLOCK_SIZE as u64 <= LARGEST_BYT
 pub enum Class {
     /// Requests that move at most [`SMALL_BYTES`].
     Small,
-    /// All others.
+    /// All other requests.
     Large,
     /// Data of replies that have begun, read again.
     Again,
@@ -96,7 +96,7 @@ impl Parts {
 pub struct Reservation {
     /// How much.
     pub bytes: u64,
-    /// From whose part.
+    /// Class whose part holds them.
     pub class: Class,
 }
 
@@ -105,11 +105,11 @@ pub struct Reservation {
 pub struct MemorySnapshot {
     /// The most that sessions may hold.
     pub total: u64,
-    /// What they hold.
+    /// Bytes that sessions hold.
     pub used: u64,
     /// Sessions that wait for some.
     pub waiting: u64,
-    /// How often sessions had to wait.
+    /// Number of waits of sessions.
     pub waits: u64,
     /// Sessions that were ended because their peers did not move while others waited.
     pub stalled: u64,
@@ -142,24 +142,24 @@ impl AddAssign for MemorySnapshot {
 pub struct Memory {
     total: u64,
     parts: Parts,
-    /// By class.
+    /// Bytes in use, by class.
     used: [AtomicU64; CLASSES],
     /// Sessions that wait, by class.
     waiting: [AtomicU64; CLASSES],
-    /// Of all classes.
+    /// Sessions that wait, of all classes.
     all_waiting: AtomicU64,
     /// The most that one session may hold.
     share: AtomicU64,
     /// The most that a session's own buffer may hold.
     staging: AtomicU64,
-    /// It is the turn of a session that waited, which it has not used.
+    /// Whether a waiting session has its turn and has not used it.
     is_turn: AtomicU64,
     waits: AtomicU64,
     stalled: AtomicU64,
 }
 
 impl Class {
-    /// The class of a request that moves so many bytes.
+    /// Returns the class of a request that moves this number of bytes.
     #[must_use]
     pub fn of(bytes: u64) -> Class {
         if bytes <= SMALL_BYTES {
@@ -178,7 +178,7 @@ impl Reservation {
     }
 }
 
-/// Memory of the pages that a range touches.
+/// Returns the bytes of the pages that a range touches.
 #[must_use]
 #[inline]
 pub fn page_bytes(offset: u64, length: u32) -> u64 {
@@ -186,7 +186,7 @@ pub fn page_bytes(offset: u64, length: u32) -> u64 {
 }
 
 impl Memory {
-    /// A budget of `total` bytes, or of the least with which every request can be carried out.
+    /// Makes a budget of `total` bytes, or of the least with which every request can be executed.
     #[must_use]
     pub fn new(total: u64) -> Memory {
         let total = total.max(TOTAL_BYTES_MIN);
@@ -224,7 +224,7 @@ impl Memory {
         true
     }
 
-    /// Whether the next session in the queue could take so much.
+    /// Returns whether the next session in the queue could take this number of bytes.
     #[must_use]
     #[inline]
     pub fn fits(&self, bytes: u64, class: Class) -> bool {
@@ -254,14 +254,14 @@ impl Memory {
         set(used, before - held.bytes);
     }
 
-    /// Somebody waits for memory.
+    /// Returns whether a session waits for memory.
     #[must_use]
     #[inline]
     pub fn is_pressed(&self) -> bool {
         get(&self.all_waiting) > 0
     }
 
-    /// The longest operation to cut off a request that is not one operation.
+    /// Returns the longest operation to cut off a request that is not one operation.
     #[must_use]
     #[inline]
     pub fn piece_bytes(&self) -> u32 {
@@ -289,20 +289,20 @@ impl Memory {
         usize::try_from(get(&self.staging)).expect("memory is addressable")
     }
 
-    /// Bytes that the owner of a session's stream may hold for it, where it has to.
+    /// Returns the bytes that the owner of a session's stream may buffer for it.
     #[must_use]
     pub fn buffer_bytes(&self) -> usize {
         self.staging_bytes()
     }
 
-    /// So many sessions share the budget from now on.
+    /// Divides the buffer memory among this number of sessions from now on.
     pub fn share_among(&self, sessions: u64) {
         let sessions = sessions.max(1);
         set(&self.share, (self.total / sessions).max(LARGEST_BYTES));
         set(&self.staging, self.total / BUFFERS_PART / sessions);
     }
 
-    /// A session waits from now on.
+    /// Counts a session that begins to wait.
     pub fn begin_wait(&self, class: Class) {
         let waiting = &self.waiting[class as usize];
         set(waiting, get(waiting) + 1);
@@ -310,7 +310,7 @@ impl Memory {
         set(&self.waits, get(&self.waits) + 1);
     }
 
-    /// A session waits no more.
+    /// Counts a session that no longer waits.
     pub fn end_wait(&self, class: Class) {
         let waiting = &self.waiting[class as usize];
         set(waiting, get(waiting) - 1);
@@ -322,25 +322,25 @@ impl Memory {
         set(&self.is_turn, u64::from(is_turn));
     }
 
-    /// It is the turn of a session that has not used it.
+    /// Returns whether a session has its turn and has not used it.
     #[must_use]
     #[inline]
     pub fn is_turn(&self) -> bool {
         get(&self.is_turn) > 0
     }
 
-    /// A session was ended because its peer did not move while others waited.
+    /// Counts a session that was ended because its peer did not move while others waited.
     pub fn note_stalled(&self) {
         set(&self.stalled, get(&self.stalled) + 1);
     }
 
-    /// The limit for payloads and buffers together.
+    /// Returns the limit for payloads and buffers together.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The memory in use, without the buffers of sessions.
+    /// Returns the memory in use, without the buffers of sessions.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.used.iter().map(get).sum()
@@ -352,7 +352,7 @@ impl Memory {
         get(&self.all_waiting)
     }
 
-    /// How often sessions had to wait.
+    /// Returns the number of waits of sessions.
     #[must_use]
     pub fn waits(&self) -> u64 {
         get(&self.waits)
@@ -369,7 +369,7 @@ fn get(cell: &AtomicU64) -> u64 {
     cell.load(Ordering::Relaxed)
 }
 
-/// The owner is the only writer, see the module's documentation.
+/// Sets the value. The owner is the only writer, see the module's documentation.
 fn set(cell: &AtomicU64, value: u64) {
     cell.store(value, Ordering::Relaxed);
 }

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use everglade_env::Nanos;
 
-/// Upper bounds of the buckets of durations; one more bucket holds what took longer. The same for
-/// all protocols, so that they can be compared.
+/// Upper bounds of the buckets of durations; one more bucket has longer durations. All protocols
+/// have the same bounds, so that they can be compared.
 pub const DURATION_BOUNDS: [Nanos; 15] = [
     50_000,
     100_000,
@@ -37,16 +37,16 @@ pub const DURATION_BOUNDS: [Nanos; 15] = [
 /// Buckets of a histogram, the last without a bound.
 pub const BUCKETS: usize = DURATION_BOUNDS.len() + 1;
 
-/// What a protocol counts.
+/// The counters of a protocol.
 pub trait Metrics: Default + Send + Sync + 'static {
-    /// What is counted of sessions of every protocol, with the time.
+    /// Returns the counters that sessions of every protocol have, with the clock.
     fn sessions(&self) -> &SessionCounters;
 
-    /// What is counted of each kind of request, with its name in metrics. Always the same kinds, in
-    /// the same order.
+    /// Returns the counters of each kind of request, with its name in metrics. Kinds and order are
+    /// always the same.
     fn operations(&self) -> impl Iterator<Item = (&'static str, &OperationCounters)>;
 
-    /// The values of all counters at about this moment.
+    /// Returns the values of all counters at about this moment.
     fn snapshot(&self) -> Snapshot {
         let counted = self.sessions();
         let operations = self.operations();
@@ -62,7 +62,7 @@ pub trait Metrics: Default + Send + Sync + 'static {
     }
 }
 
-/// What is counted of sessions, whatever they speak. See the module's documentation.
+/// Counters of sessions, for all protocols. See the module's documentation.
 #[derive(Default)]
 pub struct SessionCounters {
     now: AtomicU64,
@@ -72,7 +72,7 @@ pub struct SessionCounters {
     handshakes_failed: AtomicU64,
 }
 
-/// What is counted of one kind of request.
+/// Counters of one kind of request.
 #[derive(Default)]
 pub struct OperationCounters {
     requests: AtomicU64,
@@ -85,19 +85,19 @@ pub struct OperationCounters {
 /// The values of all counters at about one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// By kind of request.
+    /// Counters by kind of request.
     pub operations: Vec<OperationSnapshot>,
     /// Sessions that exist now.
     pub sessions_open: u64,
     /// Sessions there have been.
     pub sessions_total: u64,
-    /// Requests of a kind nobody knows.
+    /// Requests of an unknown kind.
     pub requests_refused: u64,
     /// Sessions that ended before an export was chosen.
     pub handshakes_failed: u64,
 }
 
-/// One kind of request of a [`Snapshot`].
+/// Counters of one kind of request in a [`Snapshot`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OperationSnapshot {
     /// Its name in metrics.
@@ -122,14 +122,14 @@ impl SessionCounters {
         self.now.store(now, Ordering::Relaxed);
     }
 
-    /// The time that was set last.
+    /// Returns the time that was set last.
     #[must_use]
     #[inline]
     pub fn now(&self) -> Nanos {
         self.now.load(Ordering::Relaxed)
     }
 
-    /// A request of an unknown kind was refused.
+    /// Counts a request of an unknown kind.
     pub fn request_refused(&self) {
         add(&self.requests_refused, 1);
     }
@@ -139,12 +139,12 @@ impl SessionCounters {
         self.came();
     }
 
-    /// A session that began in another table.
+    /// Counts a session that began in another table.
     pub(super) fn came(&self) {
         add(&self.open, 1);
     }
 
-    /// A session moves to another table.
+    /// Counts a session that moves to another table.
     pub(super) fn left(&self) {
         let open = get(&self.open);
         assert!(open > 0, "a session that is no more here was here");
@@ -158,7 +158,7 @@ impl SessionCounters {
 }
 
 impl OperationCounters {
-    /// A request that took so long was replied to. `bytes` is the length of its range.
+    /// Counts a request that took this time. `bytes` is the length of its range.
     #[inline]
     pub fn replied(&self, duration: Nanos, bytes: u64, failed: bool) {
         let bucket = DURATION_BOUNDS.partition_point(|bound| *bound < duration);
@@ -222,7 +222,7 @@ fn get(cell: &AtomicU64) -> u64 {
     cell.load(Ordering::Relaxed)
 }
 
-/// The owner is the only writer, see the module's documentation.
+/// Adds to the value. The owner is the only writer, see the module's documentation.
 #[inline]
 fn add(cell: &AtomicU64, amount: u64) {
     let sum = cell.load(Ordering::Relaxed).wrapping_add(amount);

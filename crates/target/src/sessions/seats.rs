@@ -29,19 +29,19 @@ const OWNER_SHIFT: u32 = OWN_BITS + INDEX_BITS + GENERATION_BITS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SessionId(u32);
 
-/// Whose operation a token names: that of one of the tables of a reactor, or of another part of it
-/// that submits operations.
+/// The owner of an operation, part of its token: one of the tables of a reactor, or another part of
+/// the reactor that submits operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owner(u8);
 
 impl Owner {
-    /// How many there can be.
+    /// Number of possible owners.
     pub const COUNT: usize = 1 << (64 - OWNER_SHIFT);
 
-    /// One of them.
+    /// Makes the owner with this number.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If the number is not below [`Owner::COUNT`].
     #[must_use]
     pub const fn new(number: usize) -> Owner {
         assert!(number < Owner::COUNT, "an owner has four bits of a token");
@@ -49,7 +49,7 @@ impl Owner {
         Owner(number as u8)
     }
 
-    /// Of an operation with this token.
+    /// Returns the owner of the operation with this token.
     #[must_use]
     #[inline]
     pub fn of(token: Token) -> Owner {
@@ -63,7 +63,7 @@ impl Owner {
         self.0 as usize
     }
 
-    /// The least of its tokens.
+    /// Returns the least token of this session.
     #[must_use]
     pub const fn token_base(self) -> Token {
         (self.0 as Token) << OWNER_SHIFT
@@ -71,7 +71,7 @@ impl Owner {
 }
 
 impl SessionId {
-    /// Its place, below 65,536. That of a session that is gone goes to another one.
+    /// Returns the session's index, below 65,536. The index is reused after the session is closed.
     #[must_use]
     #[inline]
     pub fn index(self) -> usize {
@@ -123,13 +123,13 @@ impl<T> Default for Seats<T> {
 }
 
 impl<T> Seats<T> {
-    /// How many are taken.
+    /// Returns the number of sessions.
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// The name of the next session, which must be [seated](Seats::seat) before another is named.
-    /// `None` if the table is full.
+    /// Returns the name of the next session, which must be [seated](Seats::seat) before another is
+    /// named. `None` if the table is full.
     pub(super) fn next_id(&mut self) -> Option<SessionId> {
         let index = match self.free.pop() {
             Some(index) => index,
@@ -197,7 +197,7 @@ impl<T> Seats<T> {
         self.ready.len()
     }
 
-    /// The next of the list, without those that are gone.
+    /// Returns the next listed session, and skips closed ones.
     pub(super) fn next_ready(&mut self) -> Option<SessionId> {
         while let Some(id) = self.ready.pop_front() {
             let slot = &mut self.slots[id.index()];

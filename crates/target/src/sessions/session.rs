@@ -20,100 +20,102 @@ use super::memory::{Memory, Reservation};
 use super::metrics::Metrics;
 use crate::{Error, Reply, Target, Token};
 
-/// What the sessions of a table share.
+/// State that the sessions of a table share.
 pub struct Common<S: Session> {
     /// Bounds of each.
     pub settings: S::Settings,
-    /// What they have done.
+    /// Counters of the sessions.
     pub metrics: Arc<S::Metrics>,
-    /// What they hold for their peers.
+    /// Network memory of the sessions.
     pub memory: Arc<Memory>,
 }
 
 /// See the module's documentation.
 pub trait Session: Sized + Send + 'static {
-    /// Bounds of a session, the same for all of a table.
+    /// Bounds of a session, the same for all sessions of a table.
     type Settings: Send;
-    /// What the sessions of a table count.
+    /// Counters of the sessions of a table.
     type Metrics: Metrics;
 
-    /// A new connection, with what the server says first ready to be sent. Tokens of its operations
-    /// are `token_base` plus a number below 2³².
+    /// Begins a session for a new connection, with the server's greeting ready to be sent. Tokens
+    /// of its operations are `token_base` plus a number below 2³².
     fn begin(token_base: Token, caller: Caller, common: &Common<Self>) -> Self;
 
-    /// Names the memory the next bytes should be received into, in order, and returns how many of
-    /// `buffers` were set. At least one, unless the session does not want to read.
+    /// Sets the buffers into which the next bytes should be received, in order, and returns how
+    /// many of `buffers` are set: at least one, unless the session does not want to read.
     fn receive_buffers<'a>(&'a mut self, buffers: &mut [IoSliceMut<'a>]) -> usize;
 
-    /// `bytes` bytes were received into the buffers named last.
+    /// Takes `bytes` bytes that were received into the buffers named last.
     fn received(&mut self, bytes: usize, target: &mut dyn Target);
 
-    /// The peer will send nothing more. Its requests are still answered.
+    /// Notes that the peer sends no more. Its requests are still answered.
     fn received_end(&mut self, target: &mut dyn Target);
 
     /// Names the bytes to send next, in order, and returns how many of `buffers` were set.
     fn transmit_buffers<'a>(&'a self, buffers: &mut [IoSlice<'a>]) -> usize;
 
-    /// The first `bytes` bytes of those named last were sent.
+    /// Notes that the first `bytes` bytes of the buffers named last were sent.
     fn transmitted(&mut self, bytes: usize, target: &mut dyn Target);
 
     /// Bytes sent since the session began.
     fn bytes_sent(&self) -> u64;
 
-    /// An operation of this session finished.
+    /// Takes the completion of an operation of this session.
     fn completed(&mut self, token: Token, result: Result<Reply, Error>, target: &mut dyn Target);
 
-    /// There is room for bytes from the peer. Otherwise the socket is not read now.
+    /// Returns whether there is room for bytes from the peer. Otherwise the socket is not read now.
     fn wants_read(&self) -> bool;
 
-    /// There are bytes for the peer.
+    /// Returns whether there are bytes for the peer.
     fn wants_write(&self) -> bool;
 
     /// Operations submitted to the target and not completed.
     fn operations_in_flight(&self) -> usize;
 
-    /// The client has not yet chosen what to use; it has ten seconds for that.
+    /// Returns whether the client has not chosen an export yet; it has ten seconds for that.
     fn is_in_handshake(&self) -> bool;
 
-    /// The session is ending, and waits for operations in flight or for its peer to take replies.
+    /// Returns whether the session is ending, and waits for operations in flight or for its peer to
+    /// take replies.
     fn is_draining(&self) -> bool;
 
-    /// The session is over: nothing is in flight or open, the connection may be dropped.
+    /// Returns whether the session has ended: nothing is in flight or open, the connection may be
+    /// dropped.
     fn is_closed(&self) -> bool;
 
-    /// The server stops, or wants to be rid of this session: as if the peer had disconnected.
+    /// Ends the session at the server's will, as if the peer had disconnected.
     fn stop(&mut self, target: &mut dyn Target);
 
-    /// The stream is broken: nothing can be received or sent any more.
+    /// Ends the session because its stream is broken.
     fn abandon(&mut self, target: &mut dyn Target);
 
     // ---- ends by time and by deletion ----
 
-    /// A session from which nothing came for so long, and for which nothing is under way, is ended.
+    /// Returns the time after which an idle session is ended; `None` for no limit.
     fn idle_max(settings: &Self::Settings) -> Option<Nanos> {
         let _ = settings;
         None
     }
 
-    /// The only LUN that the session is about is gone. One that reaches many tells its client about
-    /// each of them instead.
+    /// Returns whether the only LUN of the session is gone. A session that reaches many LUNs tells
+    /// its client about each of them instead.
     fn has_lost_its_lun(&self, target: &dyn Target) -> bool {
         let _ = target;
         false
     }
 
-    /// Nothing has come for a second: no buffer needs to be kept for it.
+    /// Releases the receive buffer, because nothing has arrived for a second.
     fn rest(&mut self) {}
 
     // ---- TLS that begins in the middle of a connection ----
 
-    /// The stream is to be encrypted from here on, which [`Session::tls_begun`] reports. Nothing is
-    /// received before.
+    /// Returns whether the stream must be encrypted from here on, which [`Session::tls_begun`]
+    /// reports. No bytes are received before.
     fn wants_tls(&self) -> bool {
         false
     }
 
-    /// From now on, received and sent bytes go through TLS.
+    /// Notes that received and sent bytes pass through TLS from now on.
     fn tls_begun(&mut self) {
         panic!("a session that never wants TLS is told that it began");
     }
@@ -133,7 +135,7 @@ pub trait Session: Sized + Send + 'static {
         panic!("a session that never asks for its place is told it");
     }
 
-    /// From now on the session belongs to another table. It has nothing open, in flight or to send.
+    /// Moves the session to another table. It has nothing open, in flight or to send.
     fn moved(&mut self, token_base: Token, common: &Common<Self>) {
         let _ = (token_base, common);
         panic!("a session moves when it asks for its place");
@@ -146,12 +148,12 @@ pub trait Session: Sized + Send + 'static {
         None
     }
 
-    /// It is this session's turn to take memory.
+    /// Gives the session its turn to take memory.
     fn resume(&mut self, target: &mut dyn Target) {
         let _ = target;
     }
 
-    /// Others wait for memory: gives up what can be had again. `takes_nothing` means that the
+    /// Releases memory that can be taken again, because others wait. `takes_nothing` means that the
     /// client does not receive, `sends_nothing` that it does not send.
     fn yield_memory(&mut self, takes_nothing: bool, sends_nothing: bool, target: &mut dyn Target) {
         let _ = (takes_nothing, sends_nothing, target);
@@ -162,18 +164,18 @@ pub trait Session: Sized + Send + 'static {
         0
     }
 
-    /// The peer is expected to send the rest of a request for which memory is held.
+    /// Returns whether the peer is expected to send the rest of a request for which memory is held.
     fn holds_payload(&self) -> bool {
         false
     }
 
-    /// There will be bytes for the peer as soon as it may take some: what a reply owes is not read
-    /// before.
+    /// Returns whether the session will have bytes once the peer can take some: data that a reply
+    /// owes is not read before.
     fn waits_for_peer(&self) -> bool {
         false
     }
 
-    /// The peer may take bytes again.
+    /// Notes that the peer may take bytes again.
     fn peer_may_take(&mut self, target: &mut dyn Target) {
         let _ = target;
     }

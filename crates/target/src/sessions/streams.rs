@@ -27,7 +27,8 @@ const TRANSMIT_BYTES_MAX: usize = 128 << 10;
 pub enum Received {
     /// The stream has no more bytes now.
     Blocked,
-    /// There may be more, but it is the others' turn: call again without waiting for readiness.
+    /// There may be more to receive after the turns of other sessions: call again without waiting
+    /// for readiness.
     More,
     /// The session does not want to read now, see [`Session::wants_read`].
     Stopped,
@@ -36,15 +37,16 @@ pub enum Received {
 /// The reasons why sending to a stream stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// There is nothing more to send now.
+    /// Everything was sent.
     All,
-    /// There is more, but it is the others' turn: call again without waiting for readiness.
+    /// There is more to send after the turns of other sessions: call again without waiting for
+    /// readiness.
     More,
     /// The stream takes no more now.
     Blocked,
 }
 
-/// Receives what `stream` has. A broken stream abandons the session.
+/// Receives the bytes that `stream` has. A broken stream abandons the session.
 ///
 /// `stream` must fill all buffers of a vectored read if it has the bytes, as sockets do: a short
 /// read is taken to mean that it is empty.
@@ -114,8 +116,8 @@ pub fn transmit<S: Session>(
     Sent::All
 }
 
-/// How many of `pieces` a turn with `budget` bytes left sends: the one that exhausts it is the
-/// last.
+/// Returns how many of `pieces` a turn with `budget` bytes left sends, including the piece that
+/// exhausts the budget.
 fn within(pieces: &[IoSlice<'_>], budget: usize) -> usize {
     let mut bytes = 0;
     let exhausts = pieces.iter().position(|piece| {

@@ -31,8 +31,8 @@ use super::session::{Common, Session};
 use super::streams::{self, Received, Sent};
 use crate::{Completion, Target};
 
-/// A handshake must be over after this time (docs/reference/conventions.md#nbd), and so must the
-/// sending of last replies to a peer that does not take them.
+/// Time limit of a handshake (docs/reference/conventions.md#nbd), and of sending the last replies
+/// to a peer that does not take them.
 const PATIENCE: Nanos = 10_000_000_000;
 
 /// A session from which nothing came for so long needs no buffer.
@@ -53,7 +53,8 @@ pub struct Interest {
     pub closed: bool,
 }
 
-/// A session on its way from one table to another. Dropping it ends it; it has opened nothing.
+/// A session on its way from one table to another. Dropping it ends the session, which has opened
+/// no export.
 pub struct Moving<S> {
     session: S,
     since: Nanos,
@@ -72,23 +73,23 @@ pub struct Sessions<S: Session> {
 
 struct Seat<S> {
     session: S,
-    /// When the session began, or began to drain.
+    /// Time at which the session began, or began to drain.
     since: Nanos,
     /// `since` is the beginning of draining.
     drains: bool,
-    /// When something came from the peer last.
+    /// Time at which the last bytes came from the peer.
     heard: Nanos,
-    /// Since this time, data was ready and the client has taken none of it.
+    /// Time since which data was ready and the client has taken none.
     blocked_since: Option<Nanos>,
     /// The last receive emptied the socket.
     is_drained: bool,
-    /// In the queue for memory of this class.
+    /// Class of memory in whose queue the session waits.
     waits: Option<Class>,
 }
 
 impl<S: Session> Seat<S> {
-    /// The peer has kept memory for too long by taking nothing, or by not sending the rest of a
-    /// request.
+    /// Returns whether the peer has kept memory for too long, because it takes no bytes or does not
+    /// send the rest of a request.
     fn is_stuck(&self, now: Nanos) -> bool {
         let session = &self.session;
         let takes_nothing = self
@@ -100,7 +101,7 @@ impl<S: Session> Seat<S> {
         session.payload_in_flight() > 0 && (takes_nothing && session.wants_write() || sends_nothing)
     }
 
-    /// Nothing is under way, and nothing came for too long.
+    /// Returns whether nothing is in progress and no bytes came for too long.
     fn is_idle(&self, now: Nanos, idle_max: Option<Nanos>) -> bool {
         let session = &self.session;
         let is_waiting = session.waits_for_peer() || session.wants_memory().is_some();
@@ -111,15 +112,15 @@ impl<S: Session> Seat<S> {
 }
 
 impl<S: Session> Sessions<S> {
-    /// An empty table. Its sessions together hold at most `memory_bytes` for their peers, or what
-    /// the largest request needs if that is more. A session that finds no memory waits for its
-    /// turn. The operations of the sessions have the tokens of the first owner.
+    /// Makes an empty table. Its sessions together hold at most `memory_bytes` for their peers, or
+    /// the needs of the largest request if these are more. A session that finds no memory waits for
+    /// its turn. Tokens of the sessions' operations belong to the first owner.
     #[must_use]
     pub fn new(settings: S::Settings, memory_bytes: u64) -> Self {
         Self::of_owner(Owner::default(), settings, memory_bytes)
     }
 
-    /// The same beside other tables of a reactor, with tokens of its own.
+    /// Makes a table beside other tables of a reactor, with tokens of its own.
     #[must_use]
     pub fn of_owner(owner: Owner, settings: S::Settings, memory_bytes: u64) -> Self {
         Sessions {
@@ -135,42 +136,43 @@ impl<S: Session> Sessions<S> {
         }
     }
 
-    /// The counters of the sessions.
+    /// Returns the counters of the sessions.
     #[must_use]
     pub fn metrics(&self) -> &Arc<S::Metrics> {
         &self.common.metrics
     }
 
-    /// The time at which things happen from now on.
+    /// Sets the time of the following calls.
     #[inline]
     pub fn tick(&self, now: Nanos) {
         self.common.metrics.sessions().tick(now);
     }
 
-    /// The memory that the sessions hold for their clients.
+    /// Returns the memory that the sessions hold for their clients.
     #[must_use]
     pub fn memory(&self) -> &Arc<Memory> {
         &self.common.memory
     }
 
-    /// Number of sessions that are not detached.
+    /// Returns the number of sessions that are not detached.
     #[must_use]
     pub fn len(&self) -> usize {
         self.seats.len()
     }
 
-    /// There are no sessions.
+    /// Returns whether there are no sessions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A new connection of an unknown client; see [`Sessions::attach_caller`].
+    /// Begins a session for a new connection of an unknown client; see [`Sessions::attach_caller`].
     pub fn attach(&mut self, now: Nanos) -> Option<SessionId> {
         self.attach_caller(now, Caller::default())
     }
 
-    /// A new connection; it has its greeting ready to be sent. `None` if the table is full.
+    /// Begins a session for a new connection, with its greeting ready to be sent. `None` if the
+    /// table is full.
     pub fn attach_caller(&mut self, now: Nanos, caller: Caller) -> Option<SessionId> {
         let id = self.seats.next_id()?;
         let session = S::begin(id.token_base(self.owner), caller, &self.common);
@@ -179,7 +181,7 @@ impl<S: Session> Sessions<S> {
         Some(id)
     }
 
-    /// A session that asked on which reactor to run stays here.
+    /// Keeps a session that asked on which reactor to run.
     ///
     /// # Panics
     /// If it did not ask.
@@ -188,7 +190,7 @@ impl<S: Session> Sessions<S> {
         self.seats.mark_ready(id);
     }
 
-    /// A session that asked on which reactor to run leaves this table; its id is no longer used.
+    /// Releases a session that asked on which reactor to run; its id is no longer used.
     ///
     /// # Panics
     /// If it did not ask.
@@ -202,7 +204,7 @@ impl<S: Session> Sessions<S> {
         Moving { session, since }
     }
 
-    /// A session comes from another table, and opens its export here. `None` if the table is full.
+    /// Adopts a session from another table, and opens its export here. `None` if the table is full.
     pub fn adopt(
         &mut self,
         now: Nanos,
@@ -259,7 +261,7 @@ impl<S: Session> Sessions<S> {
         drop(self.vacate(id));
     }
 
-    /// The session.
+    /// Returns the session.
     ///
     /// # Panics
     /// If it was detached.
@@ -268,7 +270,7 @@ impl<S: Session> Sessions<S> {
         &self.seats.get(id).session
     }
 
-    /// The events to wait for.
+    /// Returns the events to wait for.
     #[must_use]
     pub fn interest(&self, id: SessionId) -> Interest {
         let session = self.session(id);
@@ -335,18 +337,18 @@ impl<S: Session> Sessions<S> {
         self.share_memory(id, target);
     }
 
-    /// How many sessions [`Sessions::next_ready`] would return now, about.
+    /// Returns the approximate number of sessions that [`Sessions::next_ready`] would return now.
     #[must_use]
     pub fn ready_count(&self) -> usize {
         self.seats.ready_count()
     }
 
-    /// The stream is encrypted from here on.
+    /// Notes that the stream is encrypted from here on.
     pub fn tls_begun(&mut self, id: SessionId) {
         self.seats.get_mut(id).session.tls_begun();
     }
 
-    /// The socket is broken.
+    /// Abandons a session whose socket is broken.
     pub fn abandon(&mut self, id: SessionId, target: &mut dyn Target) {
         self.seats.get_mut(id).session.abandon(target);
         self.seats.mark_ready(id);
@@ -383,15 +385,15 @@ impl<S: Session> Sessions<S> {
 
     // ---- memory ----
 
-    /// The stream takes bytes again. To be called before [`Sessions::transmit`] when the socket has
-    /// become writable: what a reply owes is not read before.
+    /// Notes that the stream accepts bytes again. Called before [`Sessions::transmit`] when the
+    /// socket has become writable, because data that a reply owes is not read before.
     pub fn writable(&mut self, id: SessionId, target: &mut dyn Target) {
         self.seats.get_mut(id).session.peer_may_take(target);
         self.share_memory(id, target);
     }
 
-    /// Something happened to a session: it may wait for memory now, or others need not wait any
-    /// more.
+    /// Shares memory after an event of a session, which may wait for memory now, or may have freed
+    /// some.
     fn share_memory(&mut self, id: SessionId, target: &mut dyn Target) {
         let seat = self.seats.get_mut(id);
         if seat.waits.is_none() && seat.session.wants_memory().is_some() {
@@ -402,8 +404,8 @@ impl<S: Session> Sessions<S> {
         }
     }
 
-    /// A session waits for memory. The first session that waits makes the others release memory
-    /// that they can do without.
+    /// Queues a session for memory. The first session that waits makes the others release memory
+    /// that they can take again.
     fn enqueue(&mut self, id: SessionId, target: &mut dyn Target) {
         let is_first = !self.common.memory.is_pressed();
         let seat = self.seats.get_mut(id);
@@ -431,15 +433,15 @@ impl<S: Session> Sessions<S> {
             .yield_memory(takes_nothing, sends_nothing, target);
     }
 
-    /// Gives sessions that wait their turn, first come, first served, while what the first wants is
-    /// free.
+    /// Gives waiting sessions their turns in order of arrival, while the memory that the first
+    /// needs is free.
     fn serve_queues(&mut self, target: &mut dyn Target) {
         // A session that is served may free memory for another queue, or join that queue.
         while self.serve_each_queue(target) {}
     }
 
-    /// Each session that waits has at most one turn. True if a session took memory or stopped
-    /// waiting.
+    /// Gives each waiting session at most one turn. Returns whether a session took memory or
+    /// stopped waiting.
     fn serve_each_queue(&mut self, target: &mut dyn Target) -> bool {
         let mut progress = false;
         for class in [Class::Again, Class::Small, Class::Large] {
@@ -474,8 +476,8 @@ impl<S: Session> Sessions<S> {
         progress
     }
 
-    /// A session that may have bytes to send, may have closed, or may want to read again. Each is
-    /// returned once, until something else happens to it.
+    /// Returns a session that may have bytes to send, may have closed, or may want to read again.
+    /// Each session is returned once for each change.
     pub fn next_ready(&mut self) -> Option<SessionId> {
         self.seats.next_ready()
     }
@@ -522,7 +524,8 @@ impl<S: Session> Sessions<S> {
         }
     }
 
-    /// The server stops: every session finishes what is in flight, sends its replies and closes.
+    /// Stops the table: every session finishes its operations in flight, sends its replies and
+    /// closes.
     pub fn stop(&mut self, target: &mut dyn Target) {
         for id in self.ids() {
             self.seats.get_mut(id).session.stop(target);
@@ -530,7 +533,7 @@ impl<S: Session> Sessions<S> {
         }
     }
 
-    /// All sessions.
+    /// Returns all sessions.
     #[must_use]
     pub fn ids(&self) -> Vec<SessionId> {
         self.seats.ids()

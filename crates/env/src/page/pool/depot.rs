@@ -29,7 +29,7 @@ const WORD_BITS: usize = 64;
 /// Rank 0: nothing is free. Rank `n`: from `2^(n - 1)` pages on.
 const RANKS: usize = (CHUNK_BLOCKS.ilog2() + 1) as usize;
 
-/// Memory counts as spare if this many looks in a row, one a second, found it free.
+/// Memory is spare if this number of consecutive checks, one a second, found it free.
 const LOOKS: usize = 3;
 /// Pages kept in the depot, whatever happens: 8 MiB.
 const KEPT: usize = 2048;
@@ -44,12 +44,12 @@ pub(super) struct Depot {
     current: usize,
     /// Pages in the depot that have memory.
     resident: usize,
-    /// The fewest there were since the last look, and between the looks before.
+    /// Least number of free pages since the last check, and between the checks before.
     fewest: usize,
     before: [usize; LOOKS],
     /// The chunk that [`Depot::give_back`] examines next.
     next: usize,
-    /// How often pages were lent or came back.
+    /// Number of pages lent or returned.
     moves: u64,
 }
 
@@ -61,7 +61,7 @@ struct Chunk {
     /// The header has none.
     is_bare: bool,
     count: usize,
-    /// In the list of its rank.
+    /// Index in the list of its rank.
     place: usize,
 }
 
@@ -129,7 +129,7 @@ impl Depot {
         fewest.min(self.resident).saturating_sub(KEPT)
     }
 
-    /// How often pages were lent or came back.
+    /// Returns the number of pages lent or returned.
     pub(super) fn moves(&self) -> u64 {
         self.moves
     }
@@ -196,7 +196,7 @@ impl Depot {
 }
 
 impl Chunk {
-    /// The pages of this chunk, which is `index`, are about to be lent.
+    /// Prepares the header of chunk `index`, whose pages are about to be lent.
     fn dress(&mut self, index: usize) {
         if self.is_bare {
             self.is_bare = false;
@@ -256,7 +256,7 @@ impl Chunk {
         given
     }
 
-    /// The block is free and has memory.
+    /// Returns whether the block is free and has memory.
     fn has_spare(&self, block: usize) -> bool {
         let (word, bit) = (block / WORD_BITS, 1 << (block % WORD_BITS));
         (self.free[word] & !self.bare[word]) & bit != 0

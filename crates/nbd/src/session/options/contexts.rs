@@ -20,8 +20,8 @@ use crate::wire::option::{options, replies};
 
 /// The number under which the chunks of `base:allocation` are sent; the others follow.
 const ALLOCATION_ID: u32 = 1;
-/// Images that a session may be told the changes since. Each is one more operation for a block
-/// status request.
+/// Limit of images whose changes a session may query. Each image costs one more operation for a
+/// block status request.
 const IMAGES_MAX: usize = 16;
 
 /// The contexts that a client chose.
@@ -34,8 +34,8 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    /// The contexts of this export: contexts of another export do not count (proto "Metadata
-    /// querying"). An image that was deleted meanwhile cannot be opened; requests say so.
+    /// Returns the contexts of this export: contexts of another export do not count (proto
+    /// "Metadata querying"). An image that was deleted meanwhile cannot be opened; requests say so.
     pub(super) fn open(&self, open: &OpenExport, target: &mut dyn Target) -> Vec<Context> {
         if self.export.as_ref() != Some(&open.export.name) {
             return Vec::new();
@@ -55,7 +55,7 @@ impl Chosen {
     }
 }
 
-/// The name of the context for changes since an image.
+/// Returns the name of the context for changes since an image.
 fn changed_since(image: &Image) -> String {
     format!("{CHANGED}{}", image.label)
 }
@@ -67,7 +67,7 @@ impl Haggling {
             Ok(found) => found,
             Err(refusal) => return refusal,
         };
-        // No query means all; the number in a list means nothing and is zero.
+        // No query means all contexts; the number in a list has no meaning and is zero.
         let queries = &request.queries;
         let is_wanted = |names: &[&str]| {
             let is_name = |query: &String| names.contains(&query.as_str());
@@ -130,7 +130,7 @@ impl Haggling {
         bytes
     }
 
-    /// The request and the full name of its export, or the refusal to send.
+    /// Returns the request and the full name of its export, or the refusal to send.
     fn context_request(
         &self,
         option: u32,

@@ -30,7 +30,7 @@ pub(super) fn go(data: &[u8], style: Style, cx: &mut Cx<'_>) -> Answered {
     }
 }
 
-/// `EXPORT` always, the others if wanted; then the acknowledgement.
+/// Encodes the `EXPORT` fact, the other facts on request, and then the acknowledgement.
 fn describe(
     option: u32,
     request: &InfoRequest,

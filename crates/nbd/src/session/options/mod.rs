@@ -23,10 +23,10 @@ use crate::wire::{ClientFlags, InfoRequest, OptionHeader, OptionReply, info as i
 /// The state of the negotiation.
 pub(super) struct Haggling {
     client: ClientFlags,
-    /// TLS was acknowledged; what comes now is encrypted.
+    /// Whether TLS was acknowledged, so that all further bytes are encrypted.
     is_encrypted: bool,
     style: Style,
-    /// What `SET_META_CONTEXT` chose.
+    /// Contexts that `SET_META_CONTEXT` chose.
     chosen: contexts::Chosen,
     /// Options seen so far.
     options_count: u32,
@@ -127,7 +127,8 @@ impl Haggling {
         }
     }
 
-    /// The full name of the export that an option opens. Nothing if it opens none, or is refused.
+    /// Returns the full name of the export that an option opens; `None` if it opens
+    /// none, or is refused.
     fn about_to_open(&self, option: u32, data: &[u8], cx: &mut Cx<'_>) -> Option<Box<str>> {
         let name = match option {
             options::GO => InfoRequest::parse(data)?.name,
@@ -198,7 +199,7 @@ fn reply(option: u32, kind: u32, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Opens an export to look at it, and closes it again.
+/// Opens an export to read its parameters, and closes it again.
 fn glance(name: &str, target: &mut dyn Target) -> Result<OpenExport, super::open_export::Refusal> {
     let open = OpenExport::open(name, target)?;
     target.close(open.lun);

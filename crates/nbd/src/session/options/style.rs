@@ -25,7 +25,7 @@ impl Haggling {
                 replies::ERR_INVALID,
                 "structured replies were negotiated already",
             ),
-            // They take precedence.
+            // Extended headers take precedence.
             Style::Extended => refuse(
                 option,
                 replies::ERR_EXT_HEADER_REQD,

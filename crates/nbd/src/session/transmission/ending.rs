@@ -20,7 +20,8 @@ pub(in crate::session) enum Ended {
 }
 
 impl Transmission {
-    /// An operation finished. Queues what can be said now, if the peer is still there.
+    /// Takes a finished operation. Queues the replies that are possible now, if the peer is still
+    /// there.
     pub(in crate::session) fn completed(
         &mut self,
         low: u64,

@@ -117,7 +117,7 @@ impl Transmission {
         self.requests.operations_in_flight()
     }
 
-    /// The payload being received in place, if any.
+    /// Returns the payload being received in place, if any.
     pub(super) fn payload(&mut self) -> Option<&mut Payload> {
         match &mut self.receiving {
             Receiving::Payload(payload) => Some(payload),
@@ -138,17 +138,17 @@ impl Transmission {
         self.foreseen = 0;
     }
 
-    /// No client is left to be answered.
+    /// Drops all replies, because the client is gone.
     pub(super) fn forget_replies(&mut self) {
         self.reading = None;
     }
 
-    /// There are pages for a payload that is not complete.
+    /// Returns whether there are pages for an incomplete payload.
     pub(super) fn holds_payload(&self) -> bool {
         matches!(&self.receiving, Receiving::Payload(payload) if payload.held() > 0)
     }
 
-    /// Something is to be done that only needs memory.
+    /// Returns whether work is left that only needs memory.
     pub(super) fn has_more_to_read(&self) -> bool {
         self.reading.is_some()
     }
@@ -186,7 +186,7 @@ impl Transmission {
         }
     }
 
-    /// Tells the target which reads are at the front of the staging buffer, if it is more than one.
+    /// Announces the reads at the front of the staging buffer to the target, if there are several.
     fn foresee(&mut self, cx: &mut Cx<'_>) {
         if self.foreseen > 0 {
             return;
@@ -467,7 +467,7 @@ impl Transmission {
         true
     }
 
-    /// Reads what the first reply owes, if there is memory for it.
+    /// Reads the data that the first reply owes, if there is memory for it.
     pub(super) fn refill(&mut self, cx: &mut Cx<'_>) {
         let Some((offset, length)) = cx.outgoing.owed().filter(|_| !self.is_refilling) else {
             return;
@@ -539,8 +539,8 @@ impl Transmission {
         }
     }
 
-    /// Called when other sessions wait for memory and the client sends nothing: writes the whole
-    /// blocks of a long write that have arrived, and keeps the rest of a block in the buffer.
+    /// Writes the whole blocks of a long write that have arrived, and keeps the rest of a block in
+    /// the buffer. Called when other sessions wait for memory and the client sends nothing.
     pub(super) fn yield_incoming(&mut self, cx: &mut Cx<'_>) {
         let Receiving::Payload(payload) = &mut self.receiving else {
             return;
@@ -560,7 +560,7 @@ impl Transmission {
         }
     }
 
-    /// Called when other sessions wait for memory: drops data that was read and can be read again.
+    /// Drops data that was read and can be read again. Called when other sessions wait for memory.
     pub(super) fn yield_kept(&mut self, ledger: &mut Ledger) {
         let freed = self.requests.yield_memory();
         give(ledger, freed);
@@ -573,7 +573,7 @@ struct WriteOp {
     durable: bool,
 }
 
-/// Gives back memory of slices, which only long requests have.
+/// Releases memory of slices, which only long requests have.
 fn give(ledger: &mut Ledger, bytes: u64) {
     let class = Class::Large;
     ledger.give(Reservation { bytes, class });

@@ -24,11 +24,11 @@ pub(in crate::session) struct Payload {
     request_id: usize,
     durable: bool,
     class: Class,
-    /// The slice being filled, if there are pages for it.
+    /// The slice being filled, if it has pages.
     slice: Option<WriteSpan>,
     /// Bytes of it that are filled.
     filled: u32,
-    /// The slices after it.
+    /// Slices after the one being filled.
     rest: Slices,
 }
 
@@ -36,14 +36,14 @@ pub(in crate::session) struct Payload {
 pub(in crate::session) struct Yielded {
     /// Whole blocks, to be submitted.
     pub(in crate::session) data: Option<WriteSpan>,
-    /// Bytes received behind them, less than a block.
+    /// Bytes received behind the last whole block, less than a block.
     pub(in crate::session) left: Vec<u8>,
     /// Memory of the pages that are not submitted.
     pub(in crate::session) freed: u64,
 }
 
 impl Payload {
-    /// `slices` must not be empty. No pages yet.
+    /// Makes a payload without pages yet. `slices` must not be empty.
     pub(super) fn new(request_id: usize, slices: Slices, class: Class, durable: bool) -> Self {
         assert!(
             !slices.is_empty(),
@@ -71,17 +71,17 @@ impl Payload {
         self.class
     }
 
-    /// The request is one operation.
+    /// Returns whether the request is one operation.
     pub(super) fn is_whole(&self) -> bool {
         self.rest.is_whole()
     }
 
-    /// There are pages to receive into.
+    /// Returns whether there are pages to receive into.
     pub(in crate::session) fn is_open(&self) -> bool {
         self.slice.is_some()
     }
 
-    /// Memory that the next slice will take.
+    /// Returns the memory that the next slice will take.
     pub(super) fn next_bytes(&self, unit: u32) -> u64 {
         let (offset, length) = self.rest.peek(unit).expect("more to receive");
         page_bytes(offset, length)
@@ -94,17 +94,17 @@ impl Payload {
         self.filled = 0;
     }
 
-    /// All slices were taken.
+    /// Returns whether all slices were taken.
     pub(super) fn is_complete(&self) -> bool {
         self.slice.is_none() && self.rest.is_empty()
     }
 
-    /// There are slices after the one being filled.
+    /// Returns whether there are slices after the one being filled.
     pub(in crate::session) fn more_slices(&self) -> bool {
         !self.rest.is_empty()
     }
 
-    /// The memory of the current slice still to be filled, in order.
+    /// Returns the memory of the current slice still to be filled, in order.
     pub(in crate::session) fn unfilled(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let filled = self.filled;
         self.slice.iter_mut().flat_map(move |slice| {
@@ -123,7 +123,7 @@ impl Payload {
         })
     }
 
-    /// Of `bytes` received bytes, counts those that were received into this slice.
+    /// Counts those of `bytes` received bytes that were received into this slice.
     pub(in crate::session) fn filled_in_place(&mut self, bytes: usize) -> usize {
         let missing = self.missing();
         let here = u32::try_from(bytes).unwrap_or(u32::MAX).min(missing);
@@ -146,7 +146,7 @@ impl Payload {
         self.filled_in_place(bytes.len() - rest.len())
     }
 
-    /// The current slice if it is full.
+    /// Returns the current slice if it is full.
     pub(super) fn take_full(&mut self) -> Option<WriteSpan> {
         if self.missing() > 0 {
             return None;
@@ -154,8 +154,8 @@ impl Payload {
         self.slice.take()
     }
 
-    /// Gives up memory that waits for bytes. `None` if there is no slice, or if the slice has more
-    /// than a block and belongs to a request that is one operation.
+    /// Releases memory that waits for bytes. Returns `None` if there is no slice, or if the slice
+    /// has more than a block and its request is one operation.
     pub(in crate::session) fn yield_slice(&mut self) -> Option<Yielded> {
         let whole_blocks_are_enough = !self.is_whole();
         let mut slice = self
@@ -182,7 +182,7 @@ impl Payload {
         })
     }
 
-    /// Memory of the pages it has.
+    /// Returns the memory of the present pages.
     pub(super) fn held(&self) -> u64 {
         self.slice
             .as_ref()
@@ -196,8 +196,9 @@ impl Payload {
     }
 }
 
-/// A span to receive into. Pages that will be received whole are not cleared first: no span leaves
-/// here before it is full. Pages at the edges are, because parts of them stay as they are.
+/// Makes a span to receive into. Pages that will be received whole are not cleared first, because a
+/// span leaves here only when it is full. Pages at the edges are cleared, because parts of them
+/// stay as they are.
 fn empty_span((offset, length): (u64, u32)) -> WriteSpan {
     let mut pages = Page::several(span::parts(offset, length).count());
     for (page, (_, range)) in pages.iter_mut().zip(span::parts(offset, length)) {

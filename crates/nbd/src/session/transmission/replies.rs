@@ -90,8 +90,8 @@ impl Replies<'_> {
         self.chunk(asker, kinds::OFFSET_HOLE, &hole, Data::None, held, true);
     }
 
-    /// One slice of a read, whose pages are charged; returns the memory that is not charged any
-    /// more. `is_part` says that it is not all of its request. The last slice ends the reply, and
+    /// Queues one slice of a read, whose pages are charged; returns the memory that is not charged
+    /// any more. `is_part`: the slice is not all of its request. The last slice ends the reply, and
     /// the request's own charge with it.
     pub(super) fn slice(
         &mut self,
@@ -128,7 +128,7 @@ impl Replies<'_> {
         freed
     }
 
-    /// One slice of a read failed; the others may be good.
+    /// Queues the failure of one slice of a read; other slices may be good.
     pub(super) fn slice_failed(
         &mut self,
         asker: Asker,
@@ -240,7 +240,7 @@ fn shortened(text: &str) -> &str {
     &text[..text.floor_char_boundary(TEXT_BYTES_MAX)]
 }
 
-/// Nothing of the data is stored, as far as is known.
+/// Returns whether none of the data is stored, as far as known.
 pub(super) fn is_hole(data: &Data) -> bool {
     match data {
         Data::None => false,

@@ -46,18 +46,18 @@ pub(super) struct Admitted {
     pub(super) course: Course,
 }
 
-/// How a request is carried out.
+/// The way in which a request is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Course {
-    /// One operation, or one for each context.
+    /// As one operation, or one for each context.
     Whole,
-    /// One operation, a read that is answered in chunks.
+    /// As one operation: a read that is answered in chunks.
     WholeInChunks,
     /// Slice by slice, and answered at the end.
     Sliced,
-    /// A read, each slice of which is answered as soon as it is there.
+    /// As a read of which each slice is answered as soon as it is read.
     Streamed,
-    /// No request: a part of a reply is read once more.
+    /// As no request: data of a reply is read a second time.
     Refill,
 }
 
@@ -98,10 +98,10 @@ pub(super) struct Completed {
 
 /// The effect on its request.
 pub(super) enum Progress {
-    /// Nothing yet.
+    /// Nothing can be sent yet.
     Waits,
-    /// A slice of a read answered in chunks is there, or failed at an offset. The last one ends the
-    /// request.
+    /// A slice of a read answered in chunks was read, or failed at an offset. The last slice ends
+    /// the request.
     Slice {
         request: Admitted,
         outcome: Result<ReadSpan, (u64, Refusal)>,
@@ -114,7 +114,7 @@ pub(super) enum Progress {
         request: Admitted,
         outcome: Result<Success, Refusal>,
     },
-    /// Data of a reply is there again, or will never be.
+    /// Owed data of a reply was read, or its read failed.
     Refilled(Option<ReadSpan>),
 }
 
@@ -122,7 +122,7 @@ pub(super) enum Progress {
 pub(super) enum Success {
     Nothing,
     Data(Data),
-    /// For each context that was chosen.
+    /// Extents for each context that was chosen.
     Extents(Vec<Vec<Extent>>),
 }
 
@@ -158,7 +158,7 @@ impl RequestTable {
         self.count_submitted(id, number)
     }
 
-    /// As [`RequestTable::submitted`], of a request that has several slices: this one.
+    /// Does the same as [`RequestTable::submitted`] for one slice of a request that has several.
     pub(super) fn slice_submitted(&mut self, id: usize, slice: (u64, u32)) -> u32 {
         let number = self.rows[id].more().slices.insert(slice);
         self.count_submitted(id, u32::try_from(number).expect("few slices at once"))
@@ -174,7 +174,7 @@ impl RequestTable {
         u32::from(id) << SLICE_BITS | slice
     }
 
-    /// No more operations will follow. At least one is in flight.
+    /// Notes that no more operations will follow. At least one is in flight.
     pub(super) fn all_submitted(&mut self, id: usize) {
         assert!(
             self.rows[id].in_flight > 0,
@@ -183,7 +183,8 @@ impl RequestTable {
         self.rows[id].growing = false;
     }
 
-    /// An operation finished. Data that is not sent at once is dropped unless it `may_keep` it.
+    /// Takes a finished operation. Data that is not sent at once is dropped unless it `may_keep`
+    /// it.
     pub(super) fn completed(
         &mut self,
         low: u64,
@@ -226,7 +227,7 @@ impl RequestTable {
         }
     }
 
-    /// Drops data that is kept for replies that have not begun. Returns the memory of it.
+    /// Drops data that is kept for replies that have not begun. Returns its memory.
     pub(super) fn yield_memory(&mut self) -> u64 {
         let more = self
             .rows
@@ -242,7 +243,7 @@ impl Row {
         self.admitted.command
     }
 
-    /// Takes in what an operation returned.
+    /// Takes the result of an operation.
     fn take_in(
         &mut self,
         slice: usize,
@@ -301,7 +302,7 @@ impl Row {
         self.more.as_ref().is_some_and(|more| more.error.is_some())
     }
 
-    /// True if the read is one operation.
+    /// Returns whether the read is one operation.
     fn is_one_read(&self) -> bool {
         self.admitted.course == Course::Whole
             && self.command() == Command::Read
@@ -314,7 +315,7 @@ impl Row {
         assert!(is_asked, "a read returns its range");
     }
 
-    /// The range of a slice that is no longer in flight.
+    /// Returns the range of a slice that is no longer in flight.
     fn slice_done(&mut self, slice: usize) -> (u64, u32) {
         self.more().slices.remove(slice)
     }
@@ -373,7 +374,7 @@ impl Row {
                 self.assert_asked(&span);
                 self.more().data = Some(span);
             }
-            // It is in the cache now, which was all that was wanted.
+            // The data is in the cache now, as the command requested.
             (Ok(Reply::Data(_)), Command::Cache) => {}
             (Ok(Reply::Extents(extents)), Command::BlockStatus) => {
                 let known = &mut self.more().extents;
@@ -416,8 +417,8 @@ impl Row {
     }
 }
 
-/// The result of a read. The bytes sent must be the bytes asked for, or the client loses track of
-/// the stream.
+/// Returns the result of a read. The bytes sent must be the bytes requested, or the client loses
+/// track of the stream.
 fn data_of(range: (u64, u32), result: Result<Reply, Error>) -> Result<ReadSpan, Error> {
     match result? {
         Reply::Data(span) => {
@@ -429,7 +430,7 @@ fn data_of(range: (u64, u32), result: Result<Reply, Error>) -> Result<ReadSpan, 
     }
 }
 
-/// The data of a long read: the kept part, and the owed rest.
+/// Returns the data of a long read: the kept part, and the owed rest.
 fn reply_parts(request: &Admitted, mut kept: Vec<ReadSpan>) -> Parts {
     kept.sort_unstable_by_key(|span| span.offset);
     let mut parts = Vec::with_capacity(2 * kept.len() + 1);

@@ -25,7 +25,7 @@ impl Slices {
         }
     }
 
-    /// A part of a longer range.
+    /// Makes slices for a part of a longer range.
     pub(super) fn new_part(offset: u64, length: u32) -> Self {
         Slices {
             offset,
@@ -34,17 +34,17 @@ impl Slices {
         }
     }
 
-    /// The request is one operation, whatever happens.
+    /// Returns whether the request is one operation in any case.
     pub(super) fn is_whole(&self) -> bool {
         self.whole
     }
 
-    /// Nothing is left.
+    /// Returns whether no slice is left.
     pub(super) fn is_empty(&self) -> bool {
         self.rest == 0
     }
 
-    /// The next slice, if it ends at a multiple of `unit` at the latest.
+    /// Returns the next slice, if it ends at a multiple of `unit` at the latest.
     pub(super) fn peek(&self, unit: u32) -> Option<(u64, u32)> {
         if self.rest == 0 {
             return None;
@@ -64,7 +64,7 @@ impl Slices {
         Some((offset, length))
     }
 
-    /// The last so many bytes that were cut off are to be cut off once more.
+    /// Puts back the last bytes that were cut off, so that they are cut off once more.
     pub(super) fn put_back(&mut self, bytes: u32) {
         self.offset -= u64::from(bytes);
         self.rest += bytes;

@@ -13,7 +13,7 @@ pub(super) struct Law<'a> {
     pub(super) size_bytes: u64,
     pub(super) read_only: bool,
     pub(super) limits: &'a Limits,
-    /// Twice the advertised maximum, for clients that ignore it.
+    /// Limit of a request in bytes: twice the advertised maximum, for clients that ignore it.
     pub(super) accepted_bytes_max: u32,
     pub(super) terms: &'a Terms,
 }
@@ -22,7 +22,7 @@ pub(super) struct Law<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) errno: Errno,
-    /// For people; sent where the protocol has room for it.
+    /// Text for people; sent if the reply has room for it.
     pub(super) text: String,
 }
 
@@ -38,7 +38,7 @@ impl Refusal {
 }
 
 impl Law<'_> {
-    /// The command to carry out, whose range lies within the export.
+    /// Returns the command to carry out, whose range lies within the export.
     pub(super) fn judge(&self, request: &Request) -> Result<Command, Refusal> {
         // Proto "Error values": EINVAL for unknown commands and flags.
         let command = Command::of_code(request.command)
@@ -114,8 +114,8 @@ impl Law<'_> {
         }
     }
 
-    /// Proto "Command flags": FUA must be accepted with every command, the other flags only with
-    /// commands that use them, and only if their feature was negotiated.
+    /// Returns the flags that a command may have (proto "Command flags"): FUA with every command,
+    /// the other flags only with commands that use them, and only if their feature was negotiated.
     fn flags_allowed(&self, command: Command) -> u16 {
         let special = match command {
             Command::Read if self.terms.style.has_chunks() => DF,
@@ -130,14 +130,14 @@ impl Law<'_> {
 
 /// The memory that a request takes.
 pub(super) struct Charge {
-    /// At once, besides the request itself.
+    /// Bytes charged at once, besides the request itself.
     pub(super) whole: u64,
     /// The memory that is taken slice by slice, if the request is not one operation.
     pub(super) slices: Option<Slices>,
     pub(super) class: Class,
 }
 
-/// The memory that the request or its reply will take. `request` was judged to be in order.
+/// Returns the memory that the request or its reply will take. `request` was judged to be in order.
 pub(super) fn charge(
     command: Command,
     request: &Request,
@@ -179,7 +179,7 @@ fn changes(command: Command) -> bool {
     )
 }
 
-/// Proto "Error values" and `NBD_CMD_WRITE_ZEROES`.
+/// Returns the error for a range beyond the end (proto "Error values" and `NBD_CMD_WRITE_ZEROES`).
 fn beyond_the_end(command: Command) -> Errno {
     match command {
         Command::Write | Command::WriteZeroes => Errno::NoSpace,
