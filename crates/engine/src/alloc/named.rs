@@ -125,7 +125,7 @@ pub(crate) fn load_readable(
     Ok(absent)
 }
 
-/// Notes what is absent, once for each reason.
+/// Records each absent object, once for each reason.
 fn note(absent: &mut Vec<Absent>, what: &str, damaged: Box<Damaged>) {
     if absent.iter().all(|known| known.damaged != damaged) {
         let what = what.to_owned();
@@ -181,7 +181,7 @@ fn load_nameless(
     };
     let first = Inode::place(FIRST_FILE).0;
     let blocks = fs.inode_file.inode.block_count();
-    // No file has a number beyond.
+    // File numbers end here.
     let blocks = blocks.min(u64::from(fs.next_file.0).div_ceil(INODES_PER_BLOCK));
     let mut taken: BTreeSet<String> = known
         .iter()

@@ -58,17 +58,17 @@ pub(crate) mod maps;
 pub(crate) mod place;
 pub(crate) mod prune;
 
-/// How a step ended, if it did not stop.
+/// The result of a step that did not stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// There is more to do now. Loaded pages may be let go.
+    /// More work is ready now. Loaded pages may be released.
     Again,
     /// The next step needs the Aggregate affinity.
     Publish,
 }
 
-/// Runs the next step of the consistency point outside any affinity. What it cannot read is
-/// mended, if it can be derived; then it goes on.
+/// Runs the next step of the consistency point outside any affinity. An unreadable block is
+/// mended if its content can be derived; then the consistency point continues.
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
     let outcome = match home.mender.is_busy() {
         true => mend(home, cx).map(|()| Step::Again),
@@ -77,7 +77,7 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
     outcome.or_else(|stop| catch(home, stop))
 }
 
-/// What cannot be read is mended, if there is a way.
+/// Mends an unreadable block, if its content can be derived.
 fn catch(home: &mut Home, stop: Stop) -> Result<Step, Stop> {
     let is_repairing = home.under_way().phase == Phase::Repair;
     let repair = home.repair.as_ref().filter(|_| is_repairing);
@@ -94,7 +94,7 @@ fn catch(home: &mut Home, stop: Stop) -> Result<Step, Stop> {
             repair.give_up(&damaged);
             Ok(Step::Again)
         }
-        // A device that does not answer ends what nobody needs, and nothing else.
+        // A device that does not answer ends only optional work.
         Err(Stop::Failed(error)) if is_repairing && !writer_failed(home) => {
             let repair = home.repair.take().expect("it is under way");
             repair.tell_stopped(home.wall_seconds, Some(error.to_string()));
@@ -105,7 +105,7 @@ fn catch(home: &mut Home, stop: Stop) -> Result<Step, Stop> {
     }
 }
 
-/// What the consistency point wrote may not be on the devices.
+/// True if writes of the consistency point may be missing on the devices.
 fn writer_failed(home: &mut Home) -> bool {
     home.under_way().writer.check().is_err()
 }
@@ -170,8 +170,8 @@ fn step_of_phase(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
     run.writer.check()?;
     let next = match run.phase {
         Phase::Plan => {
-            // Like all that goes on in the background: not when clients wait for this one, nor for
-            // the last.
+            // Background work runs only if no client waits for this consistency point, and not in
+            // the last one.
             let is_due = home.ledger.purse() > 0 && !run.last;
             let blocks = home.ledger.regions();
             freeze::plan(home).map(|()| match &mut home.repair {

@@ -38,9 +38,9 @@ use crate::holders::history::{History, Node};
 /// See the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// From the summary map goes what only victims have.
+    /// The summary map loses the bits that only victims have.
     Subtraction,
-    /// In the summary map stays what survivors have.
+    /// The summary map keeps the bits that survivors have.
     Addition,
 }
 
@@ -59,23 +59,23 @@ impl Way {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) way: Way,
-    /// Whose map blocks are needed. The active image is always among them.
+    /// Nodes whose map blocks are needed. The active image is always among them.
     pub(crate) nodes: Vec<Node>,
-    /// By subtraction: one victim after the other.
+    /// By subtraction: the victims, one after the other.
     pub(crate) eliminations: Vec<Elimination>,
-    /// By addition: who stays, the active image among them.
+    /// By addition: the nodes that stay, the active image among them.
     pub(crate) survivors: Vec<Node>,
-    /// By addition: survivors next to victims, with those.
+    /// By addition: survivors next to victims, each with those victims.
     pub(crate) heirs: Vec<(Node, Vec<Node>)>,
-    /// By addition: victims that are next to each other.
+    /// By addition: groups of adjacent victims.
     groups: Vec<Group>,
 }
 
-/// What it means that a victim leaves the history, after those before it have.
+/// The removal of one victim from the history, after the victims before it.
 #[derive(Clone, Debug)]
 pub(crate) struct Elimination {
     pub(crate) victim: Node,
-    /// Who is next to it, each with who is next to that once it is gone.
+    /// The victim's neighbours, each with the neighbours it has after the removal.
     pub(crate) near: Vec<(Node, Vec<Node>)>,
 }
 
@@ -85,7 +85,7 @@ struct Group {
     /// Survivors next to it, and its members that they are next to.
     ends: BTreeSet<Node>,
     rim: BTreeSet<Node>,
-    /// Nobody in it has more than two neighbours.
+    /// True if no victim of the group has more than two neighbours.
     is_path: bool,
 }
 
@@ -105,7 +105,7 @@ impl Plan {
         }
     }
 
-    /// By subtraction.
+    /// Returns the plan for subtraction.
     pub(crate) fn subtraction(history: &History, victims: &[SnapshotId]) -> Plan {
         let mut nodes = BTreeSet::from([Node::Active]);
         let mut later = history.clone();
@@ -136,7 +136,7 @@ impl Plan {
         }
     }
 
-    /// By addition.
+    /// Returns the plan for addition.
     pub(crate) fn addition(history: &History, victims: &[SnapshotId]) -> Plan {
         let victims: BTreeSet<Node> = victims.iter().copied().map(Node::Snapshot).collect();
         let survivors: Vec<Node> = history
@@ -180,12 +180,13 @@ impl Plan {
     }
 
     /// True if releasing the victims changes nothing in a block of the maps, or below a block above
-    /// them, told by where everybody has it. `place` says so, or `None` if that cannot be told.
+    /// them, decided by the places of all nodes' blocks. `place` returns a node's place, or `None`
+    /// if it is unknown.
     ///
-    /// Where two neighbours have the very block that a victim has, they go on sharing it, and
-    /// everybody's exclusive blocks stay what they are. A path of victims has what both of its ends
-    /// have, if those and the survivors beside them have it: the holders of the map block itself
-    /// are connected.
+    /// If two neighbours have the same block as a victim, they continue to share its blocks, and
+    /// all exclusive blocks stay the same. Victims on a path have the same block as both of its
+    /// ends, if the ends and the survivors beside them have the same block: the holders of the map
+    /// block itself are connected.
     pub(crate) fn changes_nothing(&self, place: impl Fn(Node) -> Option<Place>) -> bool {
         let is_shared = |elimination: &Elimination| match place(elimination.victim) {
             None => false,
@@ -205,7 +206,7 @@ impl Plan {
     }
 }
 
-/// Where somebody has a block of the maps.
+/// The place of a node's map block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Nowhere: there are no bits.
@@ -299,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_branch_of_victims_is_not_skipped_for_what_is_at_its_ends() {
-        // 1 ← 2 ← {3, active}: 2 and 3 go, and 3 has blocks that nobody else has.
+        // 1 ← 2 ← {3, active}: snapshots 2 and 3 are deleted, and 3 has exclusive blocks.
         let tree = [(1, None), (2, Some(1)), (3, Some(2))];
         let tree = tree.map(|(id, parent)| (SnapshotId(id), parent.map(SnapshotId)));
         let history = History::new(tree, [], Some(SnapshotId(2)));
