@@ -27,7 +27,7 @@ use super::survey::Walk;
 use super::view::View;
 use crate::read::load::{Gather, LoadCx, Place, Stop};
 
-/// With more candidates than this, mending gives up.
+/// With more candidates than this, mending stops.
 const CANDIDATES_MAX: usize = 16_384;
 /// Blocks read in one step.
 const STEP_BLOCKS: usize = 64;
@@ -48,7 +48,7 @@ pub(super) struct Below {
     tag: Tag,
     phase: Phase,
     derived: Vec<Page>,
-    /// Of leaves of a refcount file: their tags.
+    /// Tags of the leaves of a refcount file, by index.
     tags: BTreeMap<u64, u64>,
     /// Blocks that may be leaves, by vvbn.
     candidates: BTreeMap<u64, Pointer>,
@@ -57,7 +57,7 @@ pub(super) struct Below {
 }
 
 impl Below {
-    /// Of an image, by the inode of its inode file.
+    /// Returns the search in an image, given by the inode of its inode file.
     pub(super) fn new(inode_file: &Inode, volume: FileId, place: Place, tag: Tag) -> Below {
         let skip = Some((place.file, (place.level, place.index)));
         let what = match place.file {
@@ -78,7 +78,7 @@ impl Below {
         }
     }
 
-    /// Goes on. The block, when it is done.
+    /// Runs the next step. Returns the block when the search is done.
     pub(super) fn step(
         &mut self,
         view: &View<'_>,

@@ -20,7 +20,7 @@ use crate::read::load::Stop;
 pub(crate) enum Base {
     /// Its content; nothing for a hole.
     Known(Option<PageRef>),
-    /// It would have to be read.
+    /// The content is not in memory and would have to be read.
     Unknown,
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn write(
 
 /// Puts a fragment in the active overlay over the content below it. Inside the block's stripe.
 pub(crate) fn merge(cx: &mut OpCx<'_, '_>, lun: &Lun, leaf: u64) -> Result<(), Stop> {
-    // In a frozen overlay it is the cleaner's.
+    // A fragment in a frozen overlay belongs to the cleaner.
     if let Found::Fragment(_) = find_in_active(cx, lun, leaf) {
         let merged = content(cx, lun, leaf)?.expect("a fragment is no hole");
         let volume = &lun.volume;
