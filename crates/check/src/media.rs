@@ -53,7 +53,7 @@ impl<'a> Media<'a> {
         }
     }
 
-    /// One block of metadata whose tag must be `tag`.
+    /// Reads a block of metadata whose tag must be `tag`.
     pub(crate) fn read(&self, pvbn: Pvbn, tag: Tag) -> Result<Rc<Block>, Fault> {
         let (found, block) = self.look(pvbn)?;
         if found == tag {
@@ -63,7 +63,7 @@ impl<'a> Media<'a> {
         }
     }
 
-    /// One block of metadata, whatever it is, and its tag.
+    /// Reads a block of metadata of any kind, and returns its tag.
     pub(crate) fn look(&self, pvbn: Pvbn) -> Result<(Tag, Rc<Block>), Fault> {
         if let Some(kept) = self.kept.borrow().get(&pvbn.0) {
             return Ok(kept.clone());

@@ -99,7 +99,7 @@ fn long(atlas: &Atlas) -> Header {
 }
 
 fn too_long(atlas: &Atlas, _: &mut Rng) -> Option<Damage> {
-    // No half of these images has 258 blocks.
+    // The halves of these images have fewer than 258 blocks.
     place(atlas, Kind::JournalDamaged, &long(atlas))
 }
 
