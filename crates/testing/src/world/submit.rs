@@ -63,7 +63,7 @@ impl State {
                 length,
             } => self.submit_punch(device, offset, length),
         };
-        // Allocations change no contents, so nothing is learned by cutting at them.
+        // Allocations change no contents, so a cut at them adds nothing.
         let counts = match &kind {
             FlightKind::Change {
                 pending: Some(Change::Allocate(_)),
@@ -193,8 +193,8 @@ impl State {
         (place.device, kind, Ok(()), latency)
     }
 
-    /// The host takes the space of a range back, and the contents with it: as it was asked to, or
-    /// because it became full while it gave some.
+    /// Punches a range: the host takes back the space and drops its contents, on request, or
+    /// because it became full while it provided space.
     fn punch(&mut self, place: Place, result: Result<(), DiskError>) -> Submitted {
         self.overlapping += u64::from(self.is_being_written(&place));
         self.track_written(place.device, place.range.clone());
@@ -414,7 +414,7 @@ impl State {
 
     // Checks.
 
-    /// The place of a blocking call, if there is anybody to answer it.
+    /// Returns the place of a blocking call, if the world is still alive.
     fn place_alive(
         &mut self,
         device: DeviceId,
