@@ -2,9 +2,9 @@
 //!
 //! An affinity is a permission, not a thread. A reactor with a message asks to *enter* the affinity
 //! of the message and, if it may, runs the handler at once, on its own stack. Otherwise the message
-//! waits in the tree, and whoever ends the last permit in its way gets it back as [`Granted`],
-//! permit included, and posts it to the mailbox of its home reactor. Handlers run to completion; a
-//! handler that suspends leaves first and enters again when it restarts.
+//! waits in the tree, and the reactor that ends the last conflicting permit receives the message as
+//! [`Granted`], with its permit, and posts it to the mailbox of its home reactor. Handlers run to
+//! completion; a handler that suspends leaves first and enters again when it restarts.
 //!
 //! # The two halves
 //!
@@ -30,26 +30,26 @@
 //!
 //! # Why it is right
 //!
-//! All accesses named above are sequentially consistent, so there is one order of all of them.
+//! All accesses named above are sequentially consistent, so all of them have one total order.
 //!
 //! *Exclusion.* Say coarse node c is held or queued, closed at C, and reactor r takes a leaf below
-//! it at T. If r's look came after C it saw the flag and did not take. So it came before C, and the
-//! publication before that. The scan comes after C and so finds the leaf published (r publishes
+//! it at T. If r read the flags after C, it saw the flag and did not take. So r read before C, and
+//! published before that. The scan comes after C and so finds the leaf published (r publishes
 //! nothing else until it has left). If T is before the scan's mark, the mark sees r as owner and c
-//! does not enter. If it is after, the leaf is contended and r is refused; and the leaf remains
-//! contended while c is closed, because `settle` and `enter` open a leaf only when no ancestor is
-//! closed. Leaf against leaf is the compare-and-swap; everything else is decided under the lock
-//! from records.
+//! does not enter. If T is after the mark, the leaf is contended and r is refused; and the leaf
+//! remains contended while c is closed, because `settle` and `enter` open a leaf only when no
+//! ancestor is closed. Leaf against leaf is the compare-and-swap; everything else is decided under
+//! the lock from records.
 //!
 //! *No lost wake-up.* A message waits because of a recorded permit, whose end always takes the
 //! lock; an owner of a leaf that was marked contended while it was the owner, so that its give-back
 //! is refused and it takes the lock; or an earlier ticket, which by induction is granted and
-//! becomes a recorded permit. Who takes the lock to leave looks at every message its permit
-//! conflicted with.
+//! becomes a recorded permit. A reactor that leaves through the lock checks every message that its
+//! permit conflicted with.
 //!
-//! *No transient refusals.* A reactor that published, looked and was refused was never inside, and
-//! the scan can tell: the leaf is not owned by it. So nobody ever waits for an attempt that failed,
-//! and entering never has to grant anything to anybody.
+//! *No transient refusals.* A reactor that published, read the flags and was refused was never
+//! inside, and the scan detects this: the reactor does not own the leaf. So no message waits for a
+//! failed attempt, and entering never has to grant a permit to another message.
 //!
 //! *No barging, no starvation*: tickets, see `queues.rs`. The fast half cannot overtake, because a
 //! node with a queue has a contended word.
@@ -64,8 +64,8 @@
 //!
 //! # One thread
 //!
-//! With one thread driving all reactors, what a call returns depends on the calls before it and on
-//! nothing else, since calls do not interleave. The simulation relies on it.
+//! With one thread driving all reactors, the result of a call depends only on the calls before it,
+//! since calls do not interleave. The simulation relies on it.
 
 use crate::class::{Kind, ParentOf, Serial};
 use crate::counters::Counts;
@@ -84,7 +84,7 @@ pub struct Affinities<M> {
     serial: Affinity<Serial>,
 }
 
-/// What became of a message that asked to enter.
+/// The outcome of a message's request to enter.
 #[derive(Debug)]
 #[must_use = "a message that was let in must leave"]
 pub enum Entry {
@@ -114,14 +114,15 @@ impl<M: Copy> Affinities<M> {
         &self.serial
     }
 
-    /// Adds an affinity under `parent`. Needs no permit, since nobody can know the new one yet.
+    /// Adds an affinity under `parent`. Needs no permit, since no other reactor knows the new
+    /// affinity yet.
     pub fn add<P: ParentOf<C>, C: Kind>(&self, parent: &Affinity<P>) -> Result<Affinity<C>, Gone> {
         self.lock().add(C::CLASS, parent).map(Affinity::new)
     }
 
     /// Removes an affinity and all below it, and returns the messages that waited there, earliest
-    /// first. The permit must cover the parent, so that nobody is inside. Handles that others still
-    /// have answer [`Entry::Gone`] from now on.
+    /// first. The permit must cover the parent, so that no reactor is inside. Remaining handles
+    /// answer [`Entry::Gone`] from now on.
     pub fn remove(&self, node: &Node, permit: &Permit) -> Result<Vec<Stranded<M>>, Gone> {
         let covered = node.parent().is_some_and(|parent| permit.covers(parent));
         assert!(
@@ -141,10 +142,10 @@ impl<M: Copy> Affinities<M> {
         }
     }
 
-    /// The fast half of [`Affinities::enter`], without a message to wait with. Nothing if the node
-    /// is no leaf, if somebody is in the way or waits, or if coarse work left its mark on the leaf,
-    /// which only `enter` takes away: so whoever is refused calls that. Until then nobody has to
-    /// wait for anything because of it.
+    /// Tries the fast half of [`Affinities::enter`], without a message that could wait. Returns
+    /// `None` if the node is no leaf, if another message is inside or waits, or if coarse work left
+    /// its mark on the leaf, which only `enter` removes: so a refused caller calls `enter`. Until
+    /// then no message waits because of the attempt.
     pub fn try_enter(&self, reactor: usize, node: &Node) -> Option<Permit> {
         self.reactors.assert_outside(reactor);
         let is_taken = node.class().is_leaf() && self.take(reactor, node);
@@ -183,7 +184,8 @@ impl<M: Copy> Affinities<M> {
         }
     }
 
-    /// How messages got in since start. Exact only while nobody enters or leaves.
+    /// Returns the counts of messages by the way they entered, since start. Exact only while no
+    /// reactor enters or leaves.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.reactors.counts()

@@ -1,7 +1,7 @@
-//! How messages got in: per reactor and class, summed when read.
+//! Counts of messages by the way they entered: per reactor and class, summed when read.
 //!
 //! A reactor's counters have one writer, so they are plain loads and stores, and standard atomics
-//! even under shuttle: nothing is decided by them.
+//! even under shuttle: no decision depends on them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ use crate::class::Class;
 pub struct Count {
     /// Entered at once by the reactor that had the message.
     pub inline: u64,
-    /// Had to wait. Each of them was granted, waits, or was stranded by a removal.
+    /// Messages that had to wait. Each was granted, waits, or was stranded by a removal.
     pub queued: u64,
     /// Granted by a leaver.
     pub granted: u64,

@@ -2,9 +2,9 @@
 //! the part of A-02 and A-03 that says a handler is inside one affinity from start to end. Range
 //! affinities have nodes and routing (A-09), but no message enters them yet (decision 0003).
 //!
-//! File-system state is divided into a tree of partitions. Whoever is inside a node excludes all
-//! its ancestors and descendants; everything else may run. Partitioned state therefore needs no
-//! locks: it lives in [`Partitioned`], which checks that its visitor is inside.
+//! File-system state is divided into a tree of partitions. A message inside a node excludes all
+//! ancestors and descendants of the node; all other nodes may run. Partitioned state therefore
+//! needs no locks: it lives in [`Partitioned`], which checks that its visitor is inside.
 //!
 //! ```text
 //! let volume = VolumeAffinities::add(&affinities, &aggregate, STRIPES, RANGES)?;

@@ -13,7 +13,7 @@ use crate::word::Word;
 pub(crate) struct NodeId(pub(crate) u64);
 
 impl NodeId {
-    /// What a reactor that never entered a leaf has published.
+    /// The published node of a reactor that never entered a leaf.
     pub(crate) const NONE: NodeId = NodeId(0);
 
     pub(crate) fn new(serial: u32, place: u32) -> NodeId {

@@ -1,4 +1,4 @@
-//! What becomes of a message that asked to enter an affinity.
+//! The outcomes of a message's request to enter an affinity.
 
 use crate::permit::Permit;
 
@@ -10,12 +10,12 @@ pub struct Granted<M> {
     pub reactor: usize,
     /// The message it asked for.
     pub message: M,
-    /// The permit; whoever runs the message leaves with it.
+    /// The permit; the reactor that runs the message leaves with it.
     pub permit: Permit,
 }
 
 /// A message that waited in an affinity that left the tree. Post it to its reactor, which restarts
-/// it from the top and finds out what is gone.
+/// the message from the top and finds the removed object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a stranded message must be posted to its reactor"]
 pub struct Stranded<M> {

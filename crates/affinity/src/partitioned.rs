@@ -1,8 +1,8 @@
 //! State that belongs to one affinity and needs no lock, because only who is inside touches it.
 //!
-//! The mutex is a witness, not a lock: nobody ever waits for it. Exclusion comes from the tree, and
-//! [`Partitioned::get`] stops the process where the tree, or the routing of a message, was wrong.
-//! Both checks stay on in release builds: going on would corrupt data.
+//! The mutex is a witness, not a lock: no thread ever waits for it. Exclusion comes from the tree,
+//! and [`Partitioned::get`] stops the process if the tree, or the routing of a message, was wrong.
+//! Both checks stay on in release builds: continuing would corrupt data.
 
 use crate::class::Kind;
 use crate::node::Affinity;
@@ -30,8 +30,8 @@ impl<T, C: Kind> Partitioned<T, C> {
         &self.affinity
     }
 
-    /// The value, for as long as the permit stays. Panics when the permit does not cover the
-    /// affinity, or when somebody else is inside, which includes another guard of the same handler.
+    /// Returns the value, for as long as the permit stays. Panics when the permit does not cover
+    /// the affinity, or when another visitor is inside, such as another guard of the same handler.
     pub fn get<'a>(&'a self, permit: &'a impl Covers<C>) -> MutexGuard<'a, T> {
         permit.assert_covers(&self.affinity);
         match self.state.try_lock() {
@@ -43,7 +43,7 @@ impl<T, C: Kind> Partitioned<T, C> {
         }
     }
 
-    /// The value, when nobody else has a reference to it.
+    /// Returns the value, when no other reference is left.
     pub fn into_inner(self) -> T {
         match self.state.into_inner() {
             Ok(value) => value,

@@ -1,9 +1,9 @@
 //! Permits: the right to be inside an affinity, and its loans to finer ones.
 //!
 //! A permit is an ordinary value that exists once per stay: it cannot be copied, travels with the
-//! message it was granted to, and ends in [`Affinities::leave`](crate::Affinities::leave). One that
-//! is dropped instead leaves its affinity occupied for ever, which is what a simulated power cut
-//! wants and nobody else.
+//! message it was granted to, and ends in [`Affinities::leave`](crate::Affinities::leave). A permit
+//! that is dropped instead leaves its affinity occupied for ever, which only a simulated power cut
+//! may do.
 //!
 //! A coarse permit is lent instead of entering again: [`Permit::lend`] checks once, at run time,
 //! that the permit covers a node, and the [`Lent`] it returns carries the class in its type from
@@ -27,12 +27,12 @@ pub struct Permit {
     pub(crate) entered: bool,
 }
 
-/// Where the tree remembers a permit.
+/// The record of a permit in the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hold {
-    /// In the word of the leaf, as owned by the reactor.
+    /// The word of the leaf, as owned by the reactor.
     Word,
-    /// In the locked records.
+    /// The locked records.
     Recorded,
 }
 

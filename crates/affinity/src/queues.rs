@@ -6,12 +6,12 @@
 //!
 //! > A message runs when no permit conflicts with it and no message with an earlier ticket does.
 //!
-//! So queues are FIFO, nothing overtakes what it conflicts with, and nobody starves, coarse or
-//! fine: a message waits for the conflicting permits and tickets that were there before it, and for
-//! nothing else. There is no deadlock: the earliest ticket of all waits for permits only, and who
-//! has a permit waits for nothing.
+//! So queues are FIFO, no message overtakes a conflicting one, and no message starves, coarse or
+//! fine: a message waits only for the conflicting permits and tickets before it. Deadlock is
+//! impossible: the earliest ticket of all waits for permits only, and the holder of a permit waits
+//! for nothing.
 //!
-//! Invariants, while nobody has the lock:
+//! Invariants, while the lock is free:
 //!
 //! 1. A node with a queue or a recorded permit has a contended word. So has a leaf between the
 //!    moment a coarse message finds it published and the end of that message's stay.
@@ -19,7 +19,7 @@
 //! 3. `held_below` and `waiting_below` count the recorded permits and queue entries strictly below.
 //! 4. No waiting message may run.
 //!
-//! A word is changed here only while it is contended, and then nobody changes it elsewhere: both
+//! This file changes a word only while it is contended, and then no other code changes it: both
 //! transitions of the fast half start from a word without that bit.
 //!
 //! The number of waiting messages has no bound of its own: each belongs to an operation, and
@@ -34,10 +34,10 @@ use crate::outcome::{Gone, Granted, Stranded};
 use crate::permit::{Hold, Permit};
 use crate::reactors::Reactors;
 
-/// What the lock protects.
+/// State that the lock protects.
 #[derive(Debug)]
 pub(crate) struct Queues<M> {
-    /// By place; a place is reused, the identity of a node is not.
+    /// Records by place; places are reused, identities of nodes are not.
     records: Vec<Option<Record<M>>>,
     vacant: Vec<usize>,
     serial_last: u32,
@@ -80,7 +80,7 @@ impl Targets {
     }
 }
 
-/// How an attempt to enter under the lock ended.
+/// The result of an attempt to enter under the lock.
 #[derive(Debug)]
 pub(crate) enum Turn {
     Enter(Hold),
@@ -140,7 +140,7 @@ impl<M: Copy> Queues<M> {
         node
     }
 
-    /// Removes a subtree in which nobody is inside, and returns the messages that waited there.
+    /// Removes a subtree without visitors, and returns the messages that waited there.
     pub(crate) fn remove(&mut self, node: &Node) -> Result<Vec<Stranded<M>>, Gone> {
         let top = self.place_of(node)?;
         let mut places = vec![top];
@@ -189,8 +189,8 @@ impl<M: Copy> Queues<M> {
         Ok(stranded.into_iter().map(|(_, stranded)| stranded).collect())
     }
 
-    /// Enters, or joins the queue. From here on the closing flag of a coarse node is up, and a leaf
-    /// is contended, so that what is found stays true until the lock is released.
+    /// Enters, or joins the queue. From here on the closing flag of a coarse node is set, and a
+    /// leaf is contended, so that the state read stays true until the lock is released.
     pub(crate) fn enter(
         &mut self,
         reactors: &Reactors,
@@ -217,9 +217,9 @@ impl<M: Copy> Queues<M> {
             return Ok(Turn::Wait);
         }
         if second.is_none() && first.class().is_leaf() {
-            // As if the fast half had succeeded, so that leaving needs no lock. The leaf is
-            // published already, and no ancestor relies on its being contended: none has a permit
-            // or a queue.
+            // Same state as after the fast half, so that leaving needs no lock. The leaf is
+            // published already, and no ancestor relies on a contended leaf: none has a permit or a
+            // queue.
             assert_eq!(
                 reactors.published(reactor),
                 first.id(),
@@ -267,8 +267,8 @@ impl<M: Copy> Queues<M> {
         }
     }
 
-    /// Only messages that conflict with the permit that ended can have become able to run: for the
-    /// others nothing changed. Granting one makes no other able to run.
+    /// Only messages that conflict with the ended permit can have become able to run: nothing
+    /// changed for the others. Granting a message makes no other able to run.
     fn hand_over(&mut self, reactors: &Reactors, ended: Targets, granted: &mut Vec<Granted<M>>) {
         if self.waiting == 0 {
             return;
@@ -317,7 +317,7 @@ impl<M: Copy> Queues<M> {
         }
     }
 
-    /// No permit conflicts with the targets, and no message with an earlier ticket does.
+    /// True if no permit conflicts with the targets, and no message with an earlier ticket does.
     fn may_run(&self, reactors: &Reactors, targets: Targets, ticket: u64) -> bool {
         targets.places().all(|place| {
             let record = self.record(place);
@@ -337,9 +337,9 @@ impl<M: Copy> Queues<M> {
         })
     }
 
-    /// No reactor owns a leaf below. Marks every leaf below that is published, whether owned or
-    /// not: its owner will then leave through the lock, and who is about to take it will be
-    /// refused.
+    /// True if no reactor owns a leaf below. Marks every published leaf below, whether owned or
+    /// not: its owner will then leave through the lock, and a reactor about to take the leaf will
+    /// be refused.
     fn none_inside_below(&self, reactors: &Reactors, coarse: &Node) -> bool {
         let mut none = true;
         for reactor in reactors.all() {
@@ -353,8 +353,8 @@ impl<M: Copy> Queues<M> {
         none
     }
 
-    /// Lets the fast half have the node again if nothing forbids it. A leaf under a closed ancestor
-    /// stays contended, which its next visitor finds out and repairs.
+    /// Opens the node to the fast half again if nothing forbids it. A leaf under a closed ancestor
+    /// stays contended until its next visitor repairs the word.
     fn settle(&self, place: usize) {
         let record = self.record(place);
         let mut above = self.ancestors(place);

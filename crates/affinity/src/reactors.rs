@@ -1,4 +1,5 @@
-//! What each reactor publishes, on cache lines that only it writes: the leaf it entered last.
+//! Published state of each reactor, on cache lines that only that reactor writes: the leaf it
+//! entered last.
 
 use std::sync::atomic::AtomicBool;
 
@@ -15,7 +16,8 @@ pub(crate) struct Reactors(Box<[Padded<Reactor>]>);
 struct Reactor {
     /// The leaf the reactor may own. Never taken back: the word of the leaf tells whether it does.
     published: AtomicU64,
-    /// The reactor is inside what it entered itself. Only it reads and writes this.
+    /// True while the reactor is inside the leaf it published. Only this reactor reads and writes
+    /// the flag.
     inside: AtomicBool,
     counters: Counters,
 }

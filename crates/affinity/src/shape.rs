@@ -63,7 +63,7 @@ impl AggregateAffinities {
         rotate(&self.ranges, index)
     }
 
-    /// All ranges.
+    /// Returns all ranges.
     #[must_use]
     pub fn ranges(&self) -> &[Affinity<Range>] {
         &self.ranges
@@ -105,13 +105,13 @@ impl VolumeAffinities {
         rotate(&self.ranges, index)
     }
 
-    /// All stripes.
+    /// Returns all stripes.
     #[must_use]
     pub fn stripes(&self) -> &[Affinity<Stripe>] {
         &self.stripes
     }
 
-    /// All ranges.
+    /// Returns all ranges.
     #[must_use]
     pub fn ranges(&self) -> &[Affinity<Range>] {
         &self.ranges

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: a small tree, and an oracle too simple to be wrong.
+//! Shared parts of this crate's tests: a small tree, and an oracle too simple to be wrong.
 
 mod cost;
 mod exhaustive;
@@ -113,7 +113,7 @@ impl World {
         volume
     }
 
-    /// Reactors that are not inside what they entered themselves.
+    /// Returns the reactors that are not inside the leaf they published.
     fn idle_reactors(&self, reactors: usize) -> Vec<usize> {
         let busy = |r: &usize| {
             self.active
@@ -177,7 +177,7 @@ impl World {
         assert_eq!(self.affinities.waiting(), self.oracle.waiting.len());
     }
 
-    /// Everything that waits gets its turn when everybody leaves.
+    /// Drains the queues: each waiting message runs as the others leave.
     fn drain(&mut self) {
         while !self.active.is_empty() {
             self.leave(0);

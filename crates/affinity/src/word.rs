@@ -4,9 +4,9 @@ use std::ops::Deref;
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Nobody is inside and nobody waits.
+/// The word of a leaf without an owner and without waiting messages.
 const FREE: u64 = 0;
-/// Added to the owner: whoever comes or goes must take the lock.
+/// Flag beside the owner: reactors that enter or leave must take the lock.
 const CONTENDED: u64 = 1 << 63;
 /// Owner: a permit that the locked records know of. Reactor r is owner r + 1.
 const RECORDED: u64 = CONTENDED - 1;
@@ -40,12 +40,12 @@ impl Word {
         reactor as u64 + 1
     }
 
-    /// No closing flag: the subtree may be entered, as far as this node is concerned.
+    /// True without a closing flag: as far as this node decides, the subtree may be entered.
     pub(crate) fn is_open(&self) -> bool {
         self.0.load(Ordering::SeqCst) == FREE
     }
 
-    /// From free to owned by `reactor`; refused in every other state.
+    /// Changes the word from free to owned by `reactor`; refused in every other state.
     pub(crate) fn take(&self, reactor: usize) -> bool {
         let (from, to) = (FREE, Word::owner(reactor));
         self.0
@@ -53,7 +53,7 @@ impl Word {
             .is_ok()
     }
 
-    /// From owned by `reactor` to free; refused when the word is contended.
+    /// Changes the word from owned by `reactor` to free; refused when the word is contended.
     pub(crate) fn give_back(&self, reactor: usize) -> bool {
         let (from, to) = (Word::owner(reactor), FREE);
         self.0
@@ -61,12 +61,13 @@ impl Word {
             .is_ok()
     }
 
-    /// Sends whoever comes or goes from now on to the lock, and tells the owner at that moment.
+    /// Sets the contended flag, so that later visitors take the lock, and returns the owner at that
+    /// moment.
     pub(crate) fn contend(&self) -> Owner {
         Owner(self.0.fetch_or(CONTENDED, Ordering::SeqCst) & !CONTENDED)
     }
 
-    /// Under the lock, the word being contended: nobody inside, still contended.
+    /// Removes the owner of a contended word, under the lock; the word stays contended.
     pub(crate) fn vacate(&self) {
         self.put(CONTENDED);
     }
@@ -86,7 +87,7 @@ impl Word {
         self.put(FREE);
     }
 
-    /// Under the lock: nobody enters for ever.
+    /// Closes the leaf for ever, under the lock.
     pub(crate) fn remove(&self) {
         self.0.store(CONTENDED | REMOVED, Ordering::SeqCst);
     }
@@ -100,7 +101,7 @@ impl Word {
     }
 }
 
-/// Who a word says is inside.
+/// The owner in a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Owner(u64);
 

@@ -10,7 +10,7 @@
 //!
 //! 1. The parent was made in an earlier consistency point, so it has a lower id. Therefore no
 //!    volume is above itself, and a search through the containers above a volume ends.
-//! 2. There are at most [`CLONE_DEPTH_MAX`] volumes above a clone.
+//! 2. A clone has at most [`CLONE_DEPTH_MAX`] volumes above it.
 //! 3. The parent has the base, live, with the same two roots.
 //!
 //! A clone may name an older clone of the same snapshot instead of the parent. This is no
@@ -44,7 +44,7 @@ struct Wanted {
     object: Object,
     parent: FileId,
     snapshot: SnapshotId,
-    /// Of its own record of it.
+    /// Roots from the clone's own record of its base.
     own: Option<Roots>,
 }
 
@@ -208,8 +208,8 @@ mod tests {
         }
     }
 
-    /// Volumes by id, consistency point and parent, each with the same first snapshot; what is
-    /// wrong with them.
+    /// Returns the problems of volumes given by id, consistency point and parent, each with the
+    /// same first snapshot.
     fn verdicts(volumes: &[(u32, u64, Option<u32>)]) -> Vec<String> {
         let (mut clones, mut findings) = (Clones::default(), Findings::new());
         for (id, cp, parent) in volumes {

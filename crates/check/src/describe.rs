@@ -30,7 +30,7 @@ use crate::usage::counts_of;
 /// A heading, named facts under it, and further descriptions under those.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
-    /// What is described.
+    /// Name of the described object.
     pub title: String,
     /// Facts.
     pub facts: Vec<(&'static str, String)>,
@@ -546,7 +546,7 @@ fn inside_of<'a>(
 }
 
 fn quiet_walk(fs: &FileSystem<'_>, root: &Inode) -> Files {
-    // No references are wanted: a window that nothing is in.
+    // A window that no block is in, because references are not needed.
     let mut references = References::new(u64::from(u32::MAX));
     let mut deaf = Findings::deaf();
     files::walk(fs, root, FileId(u32::MAX), &mut deaf, &mut references)

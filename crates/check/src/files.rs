@@ -24,9 +24,9 @@ use crate::tree::{self, File, Leaves, Visit};
 pub(crate) struct Files {
     pub(crate) inodes: Inodes,
     pub(crate) names: Names,
-    /// Some tree could not be followed to its end: blocks may seem lost that are not.
+    /// True if a tree could not be followed to its end: blocks may seem lost that are not.
     pub(crate) partial: bool,
-    /// Some of the active map could not be read.
+    /// True if a part of the active map could not be read.
     pub(crate) bits_partial: bool,
     /// Leaves of LUNs or containers that are not hidden.
     pub(crate) mapped: u64,

@@ -42,9 +42,9 @@ impl Inside<'_> {
 
 pub(crate) struct FileSystem<'a> {
     pub(crate) media: &'a Media<'a>,
-    /// Nothing is stamped later than this.
+    /// The last committed consistency point: no block has a later one.
     pub(crate) cp: CpNumber,
-    /// Some blocks were lost: what they named may be in use without a reference.
+    /// True if blocks were lost: blocks they named may be in use without a reference.
     pub(crate) has_lost: bool,
     /// `None` for the aggregate.
     pub(crate) inside: Option<Inside<'a>>,

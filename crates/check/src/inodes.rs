@@ -13,7 +13,7 @@ use crate::reference::{References, note_reference};
 use crate::side_kinds;
 use crate::tree::{self, File, Leaves, Visit, Walked};
 
-/// All inodes and how much of their file could be read.
+/// All inodes, and the readable part of their file.
 #[derive(Default)]
 pub(crate) struct Inodes {
     pub(crate) all: BTreeMap<FileId, Inode>,

@@ -25,7 +25,7 @@ use crate::labels::Labels;
 use crate::problem::{Kind, Object, ProblemPlace};
 use crate::report::Journal;
 
-/// The region as the config record names it, on a device that is there.
+/// The region in the config record, on a device that is present.
 struct Region<'a> {
     storage: &'a dyn Storage,
     device: DeviceId,

@@ -65,7 +65,7 @@ impl<T> Copy<T> {
     }
 }
 
-/// All that the labels of an aggregate say.
+/// The contents of all labels of an aggregate.
 pub(crate) struct Labels {
     /// The newest record.
     pub(crate) config: Config,
@@ -150,8 +150,8 @@ fn records_of(
         .into_iter()
         .map(&mut read)
         .collect();
-    // One newer record is enough: what lies beside it is older, and an upgrade may have been cut
-    // short. An older one counts where there is none that can be read.
+    // One newer record is enough: the records beside it are older, and an upgrade may have been
+    // interrupted. An older record counts only if no other can be read.
     let is_readable = records.iter().any(|(_, copy)| copy.valid().is_some());
     for (_, copy) in &records {
         if let Copy::Damaged(damage) = copy

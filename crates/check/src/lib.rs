@@ -68,7 +68,7 @@ use everglade_env::{DeviceId, Storage};
 /// Verifies the aggregate that lives on `devices` (all of its members, in any order).
 ///
 /// # Errors
-/// The labels do not lead to a superblock, so that nothing can be said about the rest.
+/// The labels do not lead to a superblock, so the rest cannot be verified.
 pub fn check(
     storage: &dyn Storage,
     devices: &[DeviceId],

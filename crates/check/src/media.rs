@@ -53,7 +53,7 @@ impl<'a> Media<'a> {
         }
     }
 
-    /// One block of metadata whose tag must be `tag`.
+    /// Reads a block of metadata whose tag must be `tag`.
     pub(crate) fn read(&self, pvbn: Pvbn, tag: Tag) -> Result<Rc<Block>, Fault> {
         let (found, block) = self.read_any(pvbn)?;
         if found == tag {

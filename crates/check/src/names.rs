@@ -154,7 +154,7 @@ impl Reader<'_> {
         let file = self.inodes.all.get(&id);
         let is_side = file.is_some_and(|inode| side_kinds::is_side(inode.kind));
         let kind = match self.fs.layer() {
-            // Only its volume names a side file, until the side file is deleted.
+            // A side file is named only by its volume, until the side file is deleted.
             Layer::Aggregate if is_side && hidden => EntryKind::Side,
             Layer::Aggregate => EntryKind::Volume,
             Layer::Volume => EntryKind::Lun,

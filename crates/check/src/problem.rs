@@ -1,4 +1,4 @@
-//! Problems: the object, the place, what was expected, what was found.
+//! Problems: the object, the place, the expected state, the state found.
 
 use std::fmt;
 use std::sync::Arc;
@@ -95,7 +95,7 @@ kinds! {
     MapTooShort "map-too-short" problem;
     /// An inode counts its blocks wrong.
     BlockCount "block-count" problem;
-    /// A block has more than one reference, and no count says so (Definition 1).
+    /// A block has more than one reference, and no count for them (Definition 1).
     DoubleReference "double-reference" problem;
     /// A block has another number of references than the refcount file says, or that says what
     /// cannot be.
@@ -146,7 +146,8 @@ kinds! {
     NotesDamaged "notes-damaged" problem;
     /// The overflow file has a gap.
     OverflowGap "overflow-gap" problem;
-    /// A volume names a side file that is not there, not of its kind, or not its own.
+    /// A volume names a side file that does not exist, has the wrong kind, or belongs to another
+    /// volume.
     SideFile "side-file" problem;
     /// Bytes that are no snapshot table.
     SnapshotTableDamaged "snapshot-table-damaged" problem;
@@ -154,10 +155,10 @@ kinds! {
     SnapshotRoots "snapshot-roots" problem;
     /// A snapshot's record contradicts itself, the volume or the image.
     SnapshotRecord "snapshot-record" problem;
-    /// A snapshot descends from none that is there, or is kept for nothing.
+    /// A snapshot's ancestors do not exist, or it is kept without a reason.
     SnapshotHistory "snapshot-history" problem;
-    /// A clone and the volume that it was cloned from do not agree on the snapshot it began as, or
-    /// it cannot be a clone of that volume at all.
+    /// A clone and its parent volume disagree on the clone's base, or the volume cannot be a clone
+    /// of that parent.
     CloneBase "clone-base" problem;
     /// A block of a snapshot is protected by nothing, or will not be in time (Theorems 1 to 3).
     Uncovered "uncovered" problem;
@@ -297,18 +298,18 @@ impl fmt::Display for ProblemPlace {
     }
 }
 
-/// One thing that is wrong.
+/// One problem found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The kind of problem.
     pub kind: Kind,
-    /// With what.
+    /// Object with the problem.
     pub object: Object,
     /// Where.
     pub place: ProblemPlace,
     /// The expected value.
     pub expected: String,
-    /// What is there.
+    /// State found.
     pub found: String,
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Reference {
     /// The block: a pvbn in the aggregate, a vvbn in a volume.
     pub(crate) number: u64,
     pub(crate) tag: Tag,
-    /// In a volume, where the pointer thinks the block is.
+    /// In a volume, the pvbn that the pointer has for the block.
     pub(crate) cached: Pvbn,
     level_and_index: u64,
     pub(crate) file: FileId,
@@ -45,7 +45,7 @@ impl Reference {
         }
     }
 
-    /// The same, of a side file.
+    /// Returns the reference as one of a side file.
     pub(crate) fn of_side(self) -> Self {
         Reference {
             is_side: true,
@@ -115,7 +115,7 @@ impl References {
         }
     }
 
-    /// All references, whatever their number. For files that are small.
+    /// Keeps all references, whatever their number. For small files.
     pub(crate) fn everything() -> Self {
         References {
             window: 0..u64::MAX,

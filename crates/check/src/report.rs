@@ -21,7 +21,7 @@ pub enum Phase {
     Volumes,
 }
 
-/// How far it is. A sign of life: `total` is what the superblock says, which may be wrong.
+/// Progress of the verification. `total` is from the superblock and may be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// The present step.
@@ -97,7 +97,7 @@ pub struct Report {
     pub cp: u64,
     /// The daemon stopped in good order after it.
     pub stopped_cleanly: bool,
-    /// What was read, in numbers.
+    /// Counts of the objects read.
     pub counts: Counts,
     /// The journal; none if the aggregate has none, or its place is impossible.
     pub journal: Option<Journal>,
@@ -105,7 +105,7 @@ pub struct Report {
     pub problems: Vec<Problem>,
     /// The warnings: traces that an interrupted write may leave. They are bounded likewise.
     pub warnings: Vec<Problem>,
-    /// How many there were of each kind, kept or not.
+    /// Number of problems of each kind, kept or not.
     pub totals: BTreeMap<Kind, u64>,
 }
 

@@ -1,8 +1,8 @@
 //! Side files: files of the aggregate that belong to a volume besides its container, for its
 //! snapshots.
 //!
-//! No directory names a side file. The volume's superblock names it until it is deleted, and then
-//! the hidden namespace does. So each side file is named exactly once.
+//! No directory names a side file. The volume's superblock names a side file until its deletion,
+//! and the hidden namespace names it afterwards. So each side file is named exactly once.
 
 use std::collections::BTreeSet;
 
@@ -14,11 +14,11 @@ use crate::findings::Findings;
 use crate::problem::{Kind, Object, ProblemPlace};
 use crate::side_kinds::{is_side, name};
 
-/// Which side files were named by volumes.
+/// Side files named by volumes.
 #[derive(Default)]
 pub(crate) struct Sides {
     named: BTreeSet<FileId>,
-    /// Some volume's superblock could not be read, and may name any.
+    /// True if a volume's superblock could not be read: it may name any side file.
     pub(crate) is_partial: bool,
 }
 

@@ -19,7 +19,7 @@ use crate::problem::{Kind, Object, ProblemPlace};
 /// The treatment of leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaves {
-    /// They are only references.
+    /// Leaves are only references.
     Opaque,
     /// Read them.
     Plain,
@@ -59,7 +59,7 @@ pub(crate) struct File<'f> {
 pub(crate) struct Walked {
     pub(crate) blocks: u64,
     pub(crate) leaves: u64,
-    /// Some part could not be followed.
+    /// True if a part could not be followed.
     pub(crate) partial: bool,
 }
 

@@ -12,7 +12,7 @@ pub enum Unreadable {
     /// A device is too small to hold labels.
     #[error("device {} has {size_bytes} bytes, too few for two labels", device.0)]
     TooSmall {
-        /// Which.
+        /// Id of the device.
         device: DeviceId,
         /// Its size.
         size_bytes: u64,
@@ -20,7 +20,7 @@ pub enum Unreadable {
     /// A device has no config record.
     #[error("device {} has no label of ours: {found}", device.0)]
     NoLabel {
-        /// Which.
+        /// Id of the device.
         device: DeviceId,
         /// The value that was found.
         found: String,
@@ -28,7 +28,7 @@ pub enum Unreadable {
     /// A device was written by another version, or with features that this program does not know.
     #[error("device {} has {found}, this program reads {expected}", device.0)]
     Version {
-        /// Which.
+        /// Id of the device.
         device: DeviceId,
         /// The version that this program reads.
         expected: String,
@@ -38,7 +38,7 @@ pub enum Unreadable {
     /// A device belongs to another aggregate.
     #[error("device {} belongs to aggregate {found}, the first one to {expected}", device.0)]
     Foreign {
-        /// Which.
+        /// Id of the device.
         device: DeviceId,
         /// Aggregate of the first device.
         expected: String,
@@ -49,7 +49,7 @@ pub enum Unreadable {
     #[error("device {} claims to be member {member} of {members}, which is taken or does not \
         exist", device.0)]
     Member {
-        /// Which.
+        /// Id of the device.
         device: DeviceId,
         /// The place.
         member: u32,
@@ -59,13 +59,13 @@ pub enum Unreadable {
     /// A member of the aggregate was not given.
     #[error("member {member} of the aggregate is missing")]
     Missing {
-        /// Which.
+        /// Index of the member.
         member: u32,
     },
     /// A device is smaller than it was.
     #[error("device {} has {found} blocks, it had {expected} when it joined", device.0)]
     Shrunk {
-        /// Which.
+        /// Id of the device.
         device: DeviceId,
         /// Blocks when it joined.
         expected: u64,
@@ -81,11 +81,11 @@ pub enum Unreadable {
     /// A device failed.
     #[error("device {} failed at byte {offset}: {error}", device.0)]
     Disk {
-        /// Which.
+        /// Id of the device.
         device: DeviceId,
-        /// Where.
+        /// Offset of the failed read, in bytes.
         offset: u64,
-        /// How.
+        /// Error of the device.
         error: DiskError,
     },
 }

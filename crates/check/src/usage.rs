@@ -20,7 +20,7 @@ use crate::problem::{Kind, Object, ProblemPlace};
 use crate::reference::{Reference, References};
 use crate::tree::{self, File, Leaves, Visit};
 
-/// All that is said about one block number.
+/// All known facts about one block number.
 pub(crate) struct Number<'n> {
     pub(crate) number: u64,
     /// Its bit in the active map, unless that cannot be read.
@@ -28,7 +28,7 @@ pub(crate) struct Number<'n> {
     pub(crate) references: &'n [Reference],
     /// References beyond the first, as the refcount file has them; nothing if it cannot be read.
     pub(crate) count: Option<u16>,
-    /// In a volume, its slot in the container; a hole if it is empty or unreadable.
+    /// In a volume, the number's slot in the container; a hole if the slot is empty or unreadable.
     pub(crate) slot: Pointer,
     /// The slot could be read.
     pub(crate) slot_known: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Claims<'c> {
     pub(crate) may_be_restored: bool,
 }
 
-/// From where on nothing was ever allocated.
+/// The frontiers: numbers from there on were never allocated.
 #[derive(Clone, Copy)]
 pub(crate) enum Frontiers<'c> {
     /// For each extent of the aggregate, counted in areas from its first.
@@ -66,7 +66,7 @@ pub(crate) struct Usage<'u> {
     areas_used: u64,
     /// The area of the last bit that was set.
     area: Option<u64>,
-    /// Some bits could not be read.
+    /// True if some bits could not be read.
     unknown: bool,
 }
 
@@ -207,7 +207,7 @@ impl<'u> Usage<'u> {
             findings.add(Kind::NotMarked, &object, place, expected, "a clear one");
         }
         if number.count != Some(0) && number.references.iter().all(Reference::is_user_leaf) {
-            // They may share it; how many was compared with the count.
+            // References may share the block; the caller compared their number with the count.
             return;
         }
         for other in others {
@@ -426,11 +426,11 @@ pub(crate) fn counts_of(
     Some(found)
 }
 
-/// One block of the active map; `None` is a hole, all zero.
+/// One block of the active map; `None` is a hole: all bits are zero.
 struct Bits(Option<Rc<Block>>);
 
 impl Bits {
-    /// First set bit from `from` on.
+    /// Returns the first set bit from `from` on.
     fn next(&self, from: u64) -> Option<u64> {
         let block = self.0.as_ref()?;
         let mut bit = from;

@@ -60,7 +60,7 @@ pub(crate) fn check_all(
     }
 }
 
-/// Where volumes are.
+/// The surroundings of volumes: their aggregate.
 struct Outside<'o> {
     aggregate: &'o FileSystem<'o>,
     files: &'o Files,
@@ -184,7 +184,7 @@ fn touch_container(fs: &FileSystem<'_>, references: &mut References) {
 struct Judge<'j> {
     fs: &'j FileSystem<'j>,
     files: &'j Files,
-    /// There are no snapshots, so a block that the active image does not hold has no holder.
+    /// True without snapshots: a block that the active image does not hold has no holder.
     is_alone: bool,
 }
 

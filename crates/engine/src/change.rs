@@ -20,17 +20,17 @@ pub enum Change {
     },
     /// Removes a volume with all its LUNs. Space returns in the background.
     DeleteVolume {
-        /// Which.
+        /// Name of the new volume or of the volume to change.
         name: String,
     },
     /// Gives a volume another name.
     RenameVolume {
-        /// Which.
+        /// Name of the volume.
         name: String,
         /// Unique in the daemon.
         to: String,
     },
-    /// Gives the aggregate another name. Names of aggregates are kept apart by whoever names them.
+    /// Renames the aggregate. The caller keeps names of aggregates distinct.
     RenameAggregate {
         /// The new one.
         to: String,
@@ -42,7 +42,7 @@ pub enum Change {
     },
     /// Adds a LUN.
     CreateLun {
-        /// Where.
+        /// Volume of the LUN.
         volume: String,
         /// Unique in the volume.
         name: String,
@@ -51,77 +51,77 @@ pub enum Change {
     },
     /// Removes a LUN. Space returns in the background.
     DeleteLun {
-        /// Where.
+        /// Volume of the LUN.
         volume: String,
-        /// Which.
+        /// Name of the LUN.
         name: String,
     },
     /// Gives a LUN another name.
     RenameLun {
-        /// Where.
+        /// Volume of the LUN.
         volume: String,
-        /// Which.
+        /// Name of the LUN.
         name: String,
         /// Unique in the volume.
         to: String,
     },
-    /// Cuts off the end of a LUN, with what is there. Space returns in the background.
+    /// Cuts off the end of a LUN, with its data. Space returns in the background.
     ShrinkLun {
-        /// Where.
+        /// Volume of the LUN.
         volume: String,
-        /// Which.
+        /// Name of the LUN.
         name: String,
         /// A multiple of the block size, not above the present size.
         size_bytes: u64,
     },
-    /// Makes a LUN larger. Waits until what was cut off of it before is gone.
+    /// Makes a LUN larger. Waits until blocks of an earlier cut are freed.
     GrowLun {
-        /// Where.
+        /// Volume of the LUN.
         volume: String,
-        /// Which.
+        /// Name of the LUN.
         name: String,
         /// A multiple of the block size, not below the present size.
         size_bytes: u64,
     },
     /// Takes a snapshot (F-01).
     CreateSnapshot {
-        /// Of which volume.
+        /// Volume of the snapshot.
         volume: String,
         /// Unique among the volume's snapshots.
         name: String,
     },
     /// Gives a snapshot another name.
     RenameSnapshot {
-        /// Of which volume.
+        /// Volume of the snapshot.
         volume: String,
-        /// Which.
+        /// Name of the snapshot.
         name: String,
         /// Unique among the volume's snapshots.
         to: String,
     },
     /// Removes a snapshot. Space returns in the background.
     DeleteSnapshot {
-        /// Of which volume.
+        /// Volume of the snapshot.
         volume: String,
-        /// Which.
+        /// Name of the snapshot.
         name: String,
     },
     /// Keeps a snapshot from being deleted.
     HoldSnapshot {
-        /// Of which volume.
+        /// Volume of the snapshot.
         volume: String,
-        /// Which.
+        /// Name of the snapshot.
         name: String,
         /// The reason; unique among the snapshot's holds.
         tag: String,
     },
     /// Takes a hold away.
     ReleaseSnapshot {
-        /// Of which volume.
+        /// Volume of the snapshot.
         volume: String,
-        /// Which.
+        /// Name of the snapshot.
         name: String,
-        /// Which hold.
+        /// Tag of the hold.
         tag: String,
     },
     /// Adds a volume that begins as the image of a snapshot.
@@ -130,28 +130,28 @@ pub enum Change {
         name: String,
         /// The volume that has the snapshot.
         parent: String,
-        /// Which of its snapshots.
+        /// Snapshot of the volume.
         snapshot: String,
     },
     /// Gives a clone blocks of its own for all that it shares with its base, in the background.
     /// Then it is no clone.
     StartSplit {
-        /// Which clone.
+        /// Name of the clone.
         volume: String,
     },
-    /// Stops that. What was copied stays, and the next start goes on from there.
+    /// Stops a split. Copied blocks stay, and the next start resumes there.
     StopSplit {
-        /// Which clone.
+        /// Name of the clone.
         volume: String,
     },
-    /// Makes a LUN what it was in a snapshot, and leaves the rest of the volume alone. What was
-    /// active stays as another snapshot.
+    /// Restores a LUN from a snapshot, and leaves the rest of the volume alone. The active content
+    /// before the restore stays as another snapshot.
     RestoreLun {
-        /// Of which volume.
+        /// Volume of the LUN.
         volume: String,
-        /// From which of its snapshots.
+        /// Snapshot to restore from.
         snapshot: String,
-        /// Which LUN; one that was deleted comes back.
+        /// Name of the LUN; a deleted LUN exists again.
         lun: String,
         /// Name of the snapshot that is taken of the present image.
         safety: String,
@@ -159,18 +159,18 @@ pub enum Change {
     /// Makes another LUN that begins with the same blocks, in the background. Done when that has
     /// begun.
     CloneLun {
-        /// Of which volume.
+        /// Volume of the LUN.
         volume: String,
-        /// Which LUN.
+        /// Name of the source LUN.
         lun: String,
         /// Unique in the volume.
         name: String,
-        /// As it was in which snapshot; as it is if there is none.
+        /// Snapshot to clone from; the active LUN if there is none.
         from: Option<String>,
     },
-    /// Ends the making of a LUN's clone. What it took comes back in the background.
+    /// Cancels a LUN clone job. The space it took returns in the background.
     CancelLunClone {
-        /// Of which volume.
+        /// Volume of the LUN.
         volume: String,
         /// The name it was to get.
         name: String,
@@ -182,17 +182,17 @@ pub enum Change {
     StopRepair,
     /// Holds the scans of a volume's snapshots back, or lets them go on.
     SetScanPace {
-        /// Which volume.
+        /// Name of the volume.
         volume: String,
-        /// Of what a consistency point may do for them, 0 to 100; at 0 they rest.
+        /// Share of a consistency point's budget for the scans, 0 to 100; at 0 the scans rest.
         percent: u8,
     },
     /// Makes the image of a snapshot the active one. What was active stays as another snapshot, and
     /// newer snapshots stay too.
     RestoreVolume {
-        /// Which volume.
+        /// Name of the volume.
         volume: String,
-        /// To which of its snapshots.
+        /// Snapshot to restore.
         snapshot: String,
         /// Name of the snapshot that is taken of the present image.
         safety: String,
@@ -200,9 +200,9 @@ pub enum Change {
     /// Makes the image of a snapshot the active image, and deletes all newer snapshots and the
     /// former active image. The whole change happens, or nothing.
     RollBackVolume {
-        /// Which volume.
+        /// Name of the volume.
         volume: String,
-        /// To which of its snapshots.
+        /// Snapshot to roll back to.
         snapshot: String,
         /// The snapshots that are newer. If there are others, or one of them has to stay, nothing
         /// happens.
@@ -211,8 +211,8 @@ pub enum Change {
 }
 
 impl Change {
-    /// True for what takes something away: whoever asks for many of these one after the other is
-    /// better served if they come together, and nobody uses what they leave.
+    /// True for a deletion. A client that requests several deletions in a row is served better if
+    /// one consistency point does all of them, and no client uses deleted objects.
     pub(crate) fn is_deletion(&self) -> bool {
         matches!(
             self,
@@ -233,7 +233,7 @@ impl Change {
             | Change::RestoreLun { .. }
             | Change::CloneLun { .. } => 16,
             Change::CreateLun { .. } | Change::GrowLun { .. } => 4,
-            // As if none of it were there already.
+            // Assumes that no notes exist yet.
             Change::SetNotes { text } => notes::blocks(text.len()) + 2,
             Change::DeleteVolume { .. }
             | Change::DeleteLun { .. }
@@ -256,28 +256,29 @@ impl Change {
 }
 
 impl Change {
-    /// True if it is refused rather than kept waiting for space that others give back, which may
-    /// take long: whoever asks holds what others wait for.
+    /// True if the change is refused instead of waiting for space that other deletions free, which
+    /// may take long: the requester holds objects that others wait for.
     pub(crate) fn is_impatient(&self) -> bool {
         matches!(self, Change::SetNotes { .. })
     }
 }
 
-/// Why a change was refused. Nothing was changed, except where it says that nobody knows.
+/// The reason why a change was refused. Nothing was changed, unless the variant says that the
+/// result is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The name is taken.
     #[error("{0} exists already; choose another name")]
     Exists(String),
-    /// Nothing has this name.
+    /// No object has this name.
     #[error("there is no {0}")]
     NotFound(String),
     /// The value cannot be.
     #[error("{field}: {problem}")]
     Invalid {
-        /// Which value.
+        /// Name of the field.
         field: &'static str,
-        /// What is wrong and what would be right.
+        /// The problem, and a valid value.
         problem: String,
     },
     /// The pool, or the host below it, is full.
@@ -285,10 +286,10 @@ pub enum Error {
         "no space left in the pool; delete or discard something first, or make another aggregate"
     )]
     NoSpace,
-    /// Somebody uses it, or something else is happening to it.
+    /// The object is in use, or another change of it is under way.
     #[error("{0}")]
     Busy(String),
-    /// There is a most, and this would be more.
+    /// The change would exceed a limit.
     #[error("{0}")]
     Limit(String),
     /// The aggregate cannot be changed now.
@@ -311,7 +312,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// A change that nobody waits for.
+    /// Returns a request without a waiting caller.
     pub(crate) fn of_nobody(change: Change) -> Request {
         Request {
             change,
@@ -321,7 +322,7 @@ impl Request {
     }
 }
 
-/// What executing a change needs besides the aggregate.
+/// Inputs of a change besides the aggregate.
 pub(crate) struct Context<'a> {
     pub(crate) affinities: &'a Affinities<u64>,
     /// Volume names of the daemon, with the aggregates that have them.
@@ -330,7 +331,8 @@ pub(crate) struct Context<'a> {
     pub(crate) stranded: &'a mut Vec<Stranded<u64>>,
     pub(crate) seconds: u64,
     pub(crate) reclaim_regions: u64,
-    /// What this one may do of it; 0: what was deleted waits for a later one.
+    /// Share of the budget for reclaiming that this change may use; at 0 deleted objects wait for a
+    /// later consistency point.
     pub(crate) reclaim_budget: u64,
     /// New snapshots are scanned.
     pub(crate) create_scan: bool,

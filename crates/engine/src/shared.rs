@@ -30,7 +30,7 @@ use crate::pool::{bases, present};
 use crate::tree::notes::Unreadable;
 use crate::{change, snapshot};
 
-/// How the engine is set up.
+/// Settings of the engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Number of reactors.
@@ -62,23 +62,24 @@ impl Default for Options {
     }
 }
 
-/// What reactors tell each other.
+/// Messages between reactors.
 pub(crate) enum Message {
     /// An operation may run, inside the permit.
     Granted(u64, Permit),
     /// An operation waited for an affinity that is gone.
     Stranded(u64),
-    /// A journal got on: operations that wait for it should look.
+    /// To all reactors: operations that wait for this aggregate's journal should run again.
     Logged(u32),
-    /// An aggregate committed, failed, or got space: whoever waits for it should look.
+    /// To all reactors: an aggregate committed, failed, or got space, so its waiters should run
+    /// again.
     Progress(u32),
-    /// To the home reactor: mount.
+    /// To the home reactor: mount an aggregate.
     Mount(Box<Mounting>),
-    /// To the home reactor: an aggregate at home there was deleted.
+    /// To the home reactor: forget a deleted aggregate.
     Forget(u32),
-    /// To the home reactor: change something.
+    /// To the home reactor: execute a change.
     Change(u32, change::Request),
-    /// To the asker: a change was executed at this time and is durable, or was refused.
+    /// To the requester: a change was executed at this time and is durable, or was refused.
     Changed(u64, Result<Nanos, change::Error>),
 }
 
@@ -87,7 +88,7 @@ pub(crate) struct Shared {
     pub(crate) affinities: Affinities<u64>,
     pub(crate) cache: PageCache,
     pub(crate) aggregates: RwLock<Vec<Arc<Aggregate>>>,
-    /// Who opens an aggregate does it alone.
+    /// Serialises the opening of aggregates.
     opening: Mutex<()>,
     pub(crate) mailboxes: Vec<Mutex<VecDeque<Message>>>,
     pub(crate) volume_names: Mutex<BTreeMap<String, u32>>,
@@ -109,7 +110,7 @@ pub struct AggregateInfo {
     pub uuid: [u8; 16],
     /// Its membership epoch.
     pub epoch: u64,
-    /// How it is doing.
+    /// State of the aggregate.
     pub state: State,
     /// The last committed consistency point.
     pub committed_cp: u64,
@@ -128,9 +129,9 @@ pub struct AggregateInfo {
     /// Blocks that were not where a pointer says, and were found by way of a container, since it
     /// was opened.
     pub stale_reads: u64,
-    /// What its journal gave back when it was opened.
+    /// Result of the journal's replay when the aggregate was opened.
     pub recovery: Option<RecoveryInfo>,
-    /// What it is made of, in the order of the label's table.
+    /// Devices, in the order of the label's table.
     pub devices: Vec<DeviceId>,
 }
 
@@ -139,13 +140,13 @@ pub struct AggregateInfo {
 pub struct VolumeInfo {
     /// Its name.
     pub name: String,
-    /// What it is known by whatever it is called.
+    /// Identity of the volume, independent of its name.
     pub id: VolumeId,
     /// The aggregate it is in.
     pub aggregate: String,
     /// When its writes count as done.
     pub sync: Sync,
-    /// Of a clone, `parent@snapshot`.
+    /// Base of a clone, as `parent@snapshot`.
     pub base: Option<String>,
     /// Blocks of its active image at the last consistency point; a clone shares some with its
     /// parent.
@@ -153,13 +154,13 @@ pub struct VolumeInfo {
     /// Blocks that it takes from the aggregate, snapshots and all metadata included, and nothing of
     /// its parent's.
     pub allocated_blocks: u64,
-    /// Blocks that deletions of its LUNs and snapshots have yet to give back.
+    /// Blocks that deletions of its LUNs and snapshots have yet to free.
     pub pending_blocks: u64,
-    /// What its snapshots' scans do.
+    /// State of its snapshots' scans.
     pub scan: ScanInfo,
     /// A LUN that is being cloned inside it.
     pub lun_clone: Option<LunCloneInfo>,
-    /// How its split is doing, if it is a clone or was one.
+    /// State of its split, if the volume is or was a clone.
     pub split: SplitInfo,
     /// Bytes that clients read since it was opened.
     pub read_bytes: u64,
@@ -167,8 +168,8 @@ pub struct VolumeInfo {
     pub written_bytes: u64,
 }
 
-/// What a volume is known by whatever it is called, as long as its aggregate is open. No other
-/// volume ever gets it.
+/// Identity of a volume, independent of its name, while its aggregate is open. No other volume ever
+/// gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeId {
     /// The aggregate's number in this engine.
@@ -227,7 +228,7 @@ impl Engine {
     /// must be the same one. Watch [`Engine::aggregates`] for the outcome.
     ///
     /// # Errors
-    /// What was found, what was expected, what to do. Nothing is written.
+    /// A refusal has three parts: found, expected and remedy. Nothing is written.
     pub fn open(
         &self,
         storage: &dyn Storage,
@@ -236,8 +237,8 @@ impl Engine {
     ) -> Result<u32, Refusal> {
         let labels = labels::read(storage, devices, expected)?;
         let shared = &self.0;
-        // Reactors ask for aggregates all the time: they do not wait for devices that are looked at
-        // here.
+        // Reactors use the table of aggregates all the time, so they do not wait while devices are
+        // read here.
         let opening = shared.opening.lock();
         let _alone = opening;
         let known = shared.all();
@@ -258,8 +259,8 @@ impl Engine {
         let affinities = AggregateAffinities::add(&shared.affinities, RANGES)
             .map_err(|gone| Refusal::new(gone.to_string(), "a running engine", "Start again"))?;
         let superblock = labels.superblock;
-        // A daemon that was killed may have left in a device's cache what is read here. A flush is
-        // answered from what is committed, so that must be stable now.
+        // After the crash of a daemon, the content read here may still be in a device's cache. A
+        // flush is answered from committed content, so that content must be stable now.
         for device in &labels.devices {
             storage.flush(*device).map_err(|error| {
                 Refusal::new(
@@ -309,8 +310,8 @@ impl Engine {
         Ok(id)
     }
 
-    /// Writes copies of an aggregate's labels anew that were lost; what was lost, and what could
-    /// not be written. For once it is online. Blocks the caller.
+    /// Rewrites lost copies of an aggregate's labels; returns the lost copies, and those that could
+    /// not be written. Called after the aggregate is online. Blocks the caller.
     pub fn mend_labels(&self, storage: &dyn Storage, id: u32) -> Vec<LostCopy> {
         let aggregate = self.0.aggregate(id);
         copies::mend(storage, &aggregate.config, &aggregate.media.devices)
@@ -332,9 +333,9 @@ impl Engine {
         self.0.aggregate(id).request_stop();
     }
 
-    /// Lets go of an aggregate that has stopped or failed, because it is deleted: nothing lists it
-    /// any more, the names of its volumes are free, and its memory comes back when nothing of it is
-    /// under way. Its devices may be closed then and later. Reactors must be woken.
+    /// Removes an aggregate that has stopped or failed, because it is deleted: lists leave it out,
+    /// the names of its volumes are free, and its memory is freed when none of its work is under
+    /// way. Its devices may be closed then and later. Reactors must be woken.
     ///
     /// # Panics
     /// If it could still do something.
@@ -363,7 +364,7 @@ impl Engine {
         self.0.all().iter().all(|known| known.is_at_rest())
     }
 
-    /// All aggregates.
+    /// Returns all aggregates.
     #[must_use]
     pub fn aggregates(&self) -> Vec<AggregateInfo> {
         let info = |aggregate: &Arc<Aggregate>| AggregateInfo {
@@ -412,7 +413,7 @@ impl Engine {
         volumes.get(name).map(|volume| VolumeId::of(volume))
     }
 
-    /// What a volume is called now, if it is still there.
+    /// Returns a volume's present name, if the volume still exists.
     #[must_use]
     pub fn volume_name(&self, id: VolumeId) -> Option<String> {
         let aggregate = self.0.all().get(id.aggregate as usize)?.clone();
@@ -438,8 +439,8 @@ impl Engine {
         Some(self.0.aggregate(id).home)
     }
 
-    /// What administrators' programs keep in an aggregate ([`crate::change::Change::SetNotes`]);
-    /// nothing before it is open.
+    /// Returns an aggregate's notes of administrators' programs
+    /// ([`crate::change::Change::SetNotes`]); empty before the aggregate is open.
     ///
     /// # Errors
     /// Why they cannot be read, in one line. An aggregate that does not exist counts as one that
@@ -452,7 +453,8 @@ impl Engine {
         found.ok_or_else(gone)?.notes()
     }
 
-    /// How many aggregates are at home on each reactor: their consistency points run there.
+    /// Returns the number of aggregates at home on each reactor: their consistency points run
+    /// there.
     #[must_use]
     pub fn homes(&self) -> Vec<usize> {
         let mut homes = vec![0; self.0.options.reactors];
@@ -466,24 +468,24 @@ impl Engine {
     /// Snapshots of a volume that clients can name, by number.
     ///
     /// # Errors
-    /// None: a volume that is not there has no snapshots.
+    /// A volume that does not exist has no snapshots.
     #[must_use]
     pub fn snapshots(&self, volume: &str) -> Vec<SnapshotInfo> {
         let known = self.0.volume(volume);
         known.map_or_else(Vec::new, |volume| present::all(&volume))
     }
 
-    /// One of them.
+    /// Returns one snapshot.
     #[must_use]
     pub fn snapshot(&self, volume: &str, name: &str) -> Option<SnapshotInfo> {
         present::one(&*self.0.volume(volume)?, name)
     }
 
-    /// Whether a snapshot has what a LUN could be restored to, as [`change::Change::RestoreLun`]
-    /// would find it now.
+    /// Checks whether a LUN could be restored from a snapshot now, as
+    /// [`change::Change::RestoreLun`] does.
     ///
     /// # Errors
-    /// What that would be refused with.
+    /// The error of such a restore.
     pub fn check_restore_lun(
         &self,
         volume: &str,
@@ -497,7 +499,7 @@ impl Engine {
         snapshot::lun::source(&found, snapshot, lun).map(drop)
     }
 
-    /// All volumes, by name.
+    /// Returns all volumes, by name.
     #[must_use]
     pub fn volumes(&self) -> Vec<VolumeInfo> {
         let mut volumes: Vec<VolumeInfo> = Vec::new();
@@ -527,7 +529,7 @@ impl Engine {
         volumes
     }
 
-    /// All LUNs, by name.
+    /// Returns all LUNs, by name.
     #[must_use]
     pub fn luns(&self) -> Vec<LunInfo> {
         let mut luns: Vec<LunInfo> = Vec::new();
@@ -549,8 +551,8 @@ impl Engine {
         luns
     }
 
-    /// Lets go of everything, for a process that outlives its engines: volumes, LUNs and aggregates
-    /// refer to each other. Nothing may run any more.
+    /// Drops all objects, for a process that outlives its engines: volumes, LUNs and aggregates
+    /// refer to each other. The engine's reactors must have ended.
     pub fn dissolve(&self) {
         self.0.all().iter().for_each(|known| dissolve(known));
     }
@@ -590,28 +592,29 @@ fn share_dirty_memory(options: &Options, aggregates: &[Arc<Aggregate>]) {
     }
 }
 
-/// Bytes that may be dirty: a quarter of the memory (docs/design/design.md §12), or half of what is
-/// above 128 MiB up to 448 MiB, whichever is more. The more changes a consistency point has, the
-/// more of them share a level-1 block; with 448 MiB random overwrites of 16 GiB write one such
-/// block for two blocks of data instead of one for one, and more than that saves little.
+/// Returns the bytes that may be dirty: a quarter of the memory (docs/design/design.md §12), or
+/// half of what is above 128 MiB up to 448 MiB, whichever is more. The more changes a consistency
+/// point has, the more of them share a level-1 block; with 448 MiB random overwrites of 16 GiB
+/// write one such block for two blocks of data instead of one for one, and more than that saves
+/// little.
 fn dirty_memory(memory: u64) -> u64 {
     let half = (memory / 2).saturating_sub(64 << 20);
     half.min(448 << 20).max(memory / 4)
 }
 
-/// Bytes that may be cached while `dirty` bytes wait for consistency points and the journal: half
-/// of the memory, or what is left of it if that is less. An eighth is for the network, a sixteenth
-/// for metadata that is pinned and what is read ahead, and a sixteenth for what is not in pages:
-/// tables, queues, pages that the allocator holds (docs/design/design.md §12). What is dirty goes
-/// into the cache when it is clean, so the cache gives way when there is most of it, and has its
-/// half again afterwards.
+/// Returns the bytes that may be cached while `dirty` bytes wait for consistency points and the
+/// journal: half of the memory, or the rest of it if that is less. An eighth is for the network, a
+/// sixteenth for pinned metadata and read-ahead, and a sixteenth for memory outside pages: tables,
+/// queues, pages that the allocator holds (docs/design/design.md §12). Dirty pages go into the
+/// cache when they are clean, so the cache shrinks while most pages are dirty, and has its half
+/// again afterwards.
 fn cache_memory(memory: u64, dirty: u64) -> u64 {
     let left = (memory - memory / 4).saturating_sub(dirty);
     left.min(memory / 2).max(memory / 8)
 }
 
 impl Shared {
-    /// Lets the cache have what dirty memory leaves to it.
+    /// Gives the cache the memory that dirty pages leave.
     pub(crate) fn share_with_cache(&self) {
         let aggregates = self.aggregates.read();
         let aggregates = aggregates;

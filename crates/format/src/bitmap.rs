@@ -54,7 +54,7 @@ pub fn count(block: &Block, from: u64, to: u64) -> u64 {
     total
 }
 
-/// First clear bit in `from..to`.
+/// Returns the first clear bit in `from..to`.
 #[must_use]
 pub fn first_clear(block: &Block, from: u64, to: u64) -> Option<u64> {
     assert!(

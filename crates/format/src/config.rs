@@ -26,7 +26,7 @@ use crate::bytes::{array_at, put, u32_at, u64_at};
 use crate::tag::SECRET_BYTES;
 use crate::{Damage, Dbn, FORMAT_VERSION, Geometry};
 
-/// Most extents an aggregate may have: a superblock has room for so many frontiers.
+/// Most extents of an aggregate: a superblock has room for this many frontiers.
 pub const EXTENTS_MAX: usize = 894;
 
 /// Bytes of a record.
@@ -36,7 +36,7 @@ const CHECK_AT: usize = CONFIG_BYTES - 32;
 const MEMBERS_AT: usize = 256;
 const ENTRY_BYTES: usize = 40;
 const ENTRIES_MAX: usize = (CHECK_AT - MEMBERS_AT) / ENTRY_BYTES;
-/// Longest name of an aggregate, volume or LUN.
+/// Longest name of an aggregate, volume or LUN, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 
 /// Sixteen bytes that name an aggregate or a device.
@@ -56,7 +56,7 @@ pub struct Member {
 /// A run of pvbn space on one member (docs/design/design.md §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// First pvbn.
+    /// First pvbn of the extent.
     pub base: u64,
     /// Blocks.
     pub length: u64,
@@ -66,7 +66,7 @@ pub struct Extent {
     pub column: u32,
     /// Index in the member table.
     pub member: u32,
-    /// First block on the member.
+    /// First block of the extent on the member.
     pub first_dbn: Dbn,
 }
 
@@ -75,20 +75,20 @@ pub struct Extent {
 pub struct JournalRegion {
     /// Index in the member table.
     pub member: u32,
-    /// First block on the member.
+    /// First block of the journal on the member.
     pub first: Dbn,
     /// Blocks.
     pub blocks: u64,
 }
 
-/// What an aggregate consists of.
+/// The composition of an aggregate.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Config {
     /// Index of the member that holds this copy.
     pub member_index: u32,
     /// Grows with every change of membership.
     pub epoch: u64,
-    /// Features that a build may ignore. This one knows none, and keeps those that are there.
+    /// Features that a build may ignore. This build knows none, and keeps those present.
     pub compatible: u64,
     /// The aggregate's name for ever.
     pub uuid: Uuid,
@@ -100,7 +100,7 @@ pub struct Config {
     pub area_blocks: u64,
     /// Blocks kept back for consistency points and deletions (docs/design/design.md §8).
     pub reserve_blocks: u64,
-    /// Where the journal is.
+    /// Place of the journal.
     pub journal: JournalRegion,
     /// The aggregate's name for people.
     pub name: String,

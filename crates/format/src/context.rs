@@ -1,4 +1,4 @@
-//! Context map: who owns each block of the aggregate, and what it holds. Replaces B-09.
+//! Context map: the owner and the content tag of each block of the aggregate. Replaces B-09.
 //!
 //! Sixteen bytes per pvbn, 256 to a headerless block; valid iff the active map bit is set.
 //!
@@ -19,7 +19,7 @@ pub const CONTEXT_BYTES: usize = 16;
 /// Contexts in a block.
 pub const CONTEXTS_PER_BLOCK: u64 = (BLOCK_SIZE / CONTEXT_BYTES) as u64;
 
-/// What kind of owner a block has.
+/// The kind of a block's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// A block, at any level, of a file of the aggregate.
@@ -41,7 +41,7 @@ pub enum Owner {
 pub struct Context {
     /// File of the aggregate.
     pub file: FileId,
-    /// What in the file.
+    /// Owner of the block within the file.
     pub owner: Owner,
     /// Content; zero for blocks of aggregate files, whose tags are in their parents.
     pub tag: Tag,

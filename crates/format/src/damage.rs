@@ -1,28 +1,27 @@
-//! What a decoder found wrong.
+//! Damage that a decoder found.
 
 use crate::FORMAT_VERSION;
 
-/// Bytes that do not decode: which structure, what was expected, what was found.
+/// Bytes that do not decode: the structure, the expected value and the value found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: expected {expected}, found {found}")]
 pub struct Damage {
     /// The structure or field.
     pub what: &'static str,
-    /// What would have been right.
+    /// The expected value.
     pub expected: String,
-    /// What the bytes say.
+    /// The value found.
     pub found: String,
-    /// Whether anything is broken at all.
+    /// The writer of the bytes, which tells damage from another version.
     pub writer: Writer,
 }
 
-/// Who wrote bytes that do not decode.
+/// The writer of bytes that do not decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
-    /// Somebody who meant this version of the format, so something is broken.
+    /// A writer of this version of the format, so the bytes are damaged.
     Same,
-    /// Somebody who knows more than this build: the bytes are whole, of a newer version or with
-    /// features that it does not have.
+    /// A newer build: the bytes are whole, of a newer version or with unknown features.
     Newer,
     /// A build from before the format was frozen; the bytes are whole.
     Older,
@@ -39,7 +38,8 @@ impl Damage {
         }
     }
 
-    /// Whole bytes of a version or with features this build does not know.
+    /// Returns the damage of whole bytes of a version or with features that this build does not
+    /// know.
     pub fn newer(what: &'static str, expected: impl ToString, found: impl ToString) -> Self {
         Damage {
             writer: Writer::Newer,

@@ -19,7 +19,7 @@ use crate::{Block, Damage, FileId};
 pub const ENTRIES_PER_BLOCK: usize = 31;
 const ENTRY_BYTES: usize = 128;
 
-/// What an entry names.
+/// The kind of an entry's object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EntryKind {
@@ -31,18 +31,18 @@ pub enum EntryKind {
     Side = 3,
 }
 
-/// One name.
+/// One entry of a directory: a name and its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The file it names.
     pub file: FileId,
-    /// What it is.
+    /// Kind of the named object.
     pub kind: EntryKind,
     /// The name; for hidden files, the one it had.
     pub name: String,
 }
 
-/// All entries of one block of a directory.
+/// The codec for all entries of one block of a directory.
 pub struct Directory;
 
 impl Directory {

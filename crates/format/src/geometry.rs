@@ -1,4 +1,4 @@
-//! Where blocks are: pvbn space as a table of extents, cut into allocation areas
+//! The places of blocks: pvbn space as a table of extents, cut into allocation areas
 //! (docs/design/design.md §4, D-12).
 //!
 //! 1. Extents do not overlap, start and end at area boundaries, and are only ever appended.
@@ -10,7 +10,7 @@ use crate::{BITS_PER_BLOCK, Damage, Dbn, Extent, Pvbn};
 /// Blocks in an allocation area unless an aggregate says otherwise: 128 MiB, one block of the
 /// active map, so that an area's score is the count of clear bits of that block.
 pub const AREA_BLOCKS: u64 = BITS_PER_BLOCK;
-/// Smallest area an aggregate may have (small areas serve tests with tiny devices).
+/// Smallest area of an aggregate, in blocks (small areas serve tests with tiny devices).
 pub const AREA_BLOCKS_MIN: u64 = 256;
 
 /// The checked extent table of an aggregate.
@@ -79,7 +79,7 @@ impl Geometry {
         &self.extents
     }
 
-    /// One more than the largest pvbn.
+    /// Returns the largest pvbn plus 1.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.extents
@@ -105,7 +105,7 @@ impl Geometry {
         (pvbn.0 != 0 && pvbn.0 < extent.base + extent.length).then_some(index)
     }
 
-    /// Where a block is; `None` if it is no block of this aggregate.
+    /// Returns the place of a block; `None` if the pvbn is outside this aggregate.
     #[must_use]
     pub fn locate(&self, pvbn: Pvbn) -> Option<MemberRun> {
         let extent = &self.extents[self.extent_of(pvbn)?];

@@ -20,7 +20,7 @@ pub const HEADER_BYTES: usize = 16;
 /// Deepest level of a tree: 255^6 blocks exceed the 40 bits of a block number.
 pub const LEVELS_MAX: u8 = 6;
 
-/// What a block with a header is.
+/// The kind of a block with a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum BlockKind {
@@ -70,7 +70,7 @@ impl BlockKind {
 /// Identity and age of a block with a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What it is.
+    /// Kind of the block.
     pub kind: BlockKind,
     /// 0 for leaves.
     pub level: u8,
@@ -154,7 +154,7 @@ impl Indirect<'_> {
         Pointer::decode(array_at(self.0, slot_offset(slot)), layer)
     }
 
-    /// Where `slot` (0 ..= 254) lies in memory.
+    /// Returns the address of `slot` (0 ..= 254) in memory.
     #[must_use]
     pub fn slot_address(&self, slot: u64) -> *const u8 {
         self.0[slot_offset(slot)..].as_ptr()
@@ -166,7 +166,7 @@ impl Indirect<'_> {
         self.0[HEADER_BYTES..].iter().all(|byte| *byte == 0)
     }
 
-    /// First slot from `from` on that is not a hole.
+    /// Returns the first slot from `from` on that is not a hole.
     #[must_use]
     pub fn next_used(&self, from: u64) -> Option<u64> {
         (from..SPAN).find(|slot| array_at::<POINTER_BYTES>(self.0, slot_offset(*slot)) != [0; 16])

@@ -33,7 +33,7 @@ const INLINE_OFFSET: usize = 96;
 const FLAG_INLINE: u8 = 1;
 const FLAG_CUT: u8 = 2;
 
-/// What a file is for.
+/// The purpose of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -54,9 +54,9 @@ pub enum Kind {
 /// A file: its size and the root of its block tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inode {
-    /// Which file.
+    /// Id of the file.
     pub id: FileId,
-    /// What for.
+    /// Purpose of the file.
     pub kind: Kind,
     /// Levels of indirect blocks above the leaves.
     pub levels: u8,
@@ -72,8 +72,8 @@ pub struct Inode {
     pub root: Pointer,
     /// The file's data, if it is held here instead of in a tree (B-05).
     pub inline: Option<Vec<u8>>,
-    /// It was made shorter: the tree may have blocks beyond the end, which are being freed. LUNs
-    /// only.
+    /// True after the file was made shorter: the tree may have blocks beyond the end, which are
+    /// being freed. LUNs only.
     pub is_cut: bool,
 }
 

@@ -33,8 +33,8 @@
 //!
 //! The payload of a write is the blocks of the file that it touches, whole; of the first and last
 //! only the bytes inside the range mean something. The codes are keyed because clients choose the
-//! payload: nobody can place a page in the journal that passes for a header (docs/design/design.md
-//! §5).
+//! payload: no client can place a page in the journal that passes for a header
+//! (docs/design/design.md §5).
 //!
 //! Elsewhere on purpose: which records follow each other (`everglade_journal::scan`, and once more,
 //! on its own, `everglade_check`).
@@ -59,7 +59,7 @@ pub const WRITE_PAGES_MAX: u64 = WRITE_BYTES_MAX / BLOCK_SIZE as u64 + 1;
 #[expect(clippy::cast_possible_truncation, reason = "257")]
 const _: () = assert!(fits(1, WRITE_PAGES_MAX as usize));
 
-/// What an operation did to its range.
+/// An operation's effect on its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Gave it the bytes of the payload.
@@ -68,16 +68,16 @@ pub enum Kind {
     Punch,
 }
 
-/// One operation.
+/// One logged operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// What it did.
+    /// Effect of the operation.
     pub kind: Kind,
     /// The volume: the id of its container.
     pub volume: FileId,
     /// The file of the volume.
     pub file: FileId,
-    /// First byte.
+    /// First byte of the range.
     pub offset: u64,
     /// Bytes, at least 1.
     pub length: u64,
@@ -100,19 +100,19 @@ pub struct Header {
     pub previous: u64,
     /// When it was written.
     pub wall_nanos: u64,
-    /// What was done, in order.
+    /// Operations of the record, in order.
     pub operations: Vec<Operation>,
     /// Codes of the payload pages, in order.
     pub codes: Vec<u64>,
 }
 
-/// True if a header has room for so many operations with so many payload pages.
+/// True if a header has room for this many operations with this many payload pages.
 #[must_use]
 pub const fn fits(operations: usize, pages: usize) -> bool {
     OPERATIONS_AT + operations * OPERATION_BYTES + pages * PAGE_CODE_BYTES <= CODE_AT
 }
 
-/// True if the block claims to be a header and is as it was sealed; what it says may still be
+/// True if the block claims to be a header and has its sealed bytes; its values may still be
 /// impossible.
 #[must_use]
 pub fn is_sealed(block: &Block, key: &TagKey) -> bool {
@@ -139,7 +139,7 @@ impl Operation {
         }
     }
 
-    /// What is impossible about it, if anything.
+    /// Checks the header for impossible values.
     ///
     /// # Errors
     /// An empty or too long range, one that ends beyond 2^64, a file that holds metadata.
@@ -215,7 +215,7 @@ impl Header {
         1 + self.codes.len() as u64
     }
 
-    /// One more than the sequence of the last operation.
+    /// Returns the sequence of the last operation plus 1.
     #[must_use]
     pub fn next_sequence(&self) -> u64 {
         self.first_sequence + self.operations.len() as u64

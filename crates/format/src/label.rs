@@ -39,9 +39,9 @@ pub fn label_offsets(size_bytes: u64) -> [u64; 2] {
     [0, (blocks - LABEL_BLOCKS) * BLOCK_SIZE as u64]
 }
 
-/// Where data lies on a device of `size_blocks`: first block and length, in whole areas. Leaves
-/// room for the labels and 1 % spare, so that a slightly smaller replacement fits. `None` if the
-/// device is too small for one area.
+/// Returns the data region on a device of `size_blocks`: first block and length, in whole areas.
+/// Leaves room for the labels and 1 % spare, so that a slightly smaller replacement fits. Returns
+/// `None` if the device is too small for one area.
 #[must_use]
 pub fn data_region(size_blocks: u64, area_blocks: u64, journal_blocks: u64) -> Option<(Dbn, u64)> {
     let first = LABEL_BLOCKS + journal_blocks;
@@ -51,7 +51,7 @@ pub fn data_region(size_blocks: u64, area_blocks: u64, journal_blocks: u64) -> O
     (length > 0).then_some((Dbn(first), length))
 }
 
-/// Smallest device that holds `areas` areas, in blocks.
+/// Returns the size of the smallest device that holds `areas` areas, in blocks.
 #[must_use]
 pub fn size_for(areas: u64, area_blocks: u64, journal_blocks: u64) -> u64 {
     let mut size = LABEL_BLOCKS * 2 + journal_blocks + areas * area_blocks;

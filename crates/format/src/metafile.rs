@@ -6,7 +6,7 @@
 
 use crate::{FileId, Layer};
 
-/// All inodes; its own inode is in the superblock.
+/// The file of all inodes; its own inode is in the superblock.
 pub const INODE_FILE: FileId = FileId(1);
 /// One bit per block: in use by the active tree (Definition 1).
 pub const ACTIVE_MAP: FileId = FileId(2);
@@ -23,13 +23,13 @@ pub const CONTEXT_MAP: FileId = FileId(7);
 /// References to each block beyond the first (B-15). Only in volumes, and only while some block has
 /// any: without it every block in use has one reference.
 pub const REFCOUNTS: FileId = FileId(8);
-/// What administrators' programs keep in the aggregate ([`crate::notes`]); it has no inode before
-/// there is any.
+/// Notes of administrators' programs ([`crate::notes`]); the file has no inode before the first
+/// notes.
 pub const NOTES: FileId = FileId(9);
-/// First id given to LUNs and containers.
+/// First id of LUNs and containers.
 pub const FIRST_FILE: FileId = FileId(64);
 
-/// How the leaves of a metafile are laid out.
+/// The layout of a metafile's leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaf {
     /// Starts with a header.

@@ -1,5 +1,5 @@
 //! Notes: a text that administrators' programs keep in the aggregate, such as the policies of its
-//! volumes. The format says where it is; what it means is theirs, and so is its version.
+//! volumes. The format defines the text's place; the programs define its meaning and its version.
 //!
 //! A block starts with a [`crate::indirect::Header`].
 //!

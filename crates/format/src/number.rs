@@ -58,5 +58,5 @@ impl CpNumber {
 
 /// Bits of a block number on media.
 pub const NUMBER_BITS: u32 = 40;
-/// One more than the largest block number that may be allocated: the top 16 are reserved.
+/// The largest allocatable block number plus 1: the top 16 are reserved.
 pub const NUMBER_END: u64 = (1 << NUMBER_BITS) - 16;

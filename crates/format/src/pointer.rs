@@ -8,7 +8,8 @@
 //! | --- | --- | --- | --- | --- |
 //! | aggregate file, container file | pvbn | tag | kind | zero |
 //!
-//! All zero is a hole. The top 16 block numbers are reserved: [`LOST`], [`SAVED`], [`UNKNOWN`].
+//! An all-zero pointer is a hole. The top 16 block numbers are reserved: [`LOST`], [`SAVED`],
+//! [`UNKNOWN`].
 
 use crate::bytes::low_bits;
 use crate::number::{NUMBER_BITS, NUMBER_END};
@@ -24,7 +25,7 @@ pub const SAVED: u64 = (1 << NUMBER_BITS) - 2;
 /// Reserved number: the pvbn is not known, ask the container.
 pub const UNKNOWN: u64 = (1 << NUMBER_BITS) - 3;
 
-/// Which of the two kinds of file system a pointer, block or file belongs to.
+/// The kind of file system that a pointer, block or file belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Layer {
     /// The aggregate itself: blocks have a pvbn only.
@@ -45,15 +46,15 @@ pub struct Pointer {
 }
 
 impl Pointer {
-    /// No block: reads as zeroes.
+    /// A pointer to no block: reads return zeroes.
     pub const HOLE: Pointer = Pointer {
         vvbn: Vvbn(0),
         pvbn: Pvbn(0),
         tag: Tag(0),
     };
 
-    /// No block any more: it could not be read when it was needed, and reads as an error until it
-    /// is overwritten (docs/design/design.md §5). At the volume layer only.
+    /// A pointer to a lost block: the block was unreadable when it was needed, and reads return an
+    /// error until it is overwritten (docs/design/design.md §5). At the volume layer only.
     pub const LOST: Pointer = Pointer {
         vvbn: Vvbn(LOST),
         pvbn: Pvbn(LOST),

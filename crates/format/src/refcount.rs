@@ -21,7 +21,7 @@ pub const COUNT_MAX: u16 = u16::MAX - 1;
 /// Clones are refused that would make a count higher: restoring single LUNs, which cannot be
 /// refused when it has begun, has the rest.
 pub const CLONE_MAX: u16 = COUNT_MAX / 2;
-/// No count.
+/// A reserved value, which is not a count.
 pub const RESERVED: u16 = u16::MAX;
 const _: () = assert!(COUNTS_PER_BLOCK * 2 == BLOCK_SIZE as u64);
 
@@ -32,7 +32,7 @@ pub fn block_and_slot(vvbn: Vvbn) -> (u64, usize) {
     (vvbn.0 / COUNTS_PER_BLOCK, slot)
 }
 
-/// A count, as it is there.
+/// Returns the stored count of a slot.
 #[must_use]
 pub fn get(block: &Block, slot: usize) -> u16 {
     u16_at(block, slot * 2)

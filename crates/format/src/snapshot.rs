@@ -1,10 +1,10 @@
 //! Snapshots of a volume: records of the snapshot table, a side file of the volume in the aggregate
 //! (F-01).
 //!
-//! A snapshot is what the volume's superblock said at one consistency point: the inode of its inode
-//! file. The inode of its active map, then called *snapmap* (F-02), is kept beside it, so that
-//! scans need nothing else of the snapshot's tree. Two records to a block, at 16 + 2,040 × i, after
-//! a [`crate::indirect::Header`].
+//! A snapshot is the root in the volume's superblock at one consistency point: the inode of its
+//! inode file. The inode of its active map, then called *snapmap* (F-02), is kept beside it, so
+//! that scans need nothing else of the snapshot's tree. Two records to a block, at 16 + 2,040 × i,
+//! after a [`crate::indirect::Header`].
 //!
 //! | offset in a record | bytes | field |
 //! | --- | --- | --- |
@@ -33,8 +33,7 @@
 //! | 8 | 64 | tag, by the rule for names |
 //! | 72 | 8 | time, seconds since 1970 UTC |
 //!
-//! Of a snapshot that is gone only id and parent matter: it holds its children together in the
-//! history tree.
+//! Of a *gone* snapshot only id and parent matter: it joins its children in the history tree.
 
 use crate::bytes::{array_at, put, u32_at, u64_at};
 use crate::config::name_is_valid;
@@ -58,7 +57,7 @@ const _: () = assert!(ALSO_OFFSET + 4 * ALSO_MAX <= RECORD_BYTES);
 const FLAG_UNFOLDED: u8 = 1;
 const FLAG_IN_PASS: u8 = 2;
 
-/// What a record stands for.
+/// The state of a record's snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
@@ -70,7 +69,7 @@ pub enum State {
     Gone = 3,
 }
 
-/// A reason, given by somebody, not to delete a snapshot.
+/// A reason, given by a client, not to delete a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
     /// Its name, unique among the snapshot's.
@@ -79,18 +78,19 @@ pub struct Hold {
     pub seconds: u64,
 }
 
-/// One record.
+/// One record of the snapshot table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotRecord {
     /// Never reused in the volume.
     pub id: SnapshotId,
-    /// What the record stands for.
+    /// State of the snapshot.
     pub state: State,
     /// Unique among the volume's live snapshots.
     pub name: String,
-    /// What the image descends from.
+    /// Parent of the image in the history.
     pub parent: Option<SnapshotId>,
-    /// What it descends from besides: LUNs of these were restored. Ascending, none twice.
+    /// Further ancestors of the image: LUNs of these snapshots were restored. Ascending, without
+    /// duplicates.
     pub also: Vec<SnapshotId>,
     /// The summary map may lack blocks of this snapshot: the snapshot is a child of no ancestor of
     /// the active image, and the fold scan has not added all its blocks yet.
@@ -129,9 +129,8 @@ fn name_at(record: &[u8], at: usize, length: u8, what: &'static str) -> Result<S
 }
 
 impl SnapshotRecord {
-    /// State, flags and holds go together: only what is being deleted is in a pass, and then
-    /// folded; only what is live is held; what is gone is no more than a name in the history
-    /// (F-10).
+    /// True if state, flags and holds agree: only a deleting snapshot is in a pass, and then
+    /// folded; only a live snapshot is held; a gone snapshot is only a node of the history (F-10).
     #[must_use]
     pub fn is_sound(&self) -> bool {
         match self.state {

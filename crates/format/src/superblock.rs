@@ -32,7 +32,7 @@ const CODE_AT: usize = BLOCK_SIZE - 8;
 const JOURNAL_AT: usize = 368;
 const NAME_AT: usize = 384;
 const FRONTIERS_AT: usize = 512;
-/// One more than the largest generation or sequence of a journal: counting on never overflows.
+/// The largest generation or sequence of a journal plus 1: increments never overflow.
 pub const JOURNAL_END: u64 = 1 << 63;
 /// Each extent has its frontier in the superblock.
 const _: () = assert!(EXTENTS_MAX == (CODE_AT - FRONTIERS_AT) / 4);
@@ -42,7 +42,7 @@ const _: () = assert!(EXTENTS_MAX == (CODE_AT - FRONTIERS_AT) / 4);
 pub struct Superblock {
     /// The consistency point that this block commits.
     pub cp: CpNumber,
-    /// Whose it is.
+    /// UUID of the aggregate.
     pub uuid: Uuid,
     /// Epoch of the config record it goes with.
     pub epoch: u64,

@@ -89,7 +89,7 @@ impl TagKey {
         Tag::of(self.code(block))
     }
 
-    /// The same code with all 64 bits, for blocks that carry their own check.
+    /// Returns the code with all 64 bits, for blocks that carry their own check.
     #[must_use]
     pub fn code(&self, block: &Block) -> u64 {
         let product = self.kernel.product(block, &self.words);

@@ -43,11 +43,11 @@ use crate::{
 };
 
 const MAGIC: [u8; 8] = *b"EVGLVOLU";
-/// Where every volume's superblock is.
+/// Vvbn of every volume's superblock.
 pub const SUPERBLOCK_VVBN: Vvbn = Vvbn(1);
 /// Blocks in an allocation area of vvbn space: one block of the volume's active map.
 pub const VOLUME_AREA_BLOCKS: u64 = crate::BITS_PER_BLOCK;
-/// A clone of a clone of … has at most so many volumes above it.
+/// Most volumes above a clone in a chain of clones.
 pub const CLONE_DEPTH_MAX: usize = 16;
 
 /// When a write counts as done.
@@ -64,22 +64,22 @@ pub enum Sync {
 /// A pass over a volume's blocks in the background, a little in each consistency point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scan {
-    /// None is under way.
+    /// No scan is under way.
     #[default]
     None,
     /// Blocks of the first snapshot that is not folded go into the summary map.
     Fold {
-        /// All vvbns below are done.
+        /// Position of the scan: all vvbns below are done.
         next: u64,
     },
     /// Blocks that only the victims hold are released (F-10, F-11).
     Delete {
-        /// All vvbns below are done.
+        /// Position of the scan: all vvbns below are done.
         next: u64,
     },
     /// Blocks named by the release file are released.
     Release {
-        /// All entries before it are done.
+        /// Position of the release: all entries before it are done.
         next: u64,
     },
 }
@@ -100,17 +100,17 @@ pub struct LunCloning {
 /// A clone's way to blocks of its own (B-10).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Split {
-    /// It never began, or the volume was never a clone.
+    /// No split ever began, or the volume was never a clone.
     #[default]
     None,
-    /// What the base holds is being copied.
+    /// The base's blocks are being copied.
     Copying {
-        /// All vvbns of the base below have slots of their own.
+        /// Position of the split: all vvbns of the base below have slots of their own.
         next: u64,
     },
-    /// An administrator stopped it, or what it was about to copy is not there.
+    /// An administrator stopped the split, or a block to copy is missing.
     Stopped {
-        /// As above.
+        /// Position of the split, as above.
         next: u64,
     },
     /// The volume is no clone any more. Pvbns in its trees may still be those of the blocks it was
@@ -119,7 +119,7 @@ pub enum Split {
 }
 
 impl Split {
-    /// How far a split is that is not done; nothing if none was begun.
+    /// Returns the position of an unfinished split; `None` if no split began.
     #[must_use]
     pub fn next(self) -> Option<u64> {
         match self {
@@ -129,7 +129,7 @@ impl Split {
     }
 }
 
-/// What a volume's superblock says of its snapshots.
+/// A volume's snapshots as its superblock records them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotRoots {
     /// Summary map and snapshot table, files of the aggregate; none if the volume never had a
@@ -139,7 +139,7 @@ pub struct SnapshotRoots {
     pub release: Option<FileId>,
     /// The snapshot that the active image descends from.
     pub parent: Option<SnapshotId>,
-    /// What it descends from besides, ascending: LUNs of these were restored.
+    /// Further ancestors of the active image, ascending: LUNs of these snapshots were restored.
     pub also: Vec<SnapshotId>,
     /// The next snapshot gets this id; 0 and 1 mean the first.
     pub next: SnapshotId,
@@ -149,11 +149,11 @@ pub struct SnapshotRoots {
     pub held_back: u8,
     /// Blocks that the active image alone holds.
     pub exclusive: u64,
-    /// Of a clone: its parent, and the parent's snapshot that it began as.
+    /// Base of a clone: its parent, and the parent's snapshot.
     pub base: Option<(FileId, SnapshotId)>,
     /// A LUN that is being cloned.
     pub lun_clone: Option<LunCloning>,
-    /// Of a clone, or of what was one: whether it gets, or has, blocks of its own.
+    /// State of the split of a present or former clone.
     pub split: Split,
 }
 

@@ -4,7 +4,7 @@ use everglade_env::{BLOCK_SIZE, PageRef};
 use everglade_format::FileId;
 use everglade_format::journal::{Kind, Operation};
 
-/// What an operation did to its range.
+/// An operation's effect on its range.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Gave it these bytes. One page for each block touched; of the first and last page only the
@@ -17,18 +17,18 @@ pub enum Action {
     Punch,
 }
 
-/// One operation.
+/// One logged operation.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The volume: the id of its container.
     pub volume: FileId,
     /// The file of the volume.
     pub file: FileId,
-    /// First byte.
+    /// First byte of the range.
     pub offset: u64,
     /// Bytes, at least 1; of a write at most 1 MiB.
     pub length: u64,
-    /// What was done.
+    /// Effect of the operation.
     pub action: Action,
 }
 
@@ -42,7 +42,7 @@ impl Entry {
         }
     }
 
-    /// How many of them are blocks of which it changes a part: the first, the last.
+    /// Returns the number of blocks that the operation changes in part: the first, the last.
     #[must_use]
     pub fn partial_blocks(&self) -> u64 {
         let Action::Write { pages } = &self.action else {
@@ -54,7 +54,7 @@ impl Entry {
         (u64::from(begins) + u64::from(ends)).min(pages.len() as u64)
     }
 
-    /// As a header describes it.
+    /// Returns the operation in the form of a header.
     #[must_use]
     pub fn operation(&self) -> Operation {
         Operation {

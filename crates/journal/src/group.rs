@@ -13,7 +13,7 @@ use everglade_format::journal::Header;
 use crate::settings::Settings;
 use crate::{Action, Entry, RUN_BLOCKS};
 
-/// Where one record of a group goes.
+/// Place of one record of a group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordPosition {
     pub(crate) generation: u64,
@@ -39,13 +39,13 @@ pub struct Group {
 /// One write of a group.
 #[derive(Debug)]
 pub struct GroupWrite {
-    /// First block, counted from the region's first.
+    /// First block of the write, counted from the region's first.
     pub block: u64,
-    /// What goes there; at most [`RUN_BLOCKS`].
+    /// Content of the write; at most [`RUN_BLOCKS`].
     pub pages: Vec<PageRef>,
 }
 
-/// What [`crate::Journal::end`] wants to know about a group.
+/// Totals of a group for [`crate::Journal::end`].
 #[derive(Clone, Copy, Debug)]
 #[must_use = "the journal waits for it"]
 pub struct Finished {

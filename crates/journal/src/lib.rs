@@ -1,8 +1,8 @@
 //! Journal: what clients did since the last consistency point, on stable media before it is
 //! promised. Implements C-01, C-02 and the reading half of C-08 (docs/design/design.md §5).
 //!
-//! Sans I/O: [`Journal`] decides what is written where, [`Group`] makes the bytes, [`Scan`] reads
-//! them back; whoever owns the devices moves them. Nothing here has a clock, a lock or a thread.
+//! Sans I/O: [`Journal`] decides the place of each write, [`Group`] makes the bytes, [`Scan`] reads
+//! them back; the owner of the devices does the I/O. The crate has no clock, lock or thread.
 //!
 //! # The region
 //!

@@ -1,5 +1,5 @@
-//! The state of a journal while it is written: who is queued, where the next record goes, what is
-//! durable.
+//! The state of a journal while it is written: the queue, the place of the next record, and the
+//! durable prefix.
 //!
 //! ```text
 //! push ──▶ queued ──begin()──▶ in flight ──end()──▶ logged
@@ -7,10 +7,10 @@
 //!             └──────commit() of their consistency point: done, their half is free
 //! ```
 //!
-//! 1. Sequences of the queue are consecutive; the front one follows the last of the group in
-//!    flight, or of what was dropped by a commit.
+//! 1. Sequences of the queue are consecutive; the front one follows the last operation in flight,
+//!    or the last one dropped by a commit.
 //! 2. At most two generations live: `old`, whose consistency point runs, and `young`. Without a
-//!    freeze since the last commit there is only `old`.
+//!    freeze since the last commit only `old` exists.
 //! 3. Records are in the order of the queue. A half without room therefore stops everything behind
 //!    it: the prefix must stay gapless. Only a commit helps ([`Journal::is_stuck`]).
 //!
@@ -27,8 +27,8 @@ use everglade_format::journal::fits;
 use crate::Entry;
 use crate::group::{Finished, Group, RecordPosition};
 
-/// Payload of one group: long enough for full-speed writes, short enough that whoever waits for the
-/// next one does not wait long.
+/// Most blocks of one group: enough for full-speed writes, few enough that waiters for the next
+/// group do not wait long.
 const GROUP_BLOCKS: u64 = 1024;
 /// Operations of one group, for those without payload.
 const GROUP_OPERATIONS: usize = 4096;
@@ -43,13 +43,13 @@ pub struct Position {
 }
 
 impl Position {
-    /// Of an aggregate that was just made, and of one that has no journal.
+    /// Position of a new aggregate, and of an aggregate without a journal.
     pub const FIRST: Position = Position {
         generation: 1,
         sequence: 1,
     };
 
-    /// Where replay begins.
+    /// Returns the position at which replay begins.
     #[must_use]
     pub fn of(superblock: &Superblock) -> Position {
         Position {
@@ -72,12 +72,12 @@ struct Generation {
 #[derive(Clone, Copy, Debug, Default)]
 struct Payload {
     blocks: u64,
-    /// Those of them of which an operation changes a part.
+    /// Blocks that an operation changes only in part.
     partial: u64,
 }
 
 impl Payload {
-    /// What is left after so much was taken, some of which may have come later.
+    /// Returns the rest after `taken`, which may include later payload.
     fn saturating_sub(self, taken: Payload) -> Payload {
         Payload {
             blocks: self.blocks.saturating_sub(taken.blocks),
@@ -97,11 +97,11 @@ impl SubAssign for Payload {
 #[derive(Debug)]
 pub struct Journal {
     settings: Settings,
-    /// In no group yet.
+    /// Operations that are in no group yet.
     queue: VecDeque<Entry>,
     /// Payload of the queue.
     queued: Payload,
-    /// What of it joins a consistency point that has begun.
+    /// Queued payload of the consistency point that has begun.
     frozen: Payload,
     /// The next operation gets this.
     next: u64,
@@ -156,7 +156,8 @@ impl Journal {
         self.next - 1
     }
 
-    /// All operations up to this one are durable, by the log or by a consistency point.
+    /// Returns the last durable operation: all up to it are durable, by the log or by a consistency
+    /// point.
     #[must_use]
     pub fn durable(&self) -> u64 {
         self.durable
@@ -168,8 +169,8 @@ impl Journal {
         self.queued.blocks
     }
 
-    /// What of [`Journal::unlogged_blocks`] are blocks of which a part is changed: whoever merges
-    /// them has other pages.
+    /// Returns the part of [`Journal::unlogged_blocks`] in partly changed blocks, whose merged
+    /// content is in other pages.
     #[must_use]
     pub fn unlogged_partial_blocks(&self) -> u64 {
         self.queued.partial
@@ -227,9 +228,9 @@ impl Journal {
         }
     }
 
-    /// The superblock that says `position` is on stable media: all operations before are durable,
-    /// and the half that held them is free. Returns those that were still queued, to be let go
-    /// outside the lock.
+    /// Commits the superblock with `position`, which is on stable media: all operations before are
+    /// durable, and their half is free. Returns the operations that were still queued, to be
+    /// dropped outside the lock.
     pub fn commit(&mut self, position: Position) -> VecDeque<Entry> {
         let young = self.young.take().expect("a commit follows a freeze");
         assert_eq!(young.number, position.generation, "generation of a commit");
@@ -238,7 +239,7 @@ impl Journal {
         self.durable = self.durable.max(position.sequence - 1);
         let dropped = position.sequence.saturating_sub(self.head());
         let dropped = usize::try_from(dropped).expect("at most the queue");
-        // Whichever is fewer is moved: clients wait.
+        // The smaller part is moved: clients wait.
         let dropped: VecDeque<Entry> = match dropped > self.queue.len() / 2 {
             true => {
                 let later = self.queue.split_off(dropped);
@@ -246,7 +247,7 @@ impl Journal {
             }
             false => self.queue.drain(..dropped).collect(),
         };
-        // What was queued at the freeze and is not written yet, which is what is dropped: counted,
+        // The dropped operations are the unwritten ones of the freeze. Their payload was counted,
         // because there may be a hundred thousand, and clients wait.
         self.queued -= std::mem::take(&mut self.frozen);
         dropped
@@ -286,7 +287,7 @@ impl Journal {
         })
     }
 
-    /// All writes of the group in flight are on stable media.
+    /// Ends the group in flight: all of its writes are on stable media.
     pub fn end(&mut self, group: Finished) {
         assert!(self.is_busy, "the end of a group that never began");
         self.is_busy = false;

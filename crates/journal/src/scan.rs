@@ -8,16 +8,15 @@
 //! ```
 //!
 //! The caller reads what [`Scan::wants`] and feeds it; pages become parts of entries without a
-//! copy, and each is hashed once. Of a generation that ended without a trace (nothing was logged)
-//! nothing is found in its half, so the other half is looked at in any case; there the chain must
-//! continue where it was.
+//! copy, and each is hashed once. A generation without logged operations leaves nothing in its
+//! half, so the other half is read in any case; the chain must continue there.
 //!
-//! A run that cannot be read is asked for again block by block, so that one bad block costs the
-//! records from it on and not a MiB before it.
+//! A run that cannot be read is read again block by block, so that one bad block loses only the
+//! records after it and not a MiB before it.
 //!
-//! Leftovers end a chain in good order. A header of this very chain without its payload, or bytes
-//! that claim to be a header and are none, are what a power cut leaves of the group in flight, or
-//! damage; the reader cannot tell, and says so ([`End`]).
+//! The remains of earlier generations end a chain normally. A power cut during a group, or damage,
+//! can leave a header of this chain without its payload, or an invalid header; the reader cannot
+//! tell these apart, and reports the end as unclear ([`End`]).
 
 use everglade_env::PageRef;
 use everglade_format::TagKey;
@@ -30,7 +29,7 @@ use crate::{Action, Entry, Position, RUN_BLOCKS};
 /// Why a prefix ended where it did, from the most to the least harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
-    /// Nothing was ever written there, or the half is full.
+    /// The blocks after the last record were never written, or the half is full.
     Clean,
     /// Leftovers of an older generation or another life.
     Stale,
@@ -40,7 +39,7 @@ pub enum End {
     Unreadable,
 }
 
-/// What a scan found.
+/// The result of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanSummary {
     /// Records accepted.
@@ -61,9 +60,9 @@ pub struct ScanSummary {
 
 impl ScanSummary {
     /// True if the superblock's two generations hold anything that a later mount could take for the
-    /// log of this one: what was found, a header without its payload, the younger half of a group
-    /// of which the older never arrived, whatever a bad block hides. Such a mount commits a
-    /// consistency point that begins two generations later before it logs anything.
+    /// log of this one: records, a header without its payload, the younger half of a group of which
+    /// the older never arrived, or a bad block. Such a mount commits a consistency point that
+    /// begins two generations later before it logs anything.
     #[must_use]
     pub fn has_traces(&self) -> bool {
         self.records > 0 || self.reason >= End::Torn || self.has_strangers
@@ -77,11 +76,11 @@ pub struct Scan {
     uuid: Uuid,
     epoch: u64,
     from: Position,
-    /// Whose half is being read.
+    /// Generation whose half is being read.
     generation: u64,
     /// The next block of that half that was not fed.
     at: u64,
-    /// Up to this block of the half, single blocks are asked for.
+    /// Up to this block of the half, single blocks are read.
     careful_until: u64,
     /// Life and code of the last record accepted.
     chain: Option<(u64, u64)>,
@@ -144,8 +143,8 @@ impl Scan {
         ))
     }
 
-    /// Takes what was read for the last [`Scan::wants`], nothing if it could not be read. Appends
-    /// entries that are whole to `out`.
+    /// Takes the blocks of the last [`Scan::wants`]; empty if they could not be read. Appends whole
+    /// entries to `out`.
     pub fn feed(&mut self, key: &TagKey, pages: Vec<PageRef>, out: &mut Vec<Entry>) {
         let (_, blocks) = self.wants().expect("a scan that is not finished");
         if pages.is_empty() {
@@ -166,7 +165,7 @@ impl Scan {
         }
     }
 
-    /// The result so far. It is final when [`Scan::wants`] returns `None`.
+    /// Returns the result so far. The result is final when [`Scan::wants`] returns `None`.
     #[must_use]
     pub fn outcome(&self) -> ScanSummary {
         self.outcome
@@ -262,9 +261,9 @@ impl Scan {
         );
     }
 
-    /// The chain of this half ends here. The other half may continue it, even if a record was
-    /// begun: in the chain's own life nothing there has the sequence of the missing operations, but
-    /// a header that an earlier life left here without its payload has taken nobody's place.
+    /// Ends the chain of this half. The other half may continue it, even if a record was begun: in
+    /// the chain's own life nothing there has the sequence of the missing operations, but a header
+    /// that an earlier life left here without its payload has taken nobody's place.
     fn end_half(&mut self, reason: End) {
         self.outcome.reason = self.outcome.reason.max(reason);
         self.record = None;

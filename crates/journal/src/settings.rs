@@ -1,8 +1,8 @@
-//! What a journal is told once.
+//! Settings of a journal.
 
 use everglade_format::config::Uuid;
 
-/// What a journal is told once.
+/// Settings of a journal.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Blocks of each half.

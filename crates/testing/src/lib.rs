@@ -1,12 +1,12 @@
-//! How we know: a seeded world, a reference model, workloads, and the judge that compares them.
+//! Simulation tests: a seeded world, a reference model, workloads, and the judge that compares
+//! them.
 //!
-//! seed → [`world`] (virtual time, simulated devices, power cuts, faults)
-//!      → [`workload`] (what clients and administrators ask)
-//!      → [`system::System`] (what is being judged: the engine, or the toy)
-//!      → [`model`] (what may be read, and what a crash may leave)
+//! seed → [`world`] (virtual time, simulated devices, power cuts, faults) → [`workload`] (requests
+//! of clients and administrators) → [`system::System`] (the system under test: the engine, or the
+//! toy) → [`model`] (the allowed reads, and the allowed states after a crash)
 //!
-//! One seed decides everything, so that a failure is a number. Nothing here looks at the wall
-//! clock, at thread ids, or iterates over a hash table. [`toy`] is a small correct server with bugs
+//! One seed decides everything, so that a failure is a number. The code never reads the wall clock
+//! or thread ids, and never iterates over a hash table. [`toy`] is a small correct server with bugs
 //! that can be switched on: it proves that the judge acquits the innocent and convicts the guilty.
 
 pub mod digest;

@@ -6,7 +6,7 @@ pub struct Rng {
     state: [u64; 4],
 }
 
-/// One step of splitmix64: a bijection that scatters nearby numbers.
+/// Applies one step of splitmix64: a bijection that scatters nearby numbers.
 #[must_use]
 pub fn scramble(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -27,7 +27,7 @@ impl Rng {
         }
     }
 
-    /// A stream of its own for the part called `label`, independent of what is drawn from others.
+    /// Returns the stream of the part called `label`, independent of other parts' draws.
     #[must_use]
     pub fn for_part(seed: u64, label: &str) -> Rng {
         let mixed = label

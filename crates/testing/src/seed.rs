@@ -17,7 +17,7 @@ pub struct Seed(pub u64);
 pub struct NotASeed(pub String);
 
 impl Seed {
-    /// A seed nobody chose, from the randomness the operating system gives every hash table.
+    /// Returns a random seed, from the randomness that the operating system gives every hash table.
     #[must_use]
     pub fn fresh() -> Seed {
         Seed(RandomState::new().build_hasher().finish())

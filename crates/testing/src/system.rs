@@ -1,4 +1,4 @@
-//! What is judged: something that stores LUNs on the devices of a world.
+//! The system under test: it stores LUNs on the devices of a world.
 //!
 //! The engine is one, the toy another. The simulation sees nothing else of either.
 
@@ -39,14 +39,14 @@ pub enum Admin {
         /// More than it has.
         size_bytes: u64,
     },
-    /// A LUN gets shorter; what was beyond is gone for good.
+    /// Shrinks a LUN; the data beyond the new end is lost for good.
     ShrinkLun {
         /// `volume/lun`.
         name: String,
         /// Less than it has.
         size_bytes: u64,
     },
-    /// Everything acknowledged so far becomes durable.
+    /// Makes all acknowledged operations durable.
     ConsistencyPoint,
 }
 
@@ -55,13 +55,13 @@ pub enum Admin {
 pub struct AdminDone {
     /// Given with the request.
     pub token: u64,
-    /// What happened.
+    /// Result of the request.
     pub result: Result<(), Error>,
 }
 
 /// A running server.
 pub trait System {
-    /// Lets reactor `reactor` do some of its work.
+    /// Runs a part of reactor `reactor`'s work.
     fn turn(&mut self, reactor: usize) -> Turn;
 
     /// Storage as the sessions on reactor `reactor` see it.
@@ -113,7 +113,7 @@ pub trait System {
     /// Checks invariants that only hold when nothing is under way (space counters, leaks).
     ///
     /// # Errors
-    /// What does not hold.
+    /// The error if an invariant does not hold.
     fn check_at_rest(&mut self) -> Result<(), String> {
         Ok(())
     }
@@ -133,23 +133,22 @@ pub trait System {
 /// Why a system did not start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotMounted {
-    /// It said so, and why.
+    /// The system refused to start, with a reason.
     #[error("{0}")]
     Refused(String),
-    /// It never comes to an end, which is never right.
+    /// The start never ends, which is always a failure.
     #[error("stuck: {0}")]
     Stuck(String),
 }
 
-/// What a kind of system promises beyond the contract of `target`.
+/// Promises of a kind of system beyond the contract of `target`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promises {
-    /// Blocks that are not what was written are answered with errors, from this block of each
-    /// device on, and on all devices but the first even if all of them are old. What lies before it
-    /// is written where nothing else can tell that it is old.
+    /// Damaged blocks give errors, from this block of each device on, and on all devices but the
+    /// first even if all of them are old. Blocks before it may be old without detection.
     pub damage_is_found: Option<u64>,
-    /// Blocks of the first device with what was logged since the last consistency point. Damage
-    /// there takes what was durable by the log alone, the last first, and nothing else.
+    /// Blocks of the first device with the log since the last consistency point. Damage there loses
+    /// only operations durable by the log alone, the last first.
     pub journal_blocks: std::ops::Range<u64>,
     /// A full host is [`Error::NoSpace`] to clients, never [`Error::Io`].
     pub full_host_is_no_space: bool,
@@ -161,12 +160,12 @@ pub struct Promises {
     pub changes_are_durable: bool,
 }
 
-/// How a kind of system is put on devices and started from them.
+/// A way to create a kind of system on devices and to start it from them.
 pub trait Maker {
-    /// What it makes.
+    /// The type of the system.
     type System: System;
 
-    /// What it promises.
+    /// Returns the system's promises.
     fn promises(&self) -> Promises;
 
     /// Devices for `bytes` of storage in all, or for the least it can live on if that is more.
@@ -179,7 +178,7 @@ pub trait Maker {
     /// Why it cannot.
     fn format(&self, world: &SimWorld) -> Result<(), String>;
 
-    /// Starts from what is on the devices.
+    /// Starts from the content of the devices.
     ///
     /// # Errors
     /// Why it cannot. After a power cut alone there is no reason.
@@ -188,7 +187,7 @@ pub trait Maker {
     /// Checks the media of a world in which nothing runs (`everglade check`).
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// Returns the problems of the media.
     fn check(&self, _world: &SimWorld) -> Result<(), String> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What entering and leaving costs, for people to read; nothing is asserted about time.
+//! The cost of entering and leaving, for people to read; no test asserts times.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Partitioned state opens to a covering permit and to nobody else.
+//! Partitioned state opens only to a covering permit.
 
 use crate::{
     Affinities, AggregateAffinities, Entry, Lent, Partitioned, Permit, Stripe, Volume,

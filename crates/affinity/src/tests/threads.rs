@@ -14,7 +14,7 @@ const REACTORS: usize = 4;
 const MESSAGES: usize = 60_000;
 const NOBODY: usize = usize::MAX;
 
-/// A holder marks every leaf it covers: whoever conflicts has a leaf in common.
+/// A holder marks every leaf it covers: two conflicting holders have a leaf in common.
 struct Meeting {
     affinities: Affinities<u32>,
     leaves: Vec<(Node, AtomicUsize)>,

@@ -30,14 +30,14 @@ mod shape;
 #[path = "../../src/word.rs"]
 mod word;
 
-/// In place of `src/sync.rs`.
+/// Replaces `src/sync.rs`.
 mod sync {
     pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering};
     pub(crate) use shuttle::sync::{Mutex, MutexGuard};
     pub(crate) use std::sync::TryLockError;
 }
 
-/// What `src/lib.rs` exports and the modules name by it.
+/// Exports of `src/lib.rs` that the modules name.
 pub use affinities::{Affinities, Entry};
 pub use class::{Class, Range, Stripe};
 pub use outcome::{Gone, Granted, Stranded};

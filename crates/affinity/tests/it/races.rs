@@ -14,7 +14,7 @@ use crate::shape::{AggregateAffinities, VolumeAffinities};
 
 const NOBODY: usize = usize::MAX;
 
-/// What a reactor asks to enter: indexes into the nodes of the world.
+/// The nodes that a reactor enters, as indexes into the nodes of the world.
 type Script = &'static [&'static [usize]];
 
 // Nodes of the world by index.
@@ -35,7 +35,7 @@ struct World {
     leaves: Vec<(Node, AtomicUsize)>,
     mailboxes: Vec<Mutex<VecDeque<Granted<u32>>>>,
     done: AtomicUsize,
-    /// Some coarse message has been queued and has not run.
+    /// True while a coarse message is queued and has not run.
     coarse_waits: AtomicBool,
 }
 
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// Marks the leaves that a permit covers: whoever conflicts covers one of them as well.
+    /// Marks the leaves that a permit covers: two conflicting permits have a leaf in common.
     fn mark(&self, permit: &Permit) {
         for (leaf, holder) in self.leaves.iter().filter(|(leaf, _)| permit.covers(leaf)) {
             let before = holder.swap(permit.reactor(), Ordering::SeqCst);
@@ -77,7 +77,7 @@ impl World {
         }
     }
 
-    /// A handler that lets others run, and leaves. Who is granted something has it from that
+    /// Runs a handler that yields to others, and leaves. A granted message has its permit from that
     /// moment, long before its reactor reads the mail.
     fn run(&self, permit: Permit, message: u32) {
         thread::yield_now();
@@ -223,7 +223,7 @@ fn a_stalled_entry_meets_two_coarse_ones() {
     ]);
 }
 
-/// One stripe has an owner and a second reactor about to take it when the coarse message comes: the
+/// A stripe has an owner and a second reactor about to take it when the coarse message comes: the
 /// stripe must stay contended after its owner has left.
 #[test]
 fn a_stalled_entry_behind_an_owner_meets_a_coarse_one() {
@@ -248,7 +248,7 @@ fn everything_against_serial() {
     ]);
 }
 
-/// From the moment a coarse message is queued until it has run, nobody slips in below it.
+/// From the moment a coarse message is queued until it has run, no message enters below it.
 fn coarse_is_not_overtaken() {
     let world = Arc::new(World::new(3));
     let fine = |reactor: usize, node: usize| {
@@ -270,7 +270,7 @@ fn coarse_is_not_overtaken() {
     match world.ask(2, &[LOGICAL]) {
         Entry::Entered(permit) => world.enter_and_run(permit),
         Entry::Queued => {
-            // It may have run already, by nobody but this reactor: its mailbox is read below only.
+            // Only this reactor may have run the message already: its mailbox is read below only.
             world.coarse_waits.store(true, Ordering::SeqCst);
             thread::yield_now();
             while world.run_mail(2) {}
@@ -290,7 +290,7 @@ fn a_queued_coarse_message_is_not_overtaken() {
     shuttle::check_pct(coarse_is_not_overtaken, 15_000, 3);
 }
 
-/// Whoever meets a removal is in one of four cases, and none gets lost.
+/// Every message that meets a removal is in one of four cases, and none gets lost.
 fn removal_forgets_nobody() {
     let world = Arc::new(World::new(3));
     let visitor = |reactor: usize, targets: &'static [usize]| {

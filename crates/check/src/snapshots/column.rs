@@ -11,7 +11,7 @@ use everglade_format::{BITS_PER_BLOCK, BLOCK_SIZE, Block, bitmap};
 
 /// The blocks that the images at a station hold.
 pub(super) enum Hold {
-    /// No block: the images at this station only join their neighbours.
+    /// The station has no block: its images only join their neighbours.
     Nothing,
     /// The bits from this one on; below, nothing, as if they were gone.
     From(u64, Rc<Block>),
@@ -20,7 +20,7 @@ pub(super) enum Hold {
 pub(super) struct Station {
     pub(super) parent: Option<usize>,
     pub(super) hold: Hold,
-    /// How many hold the same.
+    /// Number of images with the same block.
     pub(super) members: usize,
 }
 
@@ -87,8 +87,8 @@ pub(super) fn shared(stations: &[Station], held: &[Box<Block>]) -> Box<Block> {
 /// Blocks whose holders are not connected.
 ///
 /// From the leaves up, a block is *below* a station if the station holds it, or joins its children
-/// by it and it is below one of them. A connected part ends at a station that the block is
-/// below and that is not joined to its parent. There must be no second one.
+/// and the block is below one of them. A connected part ends at a station that the block is below
+/// and that is not joined to its parent. A second such station is an error.
 pub(super) fn apart(stations: &[Station], held: &[Box<Block>]) -> Box<Block> {
     let mut below: Vec<Box<Block>> = held.to_vec();
     for at in (0..stations.len()).rev() {

@@ -31,12 +31,12 @@ struct Holders<'h> {
     waiting: Vec<u64>,
     /// Blocks of victims' snapmaps.
     protected: BTreeSet<u64>,
-    /// Below, the delete pass is done.
+    /// Position of the delete pass: vvbns below are done.
     done: u64,
-    /// Of the first unfolded snapshot, what is below is in the summary map.
+    /// Position of the fold scan: below, the first unfolded snapshot is in the summary map.
     folded: u64,
     counts: Vec<Count>,
-    /// Some map block could not be read, so the counts are short of it.
+    /// True if a map block could not be read, so the counts miss its bits.
     is_partial: bool,
 }
 
@@ -47,7 +47,7 @@ struct Count {
     exclusive: u64,
 }
 
-/// One block of the maps of all images.
+/// One map block of each image, at the same index.
 struct Column {
     stations: Vec<Station>,
     held: Vec<Box<Block>>,
@@ -244,8 +244,8 @@ impl Holders<'_> {
         self.check_container(block, &column, &summary, findings);
     }
 
-    /// Whether the holders of a block are connected by the whole history, those joining that hold
-    /// nothing.
+    /// True if the whole history connects the holders of a block, through joining images without
+    /// the block.
     fn is_connected(&self, column: &Column, bit: u64) -> bool {
         let near = self.table.neighbours();
         let station = |node: usize| column.at[node];
@@ -337,8 +337,8 @@ impl Holders<'_> {
     fn copied_on_change(&self, column: &Column) -> Box<Block> {
         let active = self.maps.len() - 1;
         let mut bits = zero();
-        // Below the place of the pass its victims hold nothing, above they are ancestors like
-        // others.
+        // Below the position of the pass its victims hold nothing; above, they are ordinary
+        // ancestors.
         let mut from = BITS_PER_BLOCK;
         let mut at = self.table.parents[active];
         while let Some(node) = at

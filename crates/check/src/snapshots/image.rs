@@ -1,7 +1,7 @@
 //! Images of snapshots, each compared with an image that is verified already.
 //!
 //! Where `c(v)` counts the references of an image to v, and `m(v)` is its map's bit plus the count
-//! of its refcount file, Definition 1 says that the difference `c − m` is 0 everywhere. If the
+//! of its refcount file, Definition 1 requires that the difference `c − m` is 0 everywhere. If the
 //! difference is not 0, v is a *stray*. Two images have the same strays except among the blocks in
 //! which they differ, so only these blocks are examined:
 //!
@@ -133,7 +133,7 @@ pub(super) struct Pool<'p> {
     snapmaps: BTreeSet<u64>,
 }
 
-/// How two images differ, in one window of vvbns.
+/// The difference of two images, in one window of vvbns.
 struct Difference {
     new: References,
     old: References,

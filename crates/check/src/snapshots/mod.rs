@@ -1,4 +1,4 @@
-//! Snapshots of a volume, and what they mean for its blocks.
+//! Snapshots of a volume, and their effect on its blocks.
 //!
 //! ```text
 //! superblock ─▶ table ─▶ records, history

@@ -22,9 +22,9 @@ pub(super) struct Pair<'p> {
     pub(super) fs: &'p FileSystem<'p>,
     pub(super) file: FileId,
     pub(super) object: &'p Object,
-    /// As it was in the image that is known.
+    /// Inode in the known image.
     pub(super) old: Option<&'p Inode>,
-    /// As it is in the image that is being verified.
+    /// Inode in the image being verified.
     pub(super) new: Option<&'p Inode>,
     /// Blocks beyond the end are wrong.
     pub(super) is_bounded: bool,
@@ -55,7 +55,7 @@ pub(super) enum Visit {
 pub(super) struct Walked {
     pub(super) old_blocks: u64,
     pub(super) new_blocks: u64,
-    /// Some part could not be followed.
+    /// True if a part could not be followed.
     pub(super) is_partial: bool,
 }
 

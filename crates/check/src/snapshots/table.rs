@@ -28,9 +28,9 @@ pub(super) struct Table {
     pub(super) records: Vec<SnapshotRecord>,
     /// For each record, and last for the active image, the place of its parent among them.
     pub(super) parents: Vec<Option<usize>>,
-    /// The same of others that it descends from, because LUNs of these were restored.
+    /// Indexes of the further ancestors, whose LUNs were restored.
     pub(super) also: Vec<Vec<usize>>,
-    /// Every parent is there, so that it makes sense to ask who descends from whom.
+    /// True if every parent exists, so that ancestry is well defined.
     pub(super) is_connected: bool,
 }
 

@@ -1,12 +1,12 @@
-//! Acquits every image that the engine left, and convicts every damaged one of exactly what was
-//! done to it.
+//! Accepts every image that the engine left, and reports for every damaged image exactly its
+//! damage.
 //!
 //! Each image is checked as it is, then damaged in every way that finds a victim in it, one at a
 //! time. The verifier must name the damage by its kind and its victim; whatever else it reports
 //! must follow from it.
 //!
 //! `EVERGLADE_CHECK_IMAGES=1000 cargo test --release -p everglade-check corruption -- --nocapture`
-//! looks at so many images and prints how often each way was tried.
+//! checks that many images and prints the number of tries of each way.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,7 +51,7 @@ fn fault(damage: &Damage, report: &Report, before: &BTreeSet<Kind>) -> Option<St
     Some(format!("accused of {}", other.kind.name()))
 }
 
-/// Tries one way on one image: what is wrong with the verdict, if anything; none if it finds no
+/// Tries one way on one image. Returns the error in the verdict, if any; `None` if the way finds no
 /// victim.
 fn try_way(
     way: &Way,
@@ -151,7 +151,7 @@ fn images_with_splits_are_acquitted_and_damaged_ones_convicted() {
     judge(snapped::split, 3 * images(), corrupter::of_splits());
 }
 
-/// Changes that the verifier does not mind must not make anybody read anything else.
+/// Checks that changes which the verifier accepts do not change the content of any read.
 fn reads_as_before(make: fn(u64) -> Lived, change: corrupter::Make) {
     let (mut changed, mut errors) = (0, 0);
     for seed in 0..60 {
@@ -314,7 +314,7 @@ fn a_block_repainted_twice_leaves_the_image_as_it_was() {
     }
 }
 
-/// All blocks that are not zero.
+/// Returns all blocks that are not zero.
 fn bytes(world: &SimWorld) -> BTreeMap<(u32, u64), Vec<u8>> {
     let storage = world.storage();
     let mut all = BTreeMap::new();

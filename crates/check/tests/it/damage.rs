@@ -301,7 +301,7 @@ fn two_containers_that_share_a_block_are_noticed() {
     assert!(line.contains(&format!("pvbn {taken}")), "{line}");
 }
 
-/// Content of a leaf of the deleted volume's container, as the image has it.
+/// Returns the image's content of a leaf of the deleted volume's container.
 fn image_leaf(vvbn: u64) -> Block {
     let mut found = [0; BLOCK_SIZE];
     spoiled(|spot, block| {
@@ -316,7 +316,7 @@ fn image_leaf(vvbn: u64) -> Block {
 fn volume_and_container_must_agree() {
     let sound = image::sound();
     let vvbn = sound.vvbn(64, 0, 0);
-    // The container lost the block: the volume has it, nobody owns its old place.
+    // The container lost the block: the volume has it, and its old place has no owner.
     let image = spoil_at(at(AGGREGATE, CONTAINER, 1, 0), |block| {
         IndirectMut(block).set(vvbn, AGGREGATE, Pointer::HOLE);
     });
@@ -605,7 +605,8 @@ fn devices_that_do_not_lead_to_a_superblock_are_unreadable() {
     }
     assert!(matches!(run(&image, &[0, 1]), Unreadable::Foreign { .. }));
     let image = image::sound();
-    // One newer record decides, because an upgrade may have been cut short; a torn one does not.
+    // One newer record decides, because an upgrade may have been interrupted; a torn record does
+    // not.
     let at = (844 << 12) + (128 << 10);
     image.memory.lock()[0][at + 8] = 9;
     check(&image.memory, &[DeviceId(0), DeviceId(1)], &mut |_| {}).expect("readable");

@@ -1,4 +1,4 @@
-//! The reader for people shows what is there.
+//! The description for people has the contents of the media.
 
 use everglade_check::describe;
 use everglade_format::{FileId, Pvbn};

@@ -1,4 +1,4 @@
-//! Whatever the media say, the verifier ends with a report or a reason.
+//! With any bytes on media, the verifier ends with a report or a reason.
 
 use everglade_check::check;
 use proptest::prelude::*;

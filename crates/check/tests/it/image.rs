@@ -38,22 +38,22 @@ pub(crate) struct Image {
     pub(crate) numbers: BTreeMap<(Layer, u32, u8, u64), u64>,
 }
 
-/// What may be changed besides blocks.
+/// Possible changes besides blocks.
 #[derive(Default)]
 pub(crate) struct Changes<'c> {
     pub(crate) block: Option<Spoil<'c>>,
     pub(crate) superblock: Option<&'c dyn Fn(&mut Superblock)>,
     pub(crate) config: Option<&'c dyn Fn(&mut Config)>,
-    /// Block numbers that the verifier cannot look at in one go.
+    /// True for block numbers too large for one window of the verifier.
     pub(crate) far: bool,
 }
 
-/// Where numbers lie.
+/// The positions of block numbers.
 #[derive(Clone, Copy)]
 struct Scale {
     /// First pvbn of the second extent.
     second_extent: u64,
-    /// First vvbn given to a block; 2 to 9 stay free.
+    /// First vvbn of a block; 2 to 9 stay free.
     first_vvbn: u64,
     container_blocks: u64,
 }
@@ -108,7 +108,7 @@ pub(crate) fn sound() -> Image {
     build(Changes::default())
 }
 
-/// The same with large block numbers.
+/// Returns the image with large block numbers.
 pub(crate) fn far() -> Image {
     build(Changes {
         far: true,
@@ -246,7 +246,7 @@ fn mark(map: &mut Planned, numbers: impl IntoIterator<Item = u64>) {
     }
 }
 
-/// Builds the image; see the module for what is in it.
+/// Builds the image; its contents are in the module's documentation.
 pub(crate) fn build(mut changes: Changes<'_>) -> Image {
     let mut nothing = |_: Spot, _: &mut Block| {};
     let spoil: Spoil<'_> = changes.block.take().unwrap_or(&mut nothing);
@@ -441,7 +441,7 @@ impl Image {
         }
     }
 
-    /// Where a block of the aggregate is: device and byte.
+    /// Returns the place of a block of the aggregate: device and byte.
     pub(crate) fn locate(&self, pvbn: u64) -> (u32, u64) {
         locate(&self.config, pvbn)
     }

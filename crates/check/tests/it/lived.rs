@@ -24,7 +24,7 @@ const SCALE: Scale = Scale {
     op_bytes_max: 48 << 10,
 };
 
-/// What lies on the media after the last life.
+/// The media after the last life.
 pub(crate) struct Lived {
     pub(crate) images: Images,
     pub(crate) seed: u64,
@@ -32,13 +32,13 @@ pub(crate) struct Lived {
 }
 
 impl Lived {
-    /// The media, ready to be looked at or damaged.
+    /// Returns the media in a world, for checks or damage.
     pub(crate) fn world(&self) -> SimWorld {
         SimWorld::restart(self.images.clone(), Seed(self.seed), 1)
     }
 
-    /// What the engine has after a start: the sequence of the last operation where it replayed
-    /// some, unless files of theirs are gone.
+    /// Returns the last sequence that the engine replays in a start, unless files of the operations
+    /// were deleted.
     pub(crate) fn recovered(&self) -> Option<u64> {
         let world = self.world();
         let system = self.maker.mount(&world).expect("it mounts");
@@ -62,7 +62,7 @@ struct Life {
 pub(crate) fn image(seed: u64) -> Lived {
     let mut rng = Rng::for_part(seed, "lived");
     let maker = EngineMaker::of_seed(Seed(seed));
-    // Small enough to fill up, and for a record that is too long.
+    // Small enough to fill up, and to hold a record that is too long.
     let journal_half_blocks = maker.journal_half_blocks.min([64, 200][rng.index(2)]);
     let maker = EngineMaker {
         memory_bytes: 4 << 20,
@@ -72,7 +72,7 @@ pub(crate) fn image(seed: u64) -> Lived {
     let world = SimWorld::new(Seed(seed), 1, &maker.devices(24 << 20));
     maker.format(&world).expect("devices are large enough");
     let mut images = world.after_cut(Cut::whole(Keep::Nothing));
-    // Now and then a new aggregate nobody used.
+    // Now and then a new, unused aggregate.
     let lives = if rng.one_in(16) { 0 } else { rng.between(1, 4) };
     let mut life = Life {
         rng,
@@ -97,7 +97,7 @@ impl Life {
         let world = SimWorld::restart(images, Seed(self.rng.draw()), 1);
         let at = world.writes() + 1;
         if self.rng.one_in(8) {
-            // In the middle of the recovery.
+            // The power fails in the middle of the recovery.
             world.cut_at_write(world.writes() + self.rng.between(1, 20));
             let _cut_short = self.maker.mount(&world);
             return self.cut(&world);

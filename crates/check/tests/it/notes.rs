@@ -1,8 +1,8 @@
 //! Notes that cannot be read, or lie: the aggregate serves all of its data without them, and says
 //! why (decision 0017).
 //!
-//! What a disk did is done behind the tags, what a bug did before them. Nothing of it may cost a
-//! LUN a byte or end the process, neither at the mount nor when somebody replaces the notes.
+//! Damage of a disk changes blocks without their tags; damage of a bug includes the tags. No damage
+//! may cost a LUN a byte or end the process, neither at the mount nor when the notes are replaced.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ fn image(seed: u64) -> Option<Lived> {
     is_whole.then_some(lived)
 }
 
-/// Lets the system work until it is done.
+/// Runs the system until it is idle.
 fn run(
     world: &SimWorld,
     system: &mut EngineSystem,
@@ -61,7 +61,7 @@ fn set_notes(world: &SimWorld, system: &mut EngineSystem, text: &[u8]) -> Result
     done.remove(0).result
 }
 
-/// Everything that clients can read, by export and place.
+/// All contents that clients can read, by export and place.
 type Contents = BTreeMap<(String, u64), Vec<u8>>;
 
 fn contents(world: &SimWorld, system: &mut EngineSystem) -> Contents {
@@ -89,8 +89,8 @@ fn contents(world: &SimWorld, system: &mut EngineSystem) -> Contents {
     all
 }
 
-/// Mounts an image whose notes were damaged, reads all of it, replaces the notes, and reads all of
-/// it once more after a power cut. Returns what is wrong.
+/// Mounts an image with damaged notes, reads all LUNs, replaces the notes, and reads all LUNs again
+/// after a power cut. Returns the errors.
 fn try_way(
     lived: &Lived,
     expected: &Contents,
@@ -138,7 +138,7 @@ fn try_way(
     drop(system);
     let images = world.after_cut(Cut::whole(Keep::Nothing));
     let world = SimWorld::restart(images, Seed(lived.seed + 1), 1);
-    // Where the tree was spoiled, blocks belong to nobody now.
+    // Blocks below the spoiled tree have no owner now.
     if matches!(effect, Effect::Text | Effect::Unreadable) {
         let report = report(&world);
         if !report.is_clean() {

@@ -12,7 +12,7 @@ use everglade_format::{
 /// A place in a file: level and index.
 pub(crate) type Node = (u8, u64);
 
-/// Names a block to whoever wants to spoil it.
+/// The name of a block to spoil.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spot {
     pub(crate) layer: Layer,

@@ -1,5 +1,5 @@
-//! What clients read of an image: every block of every LUN, now and in all snapshots, through the
-//! engine.
+//! Client reads of an image through the engine: every block of every LUN, active and in all
+//! snapshots.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const STEP: u64 = 64;
 /// Bytes by LUN and first block; nothing where the answer is an error.
 pub(crate) type Sight = BTreeMap<(String, u64), Option<Vec<u8>>>;
 
-/// Everything there is; nothing if the engine refuses to start.
+/// Reads all contents; returns nothing if the engine refuses to start.
 pub(crate) fn all(maker: &EngineMaker, world: &SimWorld) -> Option<Sight> {
     let mut system = maker.mount(world).ok()?;
     let mut names: Vec<(String, u64)> = Vec::new();
@@ -74,7 +74,7 @@ fn read(
     }
 }
 
-/// What is read otherwise than before, and not as an error.
+/// Returns the blocks that read differently than before, except for errors.
 pub(crate) fn wrong<'a>(before: &'a Sight, now: &Sight) -> Vec<&'a (String, u64)> {
     let is_wrong = |(place, bytes): &(&'a (String, u64), &Option<Vec<u8>>)| {
         now.get(*place)

@@ -1,5 +1,5 @@
-//! The engine on media that say what no engine wrote, tags and all: it refuses them, or serves what
-//! it can. It does not stop the process for what it has read.
+//! The engine on media that no engine wrote, with valid tags: it refuses them, or serves what is
+//! valid. The content of media does not stop the process.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use everglade_testing::{Rng, SimWorld};
 use crate::corrupter::{Atlas, of_clones_under_way};
 use crate::snapped::image_with_clones;
 
-/// Lets the engine get on for some seconds.
+/// Runs the engine for some seconds.
 fn rest(world: &SimWorld, system: &mut EngineSystem) {
     let until = world.now() + 5_000_000_000;
     world.wake(0);
@@ -42,12 +42,12 @@ fn a_clone_that_does_not_fit_what_is_said_of_it_is_refused_or_ends_and_says_why(
             let world = image.world();
             damage.apply(&atlas, &world);
             let Ok(mut system) = image.maker.mount(&world) else {
-                // It says so before it serves anything.
+                // The engine refuses before it serves anything.
                 *met.entry(name).or_default() += 1;
                 continue;
             };
             if matches!(system.state(), State::ReadOnly(_)) {
-                // It says so, and writes nothing.
+                // The engine reports the damage, and writes nothing.
                 *met.entry(name).or_default() += 1;
                 continue;
             }

@@ -30,7 +30,7 @@ struct Life<'l> {
     has_splits: bool,
 }
 
-/// What is done besides snapshots.
+/// Work besides snapshots.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Besides {
     Nothing,
@@ -44,22 +44,22 @@ pub(crate) fn image(seed: u64) -> Lived {
     make(seed, Besides::Nothing)
 }
 
-/// The same, with LUNs that share blocks.
+/// Returns an image with LUNs that share blocks.
 pub(crate) fn image_with_clones(seed: u64) -> Lived {
     make(seed, Besides::LunClones)
 }
 
-/// The same with clones of volumes, of which some are cloned.
+/// Returns an image with clones of volumes, some of which are cloned.
 pub(crate) fn cloned(seed: u64) -> Lived {
     make(seed, Besides::Clones)
 }
 
-/// The same with clones that are split, or were.
+/// Returns an image with present or former splits.
 pub(crate) fn split(seed: u64) -> Lived {
     make(seed, Besides::Splits)
 }
 
-/// What could be on media at each write of a life.
+/// Returns the possible media at each write of a life.
 pub(crate) fn watched(seed: u64) -> Vec<CutPoint> {
     let mut rng = Rng::for_part(seed, "watched");
     let maker = EngineMaker {
@@ -124,12 +124,12 @@ impl Life<'_> {
             self.change(Change::CreateVolume { name: made, sync });
         }
         if self.has_clones {
-            // Of two blocks.
+            // The text fills two blocks.
             let text = vec![b'n'; 6_000];
             self.change(Change::SetNotes { text });
         }
         let size_bytes = LUN_BLOCKS * BLOCK;
-        // There already, but for the first life or one that was cut short.
+        // The LUN exists already, except in the first life or after an interrupted one.
         self.change(Change::CreateLun {
             volume,
             name,
@@ -292,7 +292,7 @@ impl Life<'_> {
         });
     }
 
-    /// Lets the engine do what it wants to for a while.
+    /// Lets the engine do its background work for a while.
     fn rest(&mut self) {
         let until = self.world.now() + self.rng.between(1, 100_000_000);
         while self.world.now() < until && !self.world.is_cut() {

@@ -65,7 +65,7 @@ fn walk(atlas: &Atlas, volume: &Volume, inode: &Inode, found: &mut dyn FnMut(u8,
     }
 }
 
-/// Everything that an image refers to, by the inode of its inode file.
+/// Returns all references of an image, by the inode of its inode file.
 fn pointed(atlas: &Atlas, volume: &Volume, inode_file: &Inode) -> BTreeSet<u64> {
     assert_eq!(inode_file.id, INODE_FILE);
     // The superblock is referenced by its place.
@@ -140,7 +140,7 @@ fn lemma_1_a_freed_block_is_not_used_again_in_the_same_consistency_point() {
     let (mut points, mut commits) = (0, 0);
     for seed in 0..6 {
         let cuts = snapped::watched(seed);
-        // Where what is committed lies, and the version of each block there.
+        // Places of committed blocks, and the version of each.
         let mut committed: Option<(u64, Versions)> = None;
         for cut in cuts {
             let images = cut.images(Cut::whole(Keep::Everything));
@@ -174,8 +174,8 @@ fn lemma_1_a_freed_block_is_not_used_again_in_the_same_consistency_point() {
     assert!(points > 300 && commits > 50, "{points} {commits}");
 }
 
-/// S003, Lemma 2: what a volume refers to is the union of its active map with the snapmaps of all
-/// its snapshots. More precisely, each image by itself refers to just what its map has.
+/// S003, Lemma 2: the references of a volume are the union of its active map with the snapmaps of
+/// all its snapshots. More precisely, the references of each image are exactly the bits of its map.
 #[test]
 fn lemma_2_an_image_refers_to_just_what_its_map_has() {
     let mut images = 0;
@@ -278,9 +278,9 @@ fn theorem_3_what_a_delete_scan_reads_stays_until_it_ends() {
     assert!(passes > 3, "{passes}");
 }
 
-/// docs/design/design.md §8: what each snapshot, and the active image, counts as its alone is what
-/// no other image refers to, however they came to be. While a delete pass is under way its victims'
-/// count is of no use to anybody.
+/// docs/design/design.md §8: the exclusive blocks that each snapshot and the active image count are
+/// the blocks that no other image refers to, whatever the history. While a delete pass is under way
+/// its victims' counts are not used.
 #[test]
 fn what_an_image_counts_as_its_alone_no_other_refers_to() {
     let (mut images, mut shared) = (0, 0);

@@ -43,9 +43,9 @@ pub(crate) fn create_lun(
     Ok(())
 }
 
-/// What is beyond the new end is not seen from this moment on: operations are refused there, the
-/// frozen overlays' part of it is not cleaned, and the consistency points free what the tree has
-/// ([`crate::background::shrink`]).
+/// From this moment on, blocks beyond the new end are invisible: operations there are refused, the
+/// frozen overlays' blocks there are not cleaned, and later consistency points free the tree's
+/// blocks ([`crate::background::shrink`]).
 pub(crate) fn shrink_lun(
     home: &mut Home,
     volume: &str,
@@ -78,8 +78,8 @@ pub(crate) fn shrink_lun(
     Ok(())
 }
 
-/// Whether a change must wait for a later freeze: a LUN grows after what was cut off of it is gone,
-/// or what was there would be seen again.
+/// True if a change must wait for a later freeze: a LUN grows only after the blocks of an earlier
+/// cut are freed, or their content would be visible again.
 pub(crate) fn must_wait(home: &Home, change: &Change) -> bool {
     let Change::GrowLun { volume, name, .. } = change else {
         return false;

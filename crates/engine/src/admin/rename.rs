@@ -7,8 +7,8 @@
 //!
 //! 1. Clients that have a LUN open keep it: their handle does not depend on the name. From the
 //!    freeze on the old name is not found.
-//! 2. If power fails at any write, either the old name is there or the new one, and nothing else is
-//!    different: the directory block is committed with the superblock.
+//! 2. If power fails at any write, the directory has either the old name or the new one, and
+//!    nothing else differs: the directory block is committed with the superblock.
 //! 3. Snapshots of a volume keep the names that its LUNs had; a restore brings these names back,
 //!    also for clients that have the LUN open.
 

@@ -70,7 +70,7 @@ pub(crate) fn delete(home: &mut Home, volume: &str, name: &str) -> Result<(), Er
     Ok(())
 }
 
-/// Refuses to delete a snapshot that somebody needs.
+/// Refuses to delete a snapshot that is in use.
 fn check_expendable(home: &mut Home, volume: &str, id: SnapshotId) -> Result<(), Error> {
     let volume = find(home, volume)?;
     let record = volume.fs.snapshots.get(id);
@@ -102,7 +102,7 @@ fn held_by(record: &SnapshotRecord) -> Option<String> {
     (!tags.is_empty()).then(|| tags.join(", "))
 }
 
-/// Refuses to delete a volume as long as somebody holds one of its snapshots.
+/// Refuses to delete a volume while one of its snapshots is held.
 pub(crate) fn check_unheld(volume: &VolumeHome) -> Result<(), Error> {
     let mut live = volume.fs.snapshots.live();
     let held = live.find_map(|record| Some((&record.name, held_by(record)?)));

@@ -137,7 +137,7 @@ pub(crate) fn delete_volume(
             clones.join(", ")
         )));
     }
-    // Also while it is restored, which a deletion ends.
+    // The volume may be in a restore, which the deletion ends.
     home.volumes
         .get(&volume.id)
         .map_or(Ok(()), snapshot::check_unheld)?;
@@ -163,7 +163,7 @@ pub(crate) fn delete_volume(
         .remove(volume.id)
         .expect("every volume has a name");
     home.fs.hidden.add(entry);
-    // Snapshots go with the container; their side files are nobody's now.
+    // Snapshots are deleted with the container; their side files no longer have an owner.
     let roots = removed
         .map(|removed| removed.fs.snapshots.roots)
         .unwrap_or_default();

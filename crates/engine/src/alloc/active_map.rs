@@ -2,8 +2,8 @@
 //!
 //! The current copy of a map block is the changed block of the active map file; it is what the
 //! consistency point writes. When the first bit in the block is cleared, a *safe* copy is made.
-//! Allocation looks at the safe copy and sets bits in both; frees clear bits in the current copy
-//! only. So a number freed in this consistency point is not allocated in the same consistency point
+//! Allocation reads the safe copy and sets bits in both; frees clear bits in the current copy only.
+//! So a number freed in this consistency point is not allocated in the same consistency point
 //! (Lemma 1). The safe copies are dropped when the consistency point ends.
 
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ impl SafeCopies {
         self.0.clear();
     }
 
-    /// First allocatable number in `from..to`, which lie in one map block that is changed already.
+    /// Returns the first allocatable number in `from..to`, a range within one changed map block.
     pub(crate) fn first_free(&self, map: &File, from: u64, to: u64) -> Option<u64> {
         let block = from / BITS_PER_BLOCK;
         assert!(
@@ -54,8 +54,8 @@ impl SafeCopies {
         assert!(bitmap::set(page, bit), "{number} is in use already");
     }
 
-    /// Marks a number in use that is in use elsewhere, so that nobody can have taken it. False if
-    /// it is marked.
+    /// Marks a number in use that is in use elsewhere, so it cannot have been allocated. Returns
+    /// false if the number is marked already.
     pub(crate) fn adopt(&mut self, map: &mut File, number: u64) -> bool {
         let (block, bit) = (number / BITS_PER_BLOCK, number % BITS_PER_BLOCK);
         if let Some(safe) = self.0.get_mut(&block) {
@@ -172,7 +172,7 @@ mod tests {
     enum Event {
         /// The first free number from here on.
         Allocate(u64),
-        /// One of those in use.
+        /// Frees a number in use, chosen by this index.
         Free(usize),
         Adopt(u64),
         /// A snapshot that held it is released.
@@ -222,7 +222,8 @@ mod tests {
                         used.remove(&number);
                         withheld.insert(number);
                     }
-                    // Only what a snapshot holds is adopted, and nobody can have freed that.
+                    // Only a number that a snapshot holds is adopted, and such a number is never
+                    // freed.
                     Event::Adopt(number) if !withheld.contains(&number) => {
                         prop_assert_eq!(safe.adopt(&mut map, number), used.insert(number));
                     }

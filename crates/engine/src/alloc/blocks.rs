@@ -23,7 +23,7 @@ use crate::media::host::Host;
 use crate::read::load::{Gather, LoadCx, Stop, layer_name};
 use crate::tree::Content;
 
-/// What a block is for: data and metadata go to different areas, so that frees of one leave no
+/// The purpose of a block: data and metadata go to different areas, so that frees of one leave no
 /// holes in the other and metadata finds its areas whole (docs/design/design.md §6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -33,7 +33,7 @@ pub(crate) enum Purpose {
 
 /// Chunks whose describing blocks are read in one go with one that is needed.
 const CHUNKS_AHEAD: usize = 16;
-/// Map blocks looked at in one go when areas are searched.
+/// Map blocks read in one step when areas are searched.
 const SCAN_BLOCKS: u64 = 64;
 
 impl FileSystem {
@@ -102,8 +102,8 @@ impl FileSystem {
         false
     }
 
-    /// Closer still: areas that were used up may have blocks that were freed behind their cursor in
-    /// earlier consistency points. Each is looked through once more. True if there was one.
+    /// Reopens areas that were used up: blocks may have been freed behind their cursor in earlier
+    /// consistency points. Each area is searched once more. Returns true if an area was reopened.
     fn reopen(&mut self, purpose: Purpose) -> bool {
         let used_up = self
             .data
@@ -125,7 +125,7 @@ impl FileSystem {
         true
     }
 
-    /// Lets a cursor go through an area from its beginning.
+    /// Starts a cursor at the beginning of an area.
     fn begin_area(&mut self, purpose: Purpose, extent: usize, area: u64) {
         let start = self.bases[extent] + area * self.area_blocks;
         let open = OpenArea {
@@ -155,7 +155,7 @@ impl FileSystem {
         let volume = self.layer == Layer::Volume;
         self.map().grow((area.end - 1) / BITS_PER_BLOCK + 1);
         let start = area.next;
-        // Also where nothing is left: an area is scored when its map block is sealed.
+        // Also for an area without free blocks: an area is scored when its map block is sealed.
         let block = start.min(area.end - 1) / BITS_PER_BLOCK;
         self.prepare_map(below.as_deref_mut(), cx, block)?;
         let found = (start < area.end)
@@ -174,8 +174,8 @@ impl FileSystem {
         while next < end
             && let Some(number) = self.first_free(next, end)
         {
-            // Number 0 stands for a hole; a volume's superblock is in use from the start. An area
-            // that is looked through again may have numbers that are in stock already.
+            // Number 0 stands for a hole; a volume's superblock is in use from the start. A
+            // reopened area may have numbers that are in stock already.
             let again = self.reopened.contains(&(area.extent, area.area));
             let in_stock =
                 || self.data.stock.contains(&number) || self.meta.stock.contains(&number);
@@ -214,7 +214,7 @@ impl FileSystem {
             .modify(cx, level, block, Content::Keep)
             .map(|_| ());
         if matches!(outcome, Err(Stop::Load)) {
-            // Only of the map block at hand is it known what is free.
+            // Free numbers are known only in the current map block.
             let end = area_end.min((first / BITS_PER_BLOCK + 1) * BITS_PER_BLOCK);
             let ahead = (block + 1..end.div_ceil(unit)).take(CHUNKS_AHEAD);
             let ahead = ahead.filter(|next| {
@@ -228,8 +228,8 @@ impl FileSystem {
         outcome
     }
 
-    /// First number in `from..to` that neither the active image nor a snapshot holds. They lie in
-    /// one map block, which was prepared.
+    /// Returns the first number in `from..to` that neither the active image nor a snapshot holds.
+    /// The range lies in one prepared map block.
     fn first_free(&self, mut from: u64, to: u64) -> Option<u64> {
         let map = self
             .files
@@ -256,8 +256,8 @@ impl FileSystem {
         None
     }
 
-    /// All places of the consistency point are given: what is left in stock goes back, and areas
-    /// that are used up may be scored.
+    /// Returns the remaining stock after the consistency point has placed all blocks; used-up areas
+    /// may be scored again.
     pub(crate) fn put_back(&mut self) {
         for purpose in [Purpose::Data, Purpose::Metadata] {
             let area_blocks = self.area_blocks;
@@ -312,7 +312,8 @@ impl FileSystem {
             Some(Candidate::Unprepared(area))
                 if !host.full || self.areas[extent].empty() == Some(area) =>
             {
-                // Whoever woke the consistency point meanwhile does not make it want another one.
+                // A wake-up during the consistency point does not request another consistency
+                // point.
                 host.wanted.get_or_insert((extent, area));
                 return Err(Stop::Io);
             }
@@ -466,7 +467,7 @@ impl FileSystem {
     }
 
     /// Takes a number that a snapshot holds back into the active image; its map block was prepared.
-    /// False if it is there.
+    /// Returns false if the number is in the active image already.
     pub(crate) fn adopt(&mut self, number: u64) -> bool {
         let map = self
             .files
@@ -536,8 +537,8 @@ impl FileSystem {
         Err(Stop::damaged(text).at(place, Pointer::HOLE))
     }
 
-    /// Makes a block of the active map changed, and of a volume with snapshots loads what is to be
-    /// known before anything in it is.
+    /// Makes a block of the active map changed. In a volume with snapshots, first loads the state
+    /// that changes in the block depend on.
     pub(crate) fn prepare_map(
         &mut self,
         below: Option<&mut FileSystem>,
@@ -564,8 +565,8 @@ impl FileSystem {
         }
     }
 
-    /// Where a block of any level of the active map is in the last committed tree, unless it is
-    /// changed.
+    /// Returns the place of an unchanged block, of any level of the active map, in the last
+    /// committed tree.
     pub(crate) fn unchanged_map_place(
         &self,
         cx: &mut LoadCx<'_>,
@@ -628,9 +629,8 @@ impl FileSystem {
                 self.areas_used -= u64::from(before > 0 && after == 0);
             }
             let free = self.area_blocks - after - u64::from(number == 0);
-            // The host has given space for what was in use. Of an area that was not, and is not
-            // known, nobody can say: perhaps it was only about to be prepared when the power
-            // failed.
+            // The host has provided space for every area in use. For an unused, unknown area this
+            // is unknown: the area may only have been about to be prepared when the power failed.
             self.areas[extent].score(area, free, before == 0);
         }
     }
@@ -669,7 +669,7 @@ impl FileSystem {
         self.prepare_free(cx, slot.pvbn.0)
     }
 
-    /// Punches a vvbn of a container, and frees the block that was there (G-01).
+    /// Punches a vvbn of a container, and frees the block at its pvbn (G-01).
     pub(crate) fn punch(&mut self, container: FileId, vvbn: u64) {
         let file = self.file(container);
         let slot = file
@@ -723,7 +723,8 @@ pub(crate) fn free_virtual(
 }
 
 impl FileSystem {
-    /// What freeing a vvbn means to snapshots, if there are any. Its map block was prepared.
+    /// Returns the effect on snapshots of freeing a vvbn, if the volume has snapshots. The map
+    /// block was prepared.
     fn freed(&self, vvbn: Vvbn) -> Option<Freed> {
         let block = vvbn.0 / BITS_PER_BLOCK;
         let held = self.snapshots.held.get(&block);

@@ -24,7 +24,7 @@ pub(crate) struct OpenArea {
     pub(crate) extent: usize,
     /// Index of the area in the extent.
     pub(crate) area: u64,
-    /// Next number to look at.
+    /// Next number to check.
     pub(crate) next: u64,
     /// End of the area.
     pub(crate) end: u64,
@@ -33,7 +33,7 @@ pub(crate) struct OpenArea {
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Cursor {
-    /// One for each extent.
+    /// The open area of each extent.
     pub(crate) open: Vec<Option<OpenArea>>,
     /// The extent that is filled from next: extents take turns, a chunk each, so that drives
     /// advance about equally. Unlike in D-16, an extent does not wait until all others have used

@@ -28,12 +28,12 @@ use crate::tree::{Content, File};
 pub(crate) struct FileSystem {
     pub(crate) layer: Layer,
     pub(crate) inode_file: File,
-    /// All files with an inode in the inode file that are known: metafiles, and LUNs or containers.
+    /// All known files with an inode in the inode file: metafiles, and LUNs or containers.
     pub(crate) files: BTreeMap<FileId, File>,
     /// Files whose inodes are to be erased.
     pub(crate) erased: Vec<FileId>,
     pub(crate) safe: SafeCopies,
-    /// One for each extent of pvbn space; one for a vvbn space.
+    /// Areas of each extent of pvbn space; a vvbn space has one extent.
     pub(crate) areas: Vec<Areas>,
     pub(crate) area_blocks: u64,
     /// First number of each extent.
@@ -55,11 +55,11 @@ pub(crate) struct FileSystem {
     pub(crate) notes: Notes,
     /// LUNs that were made shorter and still have blocks beyond their ends.
     pub(crate) cut: BTreeSet<FileId>,
-    /// For each extent, the map block to look at next when areas are searched for free space.
+    /// For each extent, the next map block to read when areas are searched for free space.
     pub(crate) scan_next: Vec<u64>,
-    /// Used-up areas that were looked through once more in this consistency point.
+    /// Used-up areas that were reopened in this consistency point.
     pub(crate) reopened: BTreeSet<(usize, u64)>,
-    /// Some block may have more than one reference: there is a refcount file. Volumes only.
+    /// True if a block may have more than one reference, so a refcount file exists. Volumes only.
     pub(crate) has_counts: bool,
     /// The file of the aggregate that holds it. Volumes only.
     pub(crate) container: Option<FileId>,
@@ -106,7 +106,7 @@ impl FileSystem {
         }
     }
 
-    /// It is a volume in this container.
+    /// Makes this file system the volume of a container.
     pub(crate) fn set_container(&mut self, id: FileId) {
         assert_eq!(self.layer, Layer::Volume, "an aggregate is in no container");
         self.container = Some(id);

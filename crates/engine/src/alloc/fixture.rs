@@ -27,7 +27,7 @@ pub(crate) fn full_host() -> Host {
     }
 }
 
-/// A file system with extents of so many areas each, all of them ready.
+/// Builds a file system whose extents have `areas` areas each, all of them ready.
 pub(crate) fn file_system(layer: Layer, area_blocks: u64, extents: &[(u64, u64)]) -> FileSystem {
     let bases = extents.iter().map(|(base, _)| *base).collect();
     let areas = extents.iter().map(|(_, count)| {

@@ -181,7 +181,7 @@ fn load_nameless(
     };
     let first = Inode::block_and_slot(FIRST_FILE).0;
     let blocks = fs.inode_file.inode.block_count();
-    // No file has a number beyond.
+    // File numbers end here.
     let blocks = blocks.min(u64::from(fs.next_file.0).div_ceil(INODES_PER_BLOCK));
     let mut taken: BTreeSet<String> = known
         .iter()

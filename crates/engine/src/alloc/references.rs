@@ -18,7 +18,7 @@
 //! 1. A vvbn's leaves in the trees of an image are 1 + its count if its bit is set, none if it is
 //!    clear.
 //! 2. A volume without shared blocks has no refcount file; [`FileSystem::has_counts`] is false
-//!    then, and freeing looks up no counts.
+//!    then, and freeing reads no counts.
 //! 3. One step releases a vvbn once: a LUN has no block in two places.
 //!
 //! Bits of the maps alone say which images hold a block, and which blocks are exclusive to an
@@ -73,7 +73,7 @@ impl FileSystem {
         Ok(count)
     }
 
-    /// One more leaf refers to a vvbn in use.
+    /// Adds a reference of a leaf to a vvbn in use.
     pub(crate) fn add_reference(&mut self, vvbn: Vvbn) {
         let (block, slot) = refcount::block_and_slot(vvbn);
         let page = self.file(REFCOUNTS).changed_page(0, block);
@@ -82,7 +82,8 @@ impl FileSystem {
         refcount::set(page, slot, count + 1);
     }
 
-    /// One leaf less refers to it. False if that was the last one.
+    /// Removes a reference of a leaf to the vvbn. Returns false if the removed reference was the
+    /// last.
     fn drop_reference(&mut self, vvbn: Vvbn) -> bool {
         let (block, slot) = refcount::block_and_slot(vvbn);
         // A block that nobody made changed has no count for what was prepared.
@@ -112,7 +113,7 @@ pub(crate) fn prepare_release(
     prepare_free_virtual(aggregate, volume, container, cx, vvbn)
 }
 
-/// A leaf does not refer to a block any more, which is freed if nobody else does.
+/// Releases a leaf's reference to a block, and frees the block if no reference is left.
 pub(crate) fn release(
     aggregate: &mut FileSystem,
     volume: &mut FileSystem,

@@ -6,14 +6,13 @@
 //! ```
 //!
 //! A place is a vvbn with a pvbn. A supply is a value: taking a place from it changes no map and no
-//! count. Whoever applies what the cleaner made marks the numbers as used.
+//! count. The code that applies the cleaner's result marks the numbers as used.
 //!
 //! 1. A number is in one stock or in one supply, so only one cleaner can use it.
-//! 2. Places leave a supply in the order of the stock, and what is left goes back to the front of
+//! 2. Places leave a supply in the order of the stock, and the unused places return to the front of
 //!    the stock. So the numbers of a block do not depend on how many were drawn with it.
-//! 3. The numbers of a supply are free in the map. Filling the stock looks only into stocks for
-//!    numbers that were given out ([`FileSystem::ensure`]), so a supply goes back before the stock
-//!    is filled again.
+//! 3. The numbers of a supply are free in the map. Filling the stock checks only stocks for numbers
+//!    in use ([`FileSystem::ensure`]), so a supply is returned before the stock is filled again.
 
 use std::collections::VecDeque;
 
@@ -49,7 +48,7 @@ impl Supply {
         }
     }
 
-    /// Gives back what is left.
+    /// Returns the unused places to the stock.
     pub(crate) fn put_back(
         self,
         volume: &mut FileSystem,

@@ -80,7 +80,7 @@ fn entry(fs: &FileSystem) -> Option<&Entry> {
     fs.hidden.iter().find(|entry| entry.file == made)
 }
 
-/// Says no if a name will be that of a LUN that is being made.
+/// Refuses a name that belongs to a LUN that is being cloned.
 pub(crate) fn check_free(volume: &VolumeHome, name: &str) -> Result<(), Error> {
     match entry(&volume.fs) {
         Some(entry) if entry.name == name => Err(Error::Busy(format!(
@@ -91,9 +91,9 @@ pub(crate) fn check_free(volume: &VolumeHome, name: &str) -> Result<(), Error> {
     }
 }
 
-/// Says no if a LUN is being cloned as it is in this very freeze: the snapshot that holds it is
-/// only taken when the consistency point has sealed the image, and what is deleted or cut off
-/// before is not in it.
+/// Refuses an operation on a LUN that is being cloned, as it is, in this freeze. The snapshot that
+/// holds the LUN is taken after the consistency point has sealed the image, so deleted or cut-off
+/// blocks would be missing in the snapshot.
 pub(crate) fn check_held(volume: &VolumeHome, lun: &Lun) -> Result<(), Error> {
     let snapshots = &volume.fs.snapshots;
     match snapshots.roots.lun_clone {
@@ -212,8 +212,8 @@ pub(crate) fn end(fs: &mut FileSystem, reason: &str) {
     fs.snapshots.set_changed();
 }
 
-/// What a superblock says of a clone must fit the rest; if not, the file that was being made is a
-/// deleted one.
+/// Checks the superblock's record of a clone against the rest; if they disagree, the file that was
+/// being made is marked deleted.
 pub(crate) fn check_loaded(fs: &mut FileSystem) {
     let Some(cloning) = fs.snapshots.roots.lun_clone else {
         return;
@@ -225,7 +225,7 @@ pub(crate) fn check_loaded(fs: &mut FileSystem) {
     }
 }
 
-/// What people are told.
+/// Returns the job's description for administrators.
 pub(crate) fn describe(home: &Home, id: FileId) -> Option<LunCloneInfo> {
     let fs = &home.volumes.get(&id)?.fs;
     let progress = LunClones.progress(home, Target::Volume(id));
@@ -281,7 +281,7 @@ impl Pass<Home> for LunClones {
         step(home, cx, id, room)
     }
 
-    /// In bytes of the LUN.
+    /// Returns the progress in bytes of the LUN.
     fn progress(&self, home: &Home, target: Target) -> Option<Progress> {
         let fs = file_system(home, target)?;
         let cloning = fs.snapshots.roots.lun_clone?;
@@ -310,7 +310,7 @@ fn file_system(home: &Home, target: Target) -> Option<&FileSystem> {
     Some(&volume.fs)
 }
 
-/// Does a little for the clone of a volume.
+/// Runs one step of a volume's clone job.
 fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId, room: Room) -> Result<Turn, Stop> {
     let used = home.fs.used;
     let space = &home.aggregate.space;
@@ -385,7 +385,7 @@ fn read(fs: &mut FileSystem, cx: &mut LoadCx<'_>, most: usize) -> Result<Vec<Reg
                 next = region + 1;
             }
             Ok(_) => break,
-            // What was found is enough.
+            // The places found so far are enough.
             Err(Stop::Load) if !places.is_empty() => break,
             Err(stop) => return Err(stop),
         }
@@ -432,7 +432,7 @@ fn source_vvbns(fs: &FileSystem, cloning: &LunCloning) -> u64 {
 /// What is known of the vvbns of one map block.
 struct MapBits {
     active: PageRef,
-    /// Blocks that the source alone holds; looked up where the active image lacks any of them.
+    /// Blocks that only the source holds; loaded if the active image lacks any of them.
     alone: Option<Box<Block>>,
 }
 
@@ -515,8 +515,8 @@ fn share(
     Ok(Turn::Moved(blocks))
 }
 
-/// Why these level-1 blocks, which are changed ones by now, cannot be shared: what is on media
-/// contradicts itself.
+/// Returns the reason why these level-1 blocks, now changed, cannot be shared: media contradict
+/// themselves.
 fn contradiction(
     home: &mut Home,
     id: FileId,
@@ -563,7 +563,8 @@ fn take(fs: &mut FileSystem, known: &BTreeMap<u64, MapBits>, cloning: &LunClonin
     }
 }
 
-/// Everything is shared: the file has its name in the directory from this consistency point on.
+/// Finishes a clone whose blocks are all shared: the file is in the directory from this consistency
+/// point on.
 fn finish(home: &mut Home, id: FileId) {
     let volume = home.volumes.get_mut(&id).expect("found by its id");
     let fs = &mut volume.fs;

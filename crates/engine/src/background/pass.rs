@@ -1,7 +1,7 @@
 //! The shape of a background pass: what [`crate::background::turns`] asks of each.
 //!
-//! A pass has no state of its own. What it has to do, and how far it is, is in the file systems, so
-//! that a consistency point commits it together with its effects; what it has done in the running
+//! A pass has no state of its own. Its remaining work and its position are in the file systems, so
+//! that a consistency point commits it together with its effects; its work in the running
 //! consistency point is in the [`Ledger`](crate::home::ledger::Ledger).
 //!
 //! A new pass is a file with an implementation of [`Pass`] and a line in the table of `turns`.
@@ -10,8 +10,8 @@ use crate::home::ledger::{Target, Turn};
 use crate::pool::info::Progress;
 use crate::read::load::{LoadCx, Stop};
 
-/// Work of one kind that goes on in consistency points. `W` is what it works in: an aggregate's
-/// [`Home`](crate::home::aggregate::Home), or what a test has instead.
+/// Background work of one kind, done in consistency points. `W` is the world of the pass: an
+/// aggregate's [`Home`](crate::home::aggregate::Home), or a test's substitute.
 pub(crate) trait Pass<W> {
     /// Its name in the ledger; no other pass has the same.
     fn name(&self) -> &'static str;
@@ -24,8 +24,8 @@ pub(crate) trait Pass<W> {
     /// in which they are served if nothing else decides.
     fn wants(&self, world: &W) -> Vec<Target>;
 
-    /// Does a little for a target that it wants. A step that stops runs again, so what may stop
-    /// comes first.
+    /// Runs one step for a target from [`Pass::wants`]. A step that stops runs again, so loads come
+    /// first.
     fn step(
         &self,
         world: &mut W,
@@ -34,16 +34,17 @@ pub(crate) trait Pass<W> {
         room: Room,
     ) -> Result<Turn, Stop>;
 
-    /// How far it is, if it has anything to do for this target.
+    /// Returns the progress for this target, if the target has work.
     fn progress(&self, world: &W, target: Target) -> Option<Progress>;
 
-    /// What it may do in a consistency point whose whole is so many regions.
+    /// Returns the budget of the pass in a consistency point whose whole budget is `regions`
+    /// regions.
     fn budget(&self, _regions: u64) -> Budget {
         Budget::Purse
     }
 
-    /// How much of a whole consistency point it may do for this target, in percent. At 0 it rests;
-    /// above, it has at least one step, so that it ends. An administrator sets this.
+    /// Returns the target's share of a consistency point's whole budget, in percent. At 0 the pass
+    /// rests; above 0 it has at least one step, so that it ends. An administrator sets this value.
     fn pace(&self, _world: &W, _target: Target) -> u8 {
         100
     }
@@ -52,24 +53,24 @@ pub(crate) trait Pass<W> {
     fn frees(&self) -> bool;
 }
 
-/// Where the budget of a pass comes from.
+/// The source of a pass's budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Budget {
     /// The purse that passes share.
     Purse,
-    /// The same, but it moves at most so many blocks.
+    /// The purse, but the pass moves at most `blocks` blocks.
     PurseUpTo { blocks: u64 },
-    /// So many regions beside the purse. Such a pass comes first, and also works in consistency
+    /// `regions` regions beside the purse. Such a pass comes first, and also works in consistency
     /// points whose purse is empty from the beginning.
     Own { regions: u64 },
 }
 
-/// What a step may use.
+/// The limits of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
     /// Metadata blocks that are changed in memory.
     pub(crate) changed: usize,
-    /// At so many, a consistency point has done its share.
+    /// Changed blocks at which a consistency point has done its share.
     pub(crate) changed_max: usize,
     /// Blocks that it may move before its budget is used up; without limit if that does not count
     /// blocks.

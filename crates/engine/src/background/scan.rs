@@ -59,7 +59,7 @@ use crate::tree::{Content, File};
 
 /// Blocks released in one step.
 const STEP_RELEASES: usize = 512;
-/// Map blocks looked at in one step that has nothing to release.
+/// Map blocks read in one step that has nothing to release.
 const STEP_MAPS: u64 = 16;
 
 /// See the module's documentation.
@@ -94,7 +94,7 @@ impl Pass<Home> for Scans {
         step(home, cx, id).map(|blocks| Turn::Moved(blocks as u64))
     }
 
-    /// In blocks of vvbn space or, of a release, entries.
+    /// Returns the progress in blocks of vvbn space or, for a release, in entries.
     fn progress(&self, home: &Home, target: Target) -> Option<Progress> {
         let snapshots = snapshots(home, target)?;
         let space = |maps: &mut dyn Iterator<Item = &SnapshotRecord>| {
@@ -143,7 +143,7 @@ fn snapshots(home: &Home, target: Target) -> Option<&Snapshots> {
     Some(&volume.fs.snapshots)
 }
 
-/// What people are told.
+/// Returns the scan's description for administrators.
 pub(crate) fn describe(home: &Home, id: FileId) -> ScanInfo {
     let target = Target::Volume(id);
     let Some(snapshots) = snapshots(home, target) else {
@@ -188,8 +188,7 @@ pub(crate) fn refresh(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> 
     gather.finish()
 }
 
-/// Does a little for a volume that has something to do. Returns what it cost, in blocks that
-/// changed hands.
+/// Runs one step for a volume with work. Returns the cost, in blocks that changed owner.
 fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<usize, Stop> {
     let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
     let scan = volume.snapshots.roots.scan;
@@ -270,14 +269,14 @@ fn fold(
     Ok(1)
 }
 
-/// What is known of a block of the active map may be wrong now.
+/// Marks the loaded state of an active map block as out of date.
 fn go_stale(volume: &mut FileSystem, block: u64) {
     if volume.snapshots.held.contains_key(&block) {
         volume.snapshots.stale.insert(block);
     }
 }
 
-/// Goes on with the delete scan.
+/// Continues the delete scan.
 fn delete(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId, next: u64) -> Result<usize, Stop> {
     let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
     let victims = volume.snapshots.victims();
@@ -468,7 +467,7 @@ fn punch(home: &mut Home, id: FileId, active: &Block, block: u64, vvbns: &[u64])
     }
 }
 
-/// All blocks of the victims' snapmaps, each with a victim that has it, ascending.
+/// Returns all blocks of the victims' snapmaps, each with a victim that has the block, ascending.
 fn blocks_of_snapmaps(
     volume: &FileSystem,
     cx: &mut LoadCx<'_>,
@@ -484,7 +483,7 @@ fn blocks_of_snapmaps(
             level,
             index,
         };
-        // What an elder victim shares was looked at with it.
+        // The blocks shared with an elder victim were visited with that victim.
         let see = |pointer: Pointer| {
             pointer.has_block() && found.insert(pointer.vvbn.0, *victim).is_none()
         };
@@ -495,7 +494,8 @@ fn blocks_of_snapmaps(
     Ok(found.into_iter().collect())
 }
 
-/// All vvbns are done: the victims go, and what was protected for the scan is left to be released.
+/// Finishes the pass once all vvbns are done: removes the victims, and queues the blocks protected
+/// for the scan for release.
 fn finish_pass(
     home: &mut Home,
     cx: &mut LoadCx<'_>,
@@ -544,7 +544,7 @@ fn finish_pass(
         }
     }
     gather.finish()?;
-    // What the active image holds is its own again.
+    // The active image's blocks are exclusive to it again.
     let summary = volume.snapshots.summary();
     let file = home.fs.file(summary);
     let mut gather = Gather::default();
@@ -621,7 +621,7 @@ fn release_some(
         set(volume, Scan::None);
         return Ok(0);
     }
-    // Those of one map block at a time.
+    // The entries of one map block at a time.
     let skipped = usize::try_from(next % per_block).expect("below 509");
     let rest = entries.get(skipped..).unwrap_or_default();
     let Some(block) = rest.first().map(|vvbn| vvbn / BITS_PER_BLOCK) else {

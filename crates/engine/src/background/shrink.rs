@@ -3,10 +3,11 @@
 //! at once: there are no delayed frees (G-02).
 //!
 //! A deleted file keeps its tree under the hidden namespace; each step frees the leaves of its last
-//! level-1 block and that block itself. What is left is on media after every commit, so the work
-//! goes on after a restart. When nothing is left the inode is erased and the name removed. Of a LUN
-//! that was cut short all from its end on goes, in the same steps; its inode says so until nothing
-//! is left there, and nobody makes it longer before, so that what was cut off is never seen again.
+//! level-1 block and that block itself. The rest of the tree is on media after every commit, so the
+//! work continues after a restart. When the tree is empty, the inode is erased and the name
+//! removed. A LUN that was cut short loses all blocks beyond its end in the same steps. Until they
+//! are freed, a mark in the inode prevents growth, so that cut-off data never becomes visible
+//! again.
 
 use everglade_format::{FileId, Indirect, Layer, Pointer, SPAN};
 
@@ -170,13 +171,13 @@ fn shrink(
         }
     }
     if is_cut && region * SPAN < kept {
-        // It went from the end backwards, and this was the block that has the last leaf that stays.
+        // Leaves are freed from the end backwards, and this block has the last leaf that stays.
         end_cut(file_system(home, volume), id);
     }
     Ok(())
 }
 
-/// Nothing is left beyond the end of a LUN that was cut short.
+/// Ends the cut of a LUN once no block is left beyond its end.
 fn end_cut(fs: &mut FileSystem, id: FileId) {
     fs.cut.remove(&id);
     let file = fs.file(id);

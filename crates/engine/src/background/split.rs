@@ -8,14 +8,14 @@
 //! ```
 //!
 //! For each vvbn of the base, ascending, the content is copied to a new block, and (pvbn, tag) go
-//! into the clone's own slot of that vvbn. Nothing in the clone's trees changes: a vvbn says what
-//! it always said, and the pvbns beside it are hints ([`crate::read::redirects`]). A little is done
-//! in each consistency point, beside deletions, and nothing while space is short.
+//! into the clone's own slot of that vvbn. Nothing in the clone's trees changes: vvbns keep their
+//! meaning, and the pvbns beside them are hints ([`crate::read::redirects`]). Each consistency
+//! point runs a few steps, beside deletions, and none while space is short.
 //!
 //! A split copies all of the base, not only the blocks that the active image or a later snapshot
-//! still has. So it does not matter what is freed, restored, snapshotted or cloned meanwhile. The
-//! base stays, as an ordinary snapshot that can be deleted. The container has a hole exactly where
-//! no image holds a block, as in any volume (decision 0015).
+//! still has. So frees, restores, snapshots and clones during the split do not matter. The base
+//! stays, as an ordinary snapshot that can be deleted. The container has a hole exactly where no
+//! image holds a block, as in any volume (decision 0015).
 //!
 //! 1. Below the cursor each vvbn of the base, except the superblock's, has a slot of the clone's
 //!    container; above the cursor none has.
@@ -50,23 +50,24 @@ use crate::tree::Content;
 
 /// Blocks copied in one step.
 const STEP_BLOCKS: usize = 512;
-/// Map blocks looked at in one step that finds nothing to copy.
+/// Map blocks read in one step that finds nothing to copy.
 const STEP_MAPS: u64 = 16;
 /// Blocks copied in one consistency point: 32 MiB, so that it takes no longer than usual.
 const CP_BLOCKS_MAX: u64 = 8192;
 
-/// Blocks that a consistency point may copy which may do so many regions for deletions.
+/// Returns the blocks to copy in a consistency point that may do `regions` regions for deletions.
 fn budget(regions: u64) -> u64 {
     (regions.saturating_mul(SPAN) / 16).clamp(1, CP_BLOCKS_MAX)
 }
 
-/// Blocks that copying so many may take: each may be alone in its level-1 block of the container.
+/// Returns the blocks that copying `blocks` blocks may take: each may be alone in its level-1 block
+/// of the container.
 fn cost(blocks: usize) -> u64 {
     2 * blocks as u64 + 16
 }
 
-/// Blocks copied in one step in a pool with such areas. What a step takes is not more than what the
-/// host is asked for ahead of need, so that there is space again for the next one.
+/// Returns the blocks to copy in one step in a pool with areas of this size. A step takes no more
+/// than the host is asked for ahead of need, so that space is available again for the next step.
 fn step_blocks(area_blocks: u64) -> usize {
     STEP_BLOCKS.min(usize::try_from(area_blocks).unwrap_or(STEP_BLOCKS))
 }
@@ -76,7 +77,7 @@ fn may_copy(space: &Space, area_blocks: u64) -> bool {
     space.has_room_beside(cost(step_blocks(area_blocks)))
 }
 
-/// Begins a split, or goes on with one that was stopped.
+/// Begins a split, or resumes a stopped split.
 pub(crate) fn start(home: &mut Home, volume: &str) -> Result<(), Error> {
     let known = find(home, volume)?;
     let snapshots = &mut known.fs.snapshots;
@@ -143,7 +144,8 @@ impl Pass<Home> for Splits {
     /// At most one clone, the oldest first.
     fn wants(&self, home: &Home) -> Vec<Target> {
         let (space, area_blocks) = (&home.aggregate.space, home.fs.area_blocks);
-        // What this consistency point has taken by itself counts too, such as for clones of LUNs.
+        // The space used by this consistency point itself, for clones of LUNs for example, counts
+        // too.
         if !space.fits_beside_reserve(home.fs.used, cost(step_blocks(area_blocks))) {
             return Vec::new();
         }
@@ -166,7 +168,7 @@ impl Pass<Home> for Splits {
         step(home, cx, id, room.blocks)
     }
 
-    /// In vvbns of the base.
+    /// Returns the progress in vvbns of the base.
     fn progress(&self, home: &Home, target: Target) -> Option<Progress> {
         let snapshots = &home.volumes.get(&target.volume()?)?.fs.snapshots;
         snapshots.roots.base?;
@@ -189,7 +191,7 @@ impl Pass<Home> for Splits {
     }
 }
 
-/// Copies a little, and at most so many blocks.
+/// Copies at most `most` blocks.
 fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId, most: u64) -> Result<Turn, Stop> {
     let step = step_blocks(home.fs.area_blocks);
     let most = step.min(usize::try_from(most).unwrap_or(step));
@@ -224,7 +226,7 @@ fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId, most: u64) -> Result<T
         }
         (block, from) = (block + 1, 0);
     }
-    // Everything below is done with this step.
+    // All vvbns below are done after this step.
     let mut done = match vvbns.get(most) {
         Some(first_left) => *first_left,
         None => block * BITS_PER_BLOCK,
@@ -298,16 +300,16 @@ fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId, most: u64) -> Result<T
     Ok(Turn::Moved(copies.len() as u64))
 }
 
-/// Where a vvbn of the base is.
+/// The place of a vvbn of the base.
 enum Source {
     /// In the clone's own container.
     Own,
-    /// In that of the nearest parent that has it.
+    /// In the container of the nearest parent that has the vvbn.
     Above(Pointer),
 }
 
 impl Source {
-    /// What is to be copied.
+    /// Returns the pointer to the block to copy.
     fn slot(self) -> Option<Pointer> {
         match self {
             Source::Own => None,
@@ -316,7 +318,8 @@ impl Source {
     }
 }
 
-/// Where vvbns of the base are, and makes the level-1 blocks changed where their slots will be.
+/// Returns the places of vvbns of the base, and changes the level-1 blocks that will have their
+/// slots.
 fn sources(
     home: &mut Home,
     cx: &mut LoadCx<'_>,
@@ -377,7 +380,7 @@ fn give_up(home: &mut Home, id: FileId, reason: &str) {
     snapshots.set_split(Split::Stopped { next });
 }
 
-/// What people are told.
+/// Returns the split's description for administrators.
 pub(crate) fn describe(home: &Home, id: FileId) -> SplitInfo {
     let snapshots = &home.volumes[&id].fs.snapshots;
     let is_first = || {

@@ -36,10 +36,10 @@ use crate::read::load::{LoadCx, Stop};
 /// more than a quarter of the reserve, where they find their places.
 pub(crate) const CHANGED_MAX: usize = 8192;
 
-/// All passes. Of those whose turn it is equally, the first comes first.
+/// All passes. Among passes with an equal turn, the first is served first.
 const PASSES: [&dyn Pass<Home>; 4] = [&LunClones, &Shrink, &Scans, &Splits];
 
-/// Does one step of one pass. True when this consistency point has done its share.
+/// Runs one step of one pass. Returns true when this consistency point has done its share.
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
     let run = home.run.as_ref().expect("under way");
     run.writer.throttle(&home.aggregate.media)?;
@@ -71,7 +71,7 @@ pub(crate) fn has_work(home: &Home) -> bool {
     targets.any(|target| has_work_for(home, target))
 }
 
-/// What decides about turns, besides the ledger.
+/// Inputs to the choice of the next turn, besides the ledger.
 #[derive(Clone, Copy)]
 struct Now {
     /// Metadata blocks that are changed in memory.
@@ -81,7 +81,7 @@ struct Now {
     is_short: bool,
 }
 
-/// Does one step of the pass whose turn it is. True if there is none.
+/// Runs one step of the pass whose turn it is. Returns true if no pass has work.
 fn turn<W: AsRef<Ledger> + AsMut<Ledger>>(
     passes: &[&dyn Pass<W>],
     world: &mut W,
@@ -108,7 +108,7 @@ fn turn<W: AsRef<Ledger> + AsMut<Ledger>>(
     Ok(false)
 }
 
-/// Whose turn it is, and for what.
+/// Returns the next pass and its target.
 fn next<'a, W: AsRef<Ledger>>(
     passes: &[&'a dyn Pass<W>],
     world: &W,

@@ -3,9 +3,8 @@
 //!
 //! Works on a few dozen regions (level-1 blocks) of one LUN at a time. Load: the level-1 blocks,
 //! then everything that freeing the replaced blocks changes, then enough numbers. Clean: each
-//! region is turned into blocks and pointers ([`super::cleaner`]), without a look at anything that
-//! was not handed over. Apply: what came of it goes into the trees and maps of the volume and of
-//! the aggregate, and to the writer.
+//! region is turned into blocks and pointers ([`super::cleaner`]), from its inputs only. Apply: the
+//! results go into the trees and maps of the volume and of the aggregate, and to the writer.
 
 use std::collections::HashMap;
 
@@ -90,7 +89,7 @@ fn load<'a>(
 ) -> Result<Ready<'a>, Stop> {
     let mut regions = load_blocks(site, cx, lun, regions)?;
     let fragments = load_replaced(site, cx, lun, &mut regions)?;
-    // One for each leaf that has content, and for each level-1 block.
+    // One block for each leaf with content, and one for each level-1 block.
     let end = site.file(lun).inode.block_count();
     let leaves = |it: &Loaded<'_>| {
         let changes = within(it.region, it.changes, end);
@@ -204,7 +203,7 @@ fn load_blocks<'a>(
 /// Fragments that were not merged in time.
 #[derive(Default)]
 struct Fragments {
-    /// They go over the blocks that they belong to: whole leaves.
+    /// Merged fragments replace their blocks: whole leaves.
     merged: HashMap<u64, PageRef>,
     /// Leaves of which the rest cannot be read.
     unreadable: Vec<Lost>,
@@ -252,7 +251,7 @@ fn load_replaced(
                 Some(Ok(base)) => {
                     fragments.merged.insert(leaf, fragment.over(&base));
                 }
-                // The block is lost: what it had beside the fragment is not known.
+                // The block is lost, so the content beside the fragment is unknown.
                 Some(Err(reason)) if !pointer.is_lost() => fragments.unreadable.push(Lost {
                     level: 0,
                     index: leaf,
@@ -273,7 +272,7 @@ fn blocks_replaced(file: &File, region: u64, changes: &Region) -> Result<Vec<Poi
         let leaves = leaves_of(file, region)?;
         pointers.extend(leaves.into_iter().map(|(_, pointer)| pointer));
     } else {
-        // A few of 255: only those are looked at.
+        // Only these few of 255 leaves are checked.
         for (leaf, _) in within(region, changes, file.inode.block_count()) {
             pointers.push(file.leaf_pointer(leaf)?);
         }

@@ -6,14 +6,14 @@
 //! supply ──┘
 //! ```
 //!
-//! What a cleaner needs, it owns. A [`Dirty`] region has the level-1 block itself, moved out of its
-//! file, with the changes and the blocks that they replace. The cleaner has its own numbers (its
-//! [`Supply`]), the number of the consistency point and the key of the tags. So cleaning reads
-//! nothing else, changes nothing else, and cannot stop. What it makes is a value, too: a
-//! [`Cleaned`] region says all that follows from the cleaning, and whoever has the trees and maps
-//! applies it. Containers' slots and contexts follow from the places of the blocks.
+//! A cleaner owns all of its inputs. A [`Dirty`] region has the level-1 block itself, moved out of
+//! its file, with the changes and the blocks that they replace. The cleaner has its own numbers
+//! (its [`Supply`]), the number of the consistency point and the key of the tags. So cleaning reads
+//! nothing else, changes nothing else, and cannot stop. The result is a value, too: a [`Cleaned`]
+//! region has all consequences of the cleaning, and the owner of the trees and maps applies it.
+//! Containers' slots and contexts follow from the places of the blocks.
 //!
-//! 1. The same input gives the same [`Cleaned`], whoever computes it, and when.
+//! 1. The same input gives the same [`Cleaned`], on any thread and at any time.
 //! 2. Places are used in the order of leaves, then one for the level-1 block: files lie on media in
 //!    their order (H-10).
 //! 3. A region is cleaned once in a consistency point, so its level-1 block is sealed at once.
@@ -35,22 +35,22 @@ pub(crate) struct Dirty<'a> {
     pub(crate) changes: &'a Region,
     /// Leaves of the file: changes beyond it are void.
     pub(crate) end: u64,
-    /// The level-1 block. Nobody else has it now.
+    /// The level-1 block. Only the cleaner has it now.
     pub(crate) page: Page,
-    /// Where that is in the last committed tree.
+    /// Place of the level-1 block in the last committed tree.
     pub(crate) old: Pointer,
     /// Blocks that the changes replace.
     pub(crate) replaced: Vec<Pointer>,
 }
 
-/// What cleaning a region made.
+/// The result of cleaning a region.
 pub(crate) struct Cleaned {
     pub(crate) region: u64,
     /// Content of leaves and where it goes, in order.
     pub(crate) data: Vec<(Pointer, PageRef)>,
     /// The level-1 block and where it goes. Nothing if it points at nothing any more.
     pub(crate) block: Option<(Pointer, PageRef)>,
-    /// Where the level-1 block was.
+    /// Former place of the level-1 block.
     pub(crate) old: Pointer,
     /// Blocks that leaves do not refer to any more.
     pub(crate) replaced: Vec<Pointer>,
@@ -67,8 +67,8 @@ pub(crate) struct Cleaner<'a> {
 }
 
 impl Cleaner<'_> {
-    /// Cleans a region. `merged` has the content of leaves with fragments, by leaf; a fragment that
-    /// is not there has lost the rest of its block, so its leaf is lost.
+    /// Cleans a region. `merged` has the content of leaves with fragments, by leaf; a leaf with a
+    /// fragment but without an entry is lost, because the rest of its block is lost.
     pub(crate) fn clean(&mut self, dirty: Dirty<'_>, merged: &HashMap<u64, PageRef>) -> Cleaned {
         let Dirty {
             region,
@@ -191,7 +191,8 @@ mod tests {
             self
         }
 
-        /// Cleans it with places (1, 101), (2, 102) and so on; what came of it, and what is left.
+        /// Cleans the region with places (1, 101), (2, 102) and so on; returns the result and the
+        /// unused places.
         fn clean(&self) -> (Cleaned, Supply) {
             let mut page = Page::zeroed();
             for (slot, pointer) in &self.slots {

@@ -26,7 +26,7 @@ use crate::pool::info::Progress;
 use crate::read::load::Stop;
 use crate::read::root::Root;
 
-/// Submits what is left and waits for all writes.
+/// Submits the remaining writes and waits for all writes.
 pub(crate) fn write(home: &mut Home) -> Result<(), Stop> {
     let run = home.run.as_mut().expect("under way");
     run.writer.finish(&home.aggregate.media)?;
@@ -90,7 +90,7 @@ pub(crate) fn superblock(home: &mut Home) -> Result<bool, Stop> {
 }
 
 /// Makes the consistency point what clients see. Inside the Aggregate affinity; pointer swaps only.
-/// The finished run is returned so that its memory can be let go outside.
+/// The finished run is returned so that its memory can be freed outside.
 pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
     let mut run = home.run.take().expect("under way");
     assert!(
@@ -133,7 +133,7 @@ pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
 }
 
 impl Home {
-    /// Blocks that deletions have yet to give back.
+    /// Returns the blocks that deletions have yet to free.
     pub(crate) fn pending_blocks(&self) -> u64 {
         let volumes = self.volumes.iter();
         let volumes = volumes.map(|(id, volume)| self.pending_in(*id, volume));
@@ -141,7 +141,7 @@ impl Home {
         volumes.sum::<u64>() + containers.map_or(0, Progress::left)
     }
 
-    /// Those of deletions in one volume.
+    /// Returns the blocks that deletions in one volume have yet to free.
     fn pending_in(&self, id: FileId, volume: &VolumeHome) -> u64 {
         let files = Shrink.progress(self, Target::Volume(id));
         files.map_or(0, Progress::left) + volume.fs.snapshots.pending_blocks()
@@ -171,7 +171,7 @@ impl Home {
         }
     }
 
-    /// Lets everybody find blocks of volumes that were split ([`crate::read::redirects`]).
+    /// Publishes the new places of blocks of split volumes ([`crate::read::redirects`]).
     pub(crate) fn tell_moved(&self) {
         let is_split = |volume: &VolumeHome| volume.fs.snapshots.roots.split == Split::Done;
         let containers = self.volumes.iter().map(|(id, volume)| {

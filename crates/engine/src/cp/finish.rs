@@ -69,7 +69,7 @@ fn any_file(fs: &mut FileSystem, id: FileId) -> &mut crate::tree::File {
     }
 }
 
-/// One step for a volume. The next part, or nothing when the volume is finished.
+/// Runs one step for a volume. Returns the next part, or nothing when the volume is finished.
 pub(crate) fn volume(
     home: &mut Home,
     cx: &mut LoadCx<'_>,
@@ -118,7 +118,7 @@ pub(crate) fn volume(
             Ok(None)
         }
         Part::Walk => {
-            // As for sealing.
+            // The same pages as for sealing.
             site.below
                 .ensure(None, cx, site.host, Purpose::Metadata, 1)?;
             match lun::walk(home, cx, id)? {
@@ -266,7 +266,7 @@ fn close_volume(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) {
     let create_scan = home.under_way().create_scan;
     let (mut site, publication) = home.site(id);
     if site.volume.next.is_some() {
-        // It was part of the image that is not active any more.
+        // The clone job belonged to the image that is no longer active.
         lun_clone::end(&mut site.volume.fs, "the volume was restored meanwhile");
     }
     take_snapshots(&mut site, publication, create_scan);
@@ -335,7 +335,7 @@ fn take_snapshots(site: &mut Site<'_>, publication: &mut Publication, create_sca
     }
     for id in ids {
         if snapshots.get(id).state != State::Live {
-            // Nobody can name it: a LUN is cloned from it.
+            // The snapshot has no name: a LUN is being cloned from it.
             continue;
         }
         let name = snapshots.get(id).name.clone();
@@ -347,7 +347,8 @@ fn take_snapshots(site: &mut Site<'_>, publication: &mut Publication, create_sca
     volume.fs.snapshots = snapshots;
 }
 
-/// One step for the aggregate. The next part, or nothing when all is written but the superblock.
+/// Runs one step for the aggregate. Returns the next part, or nothing when only the superblock is
+/// left to write.
 pub(crate) fn aggregate(
     home: &mut Home,
     cx: &mut LoadCx<'_>,

@@ -1,6 +1,6 @@
 //! An aggregate with a volume and a LUN, all in memory: for unit tests of the consistency point.
 //!
-//! Nothing of it is on media. Blocks that were written are found in the cache of a [`Shelf`].
+//! No block of the fixture is on media. Written blocks are found in the cache of a [`Shelf`].
 
 use std::sync::Arc;
 
@@ -103,7 +103,7 @@ fn file_system(layer: Layer, area_blocks: u64, areas: Areas) -> FileSystem {
 }
 
 impl Scene {
-    /// Everything is empty, all areas are ready, and a consistency point is under way.
+    /// Returns an empty file system whose areas are all ready, with a consistency point under way.
     pub(super) fn new() -> Scene {
         let affinities = Affinities::new(1);
         let aggregate = aggregate(&affinities);
@@ -157,7 +157,7 @@ impl Scene {
         self.home.site(self.volume).0
     }
 
-    /// The next consistency point begins: what was freed may be used.
+    /// Begins the next consistency point: freed blocks may be used.
     pub(super) fn next_cp(&mut self) {
         self.home.under_way().number.0 += 1;
         let site = self.site();
@@ -165,8 +165,8 @@ impl Scene {
         site.below.safe.drop_all();
     }
 
-    /// All that a step may have changed: inodes, changed blocks, counts, what is in stock, and what
-    /// is written.
+    /// Returns all state that a step may change: inodes, changed blocks, counts, stock, and written
+    /// blocks.
     pub(super) fn digest(&mut self) -> Vec<(String, Vec<u8>)> {
         let mut all = Vec::new();
         let site = self.site();

@@ -104,7 +104,7 @@ pub(crate) fn plan(home: &mut Home) -> Result<(), Stop> {
         for (file, region) in overlay.regions.keys() {
             let is_hidden = known.fs.hidden.contains(*file);
             let is_there = known.fs.files.get(file).is_some_and(|found| {
-                // What lies beyond the end was cut off in the freeze.
+                // Blocks beyond the end were cut off in the freeze.
                 region * SPAN < found.inode.block_count()
             });
             if is_there && !is_hidden {

@@ -37,10 +37,10 @@ fn next(fs: &FileSystem) -> Option<(FileId, Position)> {
     })
 }
 
-/// Loads what giving changes, so that it does not stop halfway and forget what was to be given. The
-/// drain emptied the file, so usually there is nothing; but a clone begins with what its base had
-/// in it, and the second image of a consistency point that restores a LUN with what the first one
-/// put there.
+/// Loads the blocks that adding delayed frees changes, so that adding does not stop halfway and
+/// lose some. The drain emptied the file, so usually nothing is loaded. A clone, however, begins
+/// with its base's entries, and the second image of a consistency point that restores a LUN begins
+/// with the entries of the first.
 fn prepare_give(fs: &mut FileSystem, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     let file = fs.file(OVERFLOW);
     let last = file.inode.block_count().saturating_sub(1);

@@ -58,7 +58,7 @@ pub(crate) mod maps;
 pub(crate) mod place;
 pub(crate) mod prune;
 
-/// How a step ended, if it did not stop.
+/// The result of a step that did not stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepEnd {
     /// There is more to do now. Loaded pages may be let go.
@@ -94,7 +94,7 @@ fn catch(home: &mut Home, stop: Stop) -> Result<StepEnd, Stop> {
             repair.give_up(&damaged);
             Ok(StepEnd::Again)
         }
-        // A device that does not answer ends what nobody needs, and nothing else.
+        // A device that does not answer ends only optional work.
         Err(Stop::Failed(error)) if is_repairing && !writer_failed(home) => {
             let repair = home.repair.take().expect("it is under way");
             repair.tell_stopped(home.wall_seconds, Some(error.to_string()));
@@ -105,7 +105,7 @@ fn catch(home: &mut Home, stop: Stop) -> Result<StepEnd, Stop> {
     }
 }
 
-/// What the consistency point wrote may not be on the devices.
+/// True if writes of the consistency point may be missing on the devices.
 fn writer_failed(home: &mut Home) -> bool {
     home.under_way().writer.check().is_err()
 }
@@ -170,8 +170,8 @@ fn step_of_phase(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<StepEnd, Stop> 
     run.writer.check()?;
     let next = match run.phase {
         Phase::Plan => {
-            // Like all that goes on in the background: not when clients wait for this one, nor for
-            // the last.
+            // Background work runs only if no client waits for this consistency point, and not in
+            // the last one.
             let is_due = home.ledger.purse() > 0 && !run.last;
             let blocks = home.ledger.regions();
             freeze::plan(home).map(|()| match &mut home.repair {

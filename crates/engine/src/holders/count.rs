@@ -1,8 +1,8 @@
 //! Exclusive blocks when snapshots are deleted: which images gain and lose them
 //! (docs/design/design.md §8, F-10). Pure functions of bitmap blocks.
 //!
-//! A function looks at one block of the maps, 32,768 vvbns, or at a range of them. A missing map
-//! block counts as a block without bits.
+//! A function reads one block of the maps, 32,768 vvbns, or at a range of them. A missing map block
+//! counts as a block without bits.
 //!
 //! By subtraction, for a victim V with neighbours N₁ … in the history:
 //!
@@ -28,10 +28,10 @@ use everglade_format::{BLOCK_SIZE, Block, bitmap};
 use crate::holders::history::Node;
 use crate::holders::plan::{Elimination, Plan, Way};
 
-/// Map blocks of whoever may matter, for one index.
+/// Map blocks of all relevant nodes, for one index.
 pub(crate) type Maps = BTreeMap<Node, Option<PageRef>>;
 
-/// What releasing victims does to one block of the maps.
+/// The effect of releasing victims on one block of the maps.
 pub(crate) struct Effect {
     /// Summary bits to clear.
     pub(crate) cleared: Box<Block>,
@@ -63,7 +63,8 @@ fn counted(bits: &Block, from: u64, to: u64) -> i64 {
     i64::try_from(bitmap::count(bits, from, to)).expect("at most 32,768")
 }
 
-/// What releasing the victims does in the range `from..to`, the way that the plan says.
+/// Computes the effect of releasing the victims in the range `from..to`, in the way that the plan
+/// selects.
 pub(crate) fn effect(plan: &Plan, maps: &Maps, summary: &Block, range: (u64, u64)) -> Effect {
     match plan.way {
         Way::Subtraction => subtract(plan, maps, range),
@@ -150,7 +151,7 @@ mod tests {
     #[derive(Clone, Default)]
     struct Plain {
         active: u64,
-        /// Where the active image has its map block, and where snapshots have theirs.
+        /// Place of the active image's map block, and places of the snapshots' map blocks.
         place: u64,
         places: BTreeMap<SnapshotId, u64>,
         maps: Vec<(SnapshotId, Option<SnapshotId>, u64)>,
@@ -219,11 +220,11 @@ mod tests {
 
         fn change(&mut self, free: u64, wanted: u64) {
             let history = self.history();
-            // A map block that changes has a new place, which nobody had.
+            // A changed map block has a new place, which no other node has.
             self.place = self.places.values().max().unwrap_or(&0).max(&self.place) + 1;
             for bit in (0..64).map(|bit| 1u64 << bit) {
                 if free & self.active & bit != 0 {
-                    // What the consistency point does for each block that it frees.
+                    // Does the consistency point's work for each freed block.
                     let near = history.neighbours(Node::Active);
                     let maps = self.maps();
                     let at = u64::from(bit.trailing_zeros());
@@ -315,7 +316,7 @@ mod tests {
 
     proptest! {
         /// The equations for exclusive blocks (docs/design/design.md §8, F-10): counted blocks and
-        /// cleared summary bits are those that looking at everybody would give.
+        /// cleared summary bits are the same as a count over all holders.
         #[test]
         fn counts_and_cleared_bits_agree_with_brute_force(
             steps in proptest::collection::vec(

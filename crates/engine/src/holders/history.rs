@@ -32,10 +32,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use everglade_format::SnapshotId;
 use everglade_format::snapshot::ALSO_MAX;
 
-/// Somebody who holds blocks.
+/// A holder of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Node {
-    /// What clients change.
+    /// The active image, which clients change.
     Active,
     /// A snapshot.
     Snapshot(SnapshotId),
@@ -78,7 +78,7 @@ impl History {
         history
     }
 
-    /// A node descends from this one too, if that is there.
+    /// Adds another parent to a node, if that parent exists.
     pub(crate) fn join(&mut self, node: Node, also: SnapshotId) {
         let also = Node::Snapshot(also);
         let is_known = self.edges.contains_key(&also);
@@ -105,8 +105,8 @@ impl History {
         matches!(node, Node::Snapshot(id) if self.ghosts.contains(&id))
     }
 
-    /// Whoever might hold a block that `node` holds: next to it, or joined to it by ghosts.
-    /// Ascending.
+    /// Returns all nodes that might hold a block that `node` holds: its neighbours, and nodes
+    /// joined to it by ghosts. Ascending.
     pub(crate) fn neighbours(&self, node: Node) -> Vec<Node> {
         let mut seen = BTreeSet::from([node]);
         let mut found = BTreeSet::new();
@@ -127,7 +127,7 @@ impl History {
     }
 }
 
-/// What an image descends from.
+/// The ancestors of an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Line {
     /// The snapshot that was the last one when it was taken, or restored to.
@@ -154,7 +154,7 @@ impl Line {
         self.all().any(|known| known == id)
     }
 
-    /// The same without a ghost, whose ancestors take its place.
+    /// Returns the line without a ghost, whose ancestors take its place.
     fn without(&self, ghost: SnapshotId, its: &Line) -> Line {
         let is_parent = self.parent == Some(ghost);
         let mut line = Line {
@@ -167,10 +167,10 @@ impl Line {
     }
 }
 
-/// Takes ghosts out of a history that needs them no more: those with at most one child, which gets
-/// their ancestors, who become neighbours of each other. Returns their ids. A ghost that joins two
-/// children stays even if it has no parent; and one whose ancestors would be too many for
-/// somebody's record.
+/// Removes ghosts that a history no longer needs: ghosts with at most one child. The child gets
+/// their ancestors, which become neighbours of each other. Returns the ids of the ghosts. A ghost
+/// that joins two children stays even without a parent, and so does a ghost whose ancestors would
+/// exceed the space in a record.
 pub(crate) fn prune(
     lines: &mut BTreeMap<SnapshotId, Line>,
     ghosts: &mut BTreeSet<SnapshotId>,
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(history.neighbours(snapshot(1)), [Node::Active, snapshot(3)]);
     }
 
-    /// What happens to a volume, seen by one block.
+    /// An event in a volume, as it affects one block.
     #[derive(Clone, Debug)]
     enum Event {
         Allocate,
@@ -267,7 +267,7 @@ mod tests {
         Create,
         Delete(usize),
         Restore(usize),
-        /// Of the LUN that has the block.
+        /// Restores the LUN that has the block.
         RestoreLun(usize),
         /// Another LUN takes the block from a snapshot that it is being cloned from.
         Gain(usize),
@@ -287,8 +287,8 @@ mod tests {
     }
 
     proptest! {
-        /// Lemma 3 as generalised: whatever happens, whoever holds the block has a neighbour that
-        /// does, if anybody else does.
+        /// Lemma 3, generalised: after every event, each holder of the block has a neighbour that
+        /// holds it too, unless it is the only holder.
         #[test]
         fn holders_stay_connected(events in events()) {
             let mut lines: BTreeMap<SnapshotId, Line> = BTreeMap::new();
@@ -307,7 +307,7 @@ mod tests {
                     active.parent = Some(new);
                 };
                 match event {
-                    // Only what nobody holds is allocated.
+                    // Only a block without holders is allocated.
                     Event::Allocate if holders.is_empty() => { holders.insert(Node::Active); }
                     Event::Free => { holders.remove(&Node::Active); }
                     Event::Create => create(&mut holders, &mut lines, &mut active),

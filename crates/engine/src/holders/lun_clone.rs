@@ -9,6 +9,6 @@ pub(crate) struct Job {
     pub(crate) source: Option<Inode>,
     /// When it was begun, or the volume opened, seconds since 1970 UTC, and how far it was then.
     pub(crate) since: Option<(u64, u64)>,
-    /// How the last one ended that did not succeed: its name, and why.
+    /// The name and the error of the last job that failed.
     pub(crate) failed: Option<(String, String)>,
 }

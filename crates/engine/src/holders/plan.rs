@@ -38,9 +38,9 @@ use crate::holders::history::{History, Node};
 /// See the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// From the summary map goes what only victims have.
+    /// The summary map loses the bits that only victims have.
     Subtraction,
-    /// In the summary map stays what survivors have.
+    /// The summary map keeps the bits that survivors have.
     Addition,
 }
 
@@ -59,23 +59,23 @@ impl Way {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) way: Way,
-    /// Whose map blocks are needed. The active image is always among them.
+    /// Nodes whose map blocks are needed. The active image is always among them.
     pub(crate) nodes: Vec<Node>,
-    /// By subtraction: one victim after the other.
+    /// By subtraction: the victims, one after the other.
     pub(crate) eliminations: Vec<Elimination>,
-    /// By addition: who stays, the active image among them.
+    /// By addition: the nodes that stay, the active image among them.
     pub(crate) survivors: Vec<Node>,
-    /// By addition: survivors next to victims, with those.
+    /// By addition: survivors next to victims, each with those victims.
     pub(crate) heirs: Vec<(Node, Vec<Node>)>,
-    /// By addition: victims that are next to each other.
+    /// By addition: groups of adjacent victims.
     groups: Vec<Group>,
 }
 
-/// What it means that a victim leaves the history, after those before it have.
+/// The removal of one victim from the history, after the victims before it.
 #[derive(Clone, Debug)]
 pub(crate) struct Elimination {
     pub(crate) victim: Node,
-    /// Who is next to it, each with who is next to that once it is gone.
+    /// The victim's neighbours, each with the neighbours it has after the removal.
     pub(crate) near: Vec<(Node, Vec<Node>)>,
 }
 
@@ -85,7 +85,7 @@ struct Group {
     /// Survivors next to it, and its members that they are next to.
     ends: BTreeSet<Node>,
     rim: BTreeSet<Node>,
-    /// Nobody in it has more than two neighbours.
+    /// True if no victim of the group has more than two neighbours.
     is_path: bool,
 }
 
@@ -105,7 +105,7 @@ impl Plan {
         }
     }
 
-    /// By subtraction.
+    /// Returns the plan for subtraction.
     pub(crate) fn subtraction(history: &History, victims: &[SnapshotId]) -> Plan {
         let mut nodes = BTreeSet::from([Node::Active]);
         let mut later = history.clone();
@@ -136,7 +136,7 @@ impl Plan {
         }
     }
 
-    /// By addition.
+    /// Returns the plan for addition.
     pub(crate) fn addition(history: &History, victims: &[SnapshotId]) -> Plan {
         let victims: BTreeSet<Node> = victims.iter().copied().map(Node::Snapshot).collect();
         let survivors: Vec<Node> = history
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_branch_of_victims_is_not_skipped_for_what_is_at_its_ends() {
-        // 1 ← 2 ← {3, active}: 2 and 3 go, and 3 has blocks that nobody else has.
+        // 1 ← 2 ← {3, active}: snapshots 2 and 3 are deleted, and 3 has exclusive blocks.
         let tree = [(1, None), (2, Some(1)), (3, Some(2))];
         let tree = tree.map(|(id, parent)| (SnapshotId(id), parent.map(SnapshotId)));
         let history = History::new(tree, [], Some(SnapshotId(2)));

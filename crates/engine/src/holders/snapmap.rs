@@ -27,7 +27,7 @@ pub(crate) fn snapmap_place(
 ) -> Result<Pointer, Stop> {
     let found = Root::of(map).pointer(cx, Layer::Volume, level, index);
     match found {
-        // Which block it was is found out by going there once more.
+        // A second walk finds the damaged block.
         Err(Stop::Damaged(_)) => {
             let map = File::new(map.clone(), Layer::Volume).of(volume);
             map.pointer(cx, level, index)

@@ -37,8 +37,8 @@ use crate::tree::{Content, File};
 pub(crate) struct Created {
     pub(crate) name: String,
     pub(crate) seconds: u64,
-    /// Nobody can name it: it is a deleted one from the beginning, and goes when what it was taken
-    /// for is done.
+    /// True if the snapshot has no name: it counts as deleted from the beginning, and is released
+    /// when its purpose is done.
     pub(crate) is_nameless: bool,
 }
 
@@ -58,22 +58,22 @@ pub(crate) struct Snapshots {
     pub(crate) restoring: Option<SnapshotId>,
     /// The volume is a new clone: parent and snapshot whose image it is to get.
     pub(crate) cloning: Option<(FileId, SnapshotId)>,
-    /// A LUN that becomes what it was with this consistency point.
+    /// A LUN restore that this consistency point completes.
     pub(crate) lun: Option<LunRestore>,
-    /// What is known of the LUN that is being cloned, besides what the superblock says.
+    /// State of the LUN clone job, besides the superblock's record.
     pub(crate) lun_clone: lun_clone::Job,
-    /// What is known about blocks of the active map that change in this consistency point.
+    /// Loaded state of active map blocks that change in this consistency point.
     pub(crate) held: BTreeMap<u64, Held>,
-    /// Of these, those that the scan made out of date.
+    /// Blocks of `held` that the scan made out of date.
     pub(crate) stale: BTreeSet<u64>,
-    /// Blocks of the victims' snapmaps, ascending; nothing until a delete scan has looked.
+    /// Blocks of the victims' snapmaps, ascending; `None` until a delete scan has read them.
     pub(crate) protected: Option<Vec<(u64, SnapshotId)>>,
-    /// What delete passes did since the volume was opened.
+    /// Counts of delete passes since the volume was opened.
     pub(crate) counts: Counts,
     /// When the pass under way, or the volume, was begun, seconds since 1970 UTC, and how far it
     /// was then.
     pub(crate) since: Option<(u64, u64)>,
-    /// When the split began, or went on, seconds since 1970 UTC, and how far it was then.
+    /// Time when the split began or resumed, in seconds since 1970 UTC, and its progress then.
     pub(crate) split_since: Option<(u64, u64)>,
     /// Something that the superblock or the table says was changed.
     is_changed: bool,
@@ -85,27 +85,27 @@ pub(crate) struct Snapshots {
 /// Blocks of the maps that delete passes dealt with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// By subtraction.
+    /// Map blocks done by subtraction.
     pub subtracted: u64,
-    /// By addition.
+    /// Map blocks done by addition.
     pub added: u64,
-    /// Not looked into, because nothing changes there.
+    /// Map blocks skipped, because nothing changes in them.
     pub skipped: u64,
 }
 
-/// What was worked out from the records.
+/// State derived from the records.
 #[derive(Default)]
 struct Derived {
     /// The records have changed since.
     is_stale: bool,
     has_scan: Option<bool>,
-    /// How the pass goes on.
+    /// The plan for the rest of the pass.
     plan: Option<Arc<Plan>>,
     /// While vvbns are not done, and once they are.
     history: [Option<Arc<History>>; 2],
 }
 
-/// What is damaged, if a stop is for that.
+/// Returns the damage, if a block was damaged.
 fn damaged(stop: impl Into<Stop>) -> Option<Damaged> {
     match stop.into() {
         Stop::Damaged(damaged) => Some(*damaged),
@@ -282,8 +282,7 @@ impl Snapshots {
         to.clone_into(&mut self.get_mut(id).name);
     }
 
-    /// A live snapshot is deleted: nobody can name it any more, and a scan is to release what it
-    /// holds.
+    /// Marks a live snapshot as deleted: its name is removed, and a scan will release its blocks.
     pub(crate) fn delete(&mut self, id: SnapshotId) {
         self.forget_name(id);
         self.get_mut(id).state = State::Deleting;
@@ -295,8 +294,8 @@ impl Snapshots {
         assert_eq!(known, Some(id), "live snapshots have names");
     }
 
-    /// To change a record, but for its name, or that it is live: it is written with this
-    /// consistency point.
+    /// Returns a record for changes of anything but its name or live state; this consistency point
+    /// writes the record.
     pub(crate) fn get_mut(&mut self, id: SnapshotId) -> &mut SnapshotRecord {
         let (slot, record) = self
             .records
@@ -318,13 +317,15 @@ impl Snapshots {
         self.all().filter(|record| record.state == State::Live)
     }
 
-    /// Those that the delete scan under way releases, or the next one will if none is.
+    /// Returns the snapshots that the delete scan under way releases, or that the next scan will
+    /// release.
     pub(crate) fn victims(&self) -> Vec<SnapshotId> {
         let victims = self.all().filter(|record| record.is_in_pass);
         victims.map(|record| record.id).collect()
     }
 
-    /// Those that wait for a delete scan, or are in it; not one that a LUN is being cloned from.
+    /// Returns the snapshots that wait for a delete scan or are in it, except a snapshot that a LUN
+    /// is being cloned from.
     pub(crate) fn deleting(&self) -> impl Iterator<Item = &SnapshotRecord> {
         let source = self.roots.lun_clone.map(|cloning| cloning.source);
         let deleting = self.all().filter(|record| record.state == State::Deleting);
@@ -390,7 +391,7 @@ impl Snapshots {
         matches!(self.roots.split, Split::Copying { .. })
     }
 
-    /// Who descends from whom, as it matters for vvbns that the delete scan has, or has not, done.
+    /// Returns the ancestry that applies to vvbns that the delete scan has, or has not, done.
     pub(crate) fn history(&self, is_done: bool) -> Arc<History> {
         let known = &mut self.known().history[usize::from(is_done)];
         let history = known.get_or_insert_with(|| {
@@ -411,7 +412,7 @@ impl Snapshots {
         history.clone()
     }
 
-    /// How the delete pass goes on as the history is now.
+    /// Returns the plan for the rest of the delete pass, from the current history.
     pub(crate) fn plan(&self) -> Arc<Plan> {
         if let Some(plan) = &self.known().plan {
             return plan.clone();
@@ -421,7 +422,7 @@ impl Snapshots {
         plan
     }
 
-    /// Where the delete scan is: vvbns below are done.
+    /// Returns the position of the delete scan: vvbns below are done.
     pub(crate) fn done_below(&self) -> u64 {
         match self.roots.scan {
             Scan::Delete { next } => next,
@@ -476,7 +477,7 @@ impl Snapshots {
     }
 
     /// Enters the snapshots of this consistency point, now that their image is known. `image` fills
-    /// in what is the image's; ids, names and the place in the history are set here. Returns their
+    /// in the image's fields; ids, names and the place in the history are set here. Returns their
     /// ids.
     pub(crate) fn complete(
         &mut self,
@@ -495,7 +496,8 @@ impl Snapshots {
                 seconds: created.seconds,
                 parent: self.roots.parent,
                 also: std::mem::take(&mut self.roots.also),
-                // Whatever it holds the active image holds too, unless that goes elsewhere.
+                // The active image holds all of the snapshot's blocks too, unless a restore
+                // replaces it.
                 exclusive: match is_restoring && index + 1 == last {
                     true => self.roots.exclusive,
                     false => 0,
@@ -515,13 +517,13 @@ impl Snapshots {
             );
             self.changed.insert(slot);
             self.enter(slot, record);
-            // What is active has just one edge then.
+            // The active image has just one edge then.
             self.roots.parent = Some(id);
             self.roots.exclusive = 0;
             self.set_changed();
             ids.push(id);
         }
-        // What is taken from it from now on is not in what was just taken.
+        // Later snapshots of the source are not in the snapshot just taken.
         if let Some(cloning) = self.roots.lun_clone {
             let is_known = self.descend_from(cloning.source);
             assert!(
@@ -532,10 +534,10 @@ impl Snapshots {
         ids
     }
 
-    /// The newest snapshot's map is to be scanned (F-06). If its parent's is, that ends: what the
-    /// parent holds, the newest holds too, or somebody freed it and folded it first (F-07). A
-    /// snapshot that is deleted meanwhile is scanned to the end before anything of it is released,
-    /// so nobody else's scan has to be done again (F-08).
+    /// Begins the create scan of the newest snapshot's map (F-06), and ends its parent's: a block
+    /// that the parent holds, the newest holds too, or the block was freed and folded first (F-07).
+    /// If a snapshot is deleted during its scan, the scan finishes before any of its blocks is
+    /// released, so no other scan is repeated (F-08).
     pub(crate) fn begin_create_scan(&mut self, newest: SnapshotId) {
         let scanned = self.unfolded();
         self.get_mut(newest).is_unfolded = true;
@@ -566,7 +568,7 @@ impl Snapshots {
         if blocks == 0 {
             return;
         }
-        // What was read from media may be wrong, so it does not stop the process.
+        // Media may have wrong values, so they do not stop the process.
         match node {
             history::Node::Active if self.records.is_empty() => {}
             history::Node::Active => {

@@ -21,7 +21,7 @@ use crate::pool::aggregate::Aggregate;
 use crate::read::load::BlockName;
 use crate::tree::File;
 
-/// Everything about an aggregate that only its consistency point touches.
+/// State of an aggregate that only its consistency point touches.
 pub(crate) struct Home {
     pub(crate) aggregate: Arc<Aggregate>,
     pub(crate) fs: FileSystem,
@@ -32,7 +32,7 @@ pub(crate) struct Home {
     /// Requests that have yet to be admitted.
     pub(crate) arrived: VecDeque<change::Request>,
     pub(crate) run: Option<Run>,
-    /// What background passes have done, in the running consistency point and before.
+    /// Work of background passes, in the running consistency point and before.
     pub(crate) ledger: Ledger,
     /// While the journal is being replayed: where the replay would have to begin again. Superblocks
     /// go on saying so until all of it is committed.
@@ -40,24 +40,24 @@ pub(crate) struct Home {
     /// When the last consistency point was published, there was pressure for the next.
     pub(crate) is_pressed: bool,
     pub(crate) last_begin: Nanos,
-    /// When one began that gave something back of what was deleted.
+    /// Time when the last consistency point began that freed blocks of deletions.
     pub(crate) last_reclaim: Nanos,
-    /// What was published and holds memory yet.
+    /// Published state that still holds memory.
     pub(crate) leaving: Leaving,
     /// The driver waits for the Aggregate affinity.
     pub(crate) is_entering: bool,
     /// An area whose space is being asked for ahead of need, and when to ask again after a refusal.
     pub(crate) preparing: Option<(usize, u64)>,
     pub(crate) prepare_after: Nanos,
-    /// The next consistency point looks for free areas that were not seen since start.
+    /// True if the next consistency point searches for free areas that were not seen since start.
     pub(crate) search_wanted: bool,
     /// Time of day, for stamps that people read.
     pub(crate) wall_seconds: u64,
-    /// An area whose space is being given back.
+    /// An area whose space is being returned to the host.
     pub(crate) punching: Option<(usize, u64)>,
-    /// What an interrupted commit left to do.
+    /// Work that an interrupted commit left.
     pub(crate) healing: Healing,
-    /// Derives what is damaged.
+    /// Derives damaged blocks.
     pub(crate) mender: Mender,
     /// Blocks that were derived and that the running consistency point is yet to change, so that it
     /// writes them.
@@ -82,7 +82,7 @@ impl AsMut<Ledger> for Home {
 }
 
 impl Home {
-    /// Nothing is under way, and no volume is known.
+    /// Returns a home with no work under way and no known volume.
     pub(crate) fn new(aggregate: Arc<Aggregate>, fs: FileSystem, mender: Mender) -> Home {
         Home {
             aggregate,
@@ -117,7 +117,7 @@ impl Home {
         self.run.as_mut().expect("under way")
     }
 
-    /// Begins a repair; one that is under way goes on.
+    /// Begins a repair; a repair under way continues.
     pub(crate) fn start_repair(&mut self) {
         if self.repair.is_none() {
             let total = self.derivable_blocks();
@@ -152,8 +152,8 @@ impl Home {
         whole + self.fs.inode_file.inode.blocks + self.volumes.values().map(of_volume).sum::<u64>()
     }
 
-    /// The aggregate has halted: the consistency point under way, if there is one, stays where it
-    /// is for ever. Its frozen overlays are read; what it has not written yet is not needed.
+    /// Stops a consistency point under way after the aggregate has halted: its frozen overlays stay
+    /// readable, and its unwritten blocks are not needed.
     pub(crate) fn abandon_run(&mut self) {
         if let Some(run) = &mut self.run {
             run.writer.abandon();

@@ -12,7 +12,7 @@ use everglade_journal::Entry;
 
 use crate::pool::overlay::{Overlay, Region, RegionId};
 
-/// Entries let go in one step, about.
+/// Entries freed in one step, about.
 const STEP_ENTRIES: usize = 512;
 
 /// See the module's documentation.
@@ -42,7 +42,7 @@ impl Leaving {
         self.overlays.is_empty() && self.regions.is_none() && self.entries.is_empty()
     }
 
-    /// Lets some go.
+    /// Frees some entries.
     pub(crate) fn step(&mut self) {
         let mut left = STEP_ENTRIES;
         // First, so that the overlays' pages have one holder less, and are free when they go.
@@ -59,7 +59,7 @@ impl Leaving {
                 let Some(overlay) = self.overlays.pop_front() else {
                     return;
                 };
-                // Whoever reads in it yet lets it go.
+                // An overlay that is still being read is freed by its last reader.
                 let own = Arc::try_unwrap(overlay).ok();
                 self.regions = own.map(|overlay| overlay.regions.into_iter());
                 continue;

@@ -1,5 +1,6 @@
-//! What background passes have done, and whose turn is next. The passes and the loop that runs them
-//! are in [`crate::background`]; this is the arithmetic, and it knows passes by their names only.
+//! The ledger of background passes: their work so far, and whose turn is next. The passes and the
+//! loop that runs them are in [`crate::background`]; the ledger does the arithmetic, and knows
+//! passes by their names only.
 //!
 //! **Budget.** A consistency point has a *purse* of regions (level-1 blocks, or as many blocks
 //! moved). A step costs the blocks that it moved, rounded up to whole regions, and at least one
@@ -11,9 +12,8 @@
 //! The clock is the start of the key that was served last. The lowest start is next; of equal
 //! starts, the first in the caller's order.
 //!
-//! 1. Of two keys that both want all the time, neither is ahead of the other by more than one step
-//!    of each.
-//! 2. A key that did not want for a while begins at the clock: it has saved nothing up.
+//! 1. If two keys always have work, neither is ahead of the other by more than one step of each.
+//! 2. A key that had no work for a while begins at the clock, without savings.
 //! 3. The queues outlive the consistency point. So turns rotate even if a consistency point has
 //!    budget for one step.
 //!
@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use everglade_format::{FileId, SPAN};
 
-/// What a pass works on. Volumes come before the aggregate.
+/// The target of a pass. Volumes come before the aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Target {
     Volume(FileId),
@@ -42,23 +42,23 @@ impl Target {
     }
 }
 
-/// How a step of a pass ended, if it did not stop.
+/// The result of a pass's step that did not stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// It moved so many blocks.
+    /// The step moved this many blocks.
     Moved(u64),
-    /// It cannot do anything for this target now, and tries again in the next consistency point.
+    /// The pass cannot work on this target now, and tries again in the next consistency point.
     Waits,
     /// The work for this target has ended without success; the pass has recorded why.
     GaveUp,
 }
 
-/// What was done in a consistency point.
+/// Work done in a consistency point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spent {
     /// Blocks that were moved.
     pub(crate) blocks: u64,
-    /// What that cost: each step is rounded up.
+    /// Cost of the work in regions; each step is rounded up.
     pub(crate) regions: u64,
 }
 
@@ -74,15 +74,15 @@ impl Spent {
 /// See the module's documentation.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    /// What a whole consistency point may do, in regions.
+    /// Budget of a whole consistency point, in regions.
     regions: u64,
-    /// What is left in the purse.
+    /// Remaining purse, in regions.
     purse: u64,
     passes: BTreeMap<&'static str, Account>,
     queue: Queue<&'static str>,
 }
 
-/// What one pass has done.
+/// The work of one pass.
 #[derive(Default)]
 struct Account {
     spent: Spent,
@@ -104,12 +104,12 @@ impl Ledger {
         }
     }
 
-    /// What a whole consistency point may do, in regions.
+    /// Returns the budget of a whole consistency point, in regions.
     pub(crate) fn regions(&self) -> u64 {
         self.regions
     }
 
-    /// What is left in the purse.
+    /// Returns the remaining purse, in regions.
     pub(crate) fn purse(&self) -> u64 {
         self.purse
     }
@@ -119,14 +119,14 @@ impl Ledger {
         self.purse < self.regions
     }
 
-    /// What a pass has done in this consistency point.
+    /// Returns the work of a pass in this consistency point.
     pub(crate) fn spent(&self, pass: &'static str) -> Spent {
         self.passes
             .get(pass)
             .map_or(Spent::default(), |it| it.spent)
     }
 
-    /// What it has done for one target.
+    /// Returns the work of a pass for one target in this consistency point.
     pub(crate) fn spent_for(&self, pass: &'static str, target: Target) -> Spent {
         let targets = self.passes.get(pass).map(|account| &account.targets);
         let spent = targets.and_then(|targets| targets.get(&target));
@@ -145,7 +145,7 @@ impl Ledger {
         account.is_some_and(|account| account.aside.contains(&target))
     }
 
-    /// The pass that is served next, of those that want to be.
+    /// Returns the pass to serve next, of those with work.
     pub(crate) fn next_pass(
         &self,
         wanting: impl IntoIterator<Item = &'static str>,

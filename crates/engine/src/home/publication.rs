@@ -1,5 +1,5 @@
-//! What a consistency point shows clients when it is published: roots, snapshots, restored volumes
-//! and new LUNs.
+//! The state that a consistency point shows clients when it is published: roots, snapshots,
+//! restored volumes and new LUNs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use crate::pool::info::SnapshotInfo;
 use crate::pool::volume::{Lun, Volume};
 use crate::read::root::Root;
 
-/// What the consistency point under way has for clients, until it is published.
+/// Client-visible state of the consistency point under way, until it is published.
 #[derive(Default)]
 pub(crate) struct Publication {
     pub(crate) roots: Vec<(Arc<Lun>, Root)>,
@@ -20,13 +20,13 @@ pub(crate) struct Publication {
     pub(crate) images: Vec<(Arc<Volume>, String, Image)>,
     /// Restored volumes.
     pub(crate) restored: Vec<Restored>,
-    /// What people are told of volumes' snapshots.
+    /// New snapshot lists of volumes, for administrators.
     pub(crate) views: Vec<(Arc<Volume>, Arc<Vec<SnapshotInfo>>)>,
 }
 
 impl Publication {
-    /// Shows all of it. Inside the Aggregate affinity; pointer swaps only. What clients had before
-    /// stays here, so that its memory can be let go outside.
+    /// Publishes all of the state. Inside the Aggregate affinity; pointer swaps only. The former
+    /// state stays here, so that its memory can be freed outside.
     pub(crate) fn publish(&mut self) {
         for (lun, root) in self.roots.drain(..) {
             lun.set_root(root);
@@ -55,8 +55,8 @@ impl NewLun {
     pub(crate) fn publish(self) {
         let name = self.lun.name.get().to_string();
         let mut luns = self.volume.luns.write();
-        // It is there already if a LUN was restored in the same consistency point: that shows all
-        // LUNs.
+        // The LUN exists already if a LUN was restored in the same consistency point: a restore
+        // publishes all LUNs.
         luns.entry(name).or_insert(self.lun);
     }
 }

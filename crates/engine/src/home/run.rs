@@ -1,4 +1,4 @@
-//! One consistency point under way: its phase, its plan, and what it will publish.
+//! One consistency point under way: its phase, its plan, and the state it will publish.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use crate::pool::volume::Volume;
 /// One consistency point under way.
 pub(crate) struct Run {
     pub(crate) number: CpNumber,
-    /// Where the superblock says that replay begins: after what is part of it.
+    /// Position in the superblock at which replay begins: after the operations of this consistency
+    /// point.
     pub(crate) position: Position,
     /// The journal's operations before `position` are committed with it; not while they are
     /// replayed.
@@ -24,7 +25,7 @@ pub(crate) struct Run {
     pub(crate) phase: Phase,
     pub(crate) frozen: Vec<(Arc<Volume>, usize, Arc<Overlay>)>,
     pub(crate) plan: VecDeque<Job>,
-    /// How many pages of the frozen overlays were cleaned.
+    /// Number of pages of the frozen overlays cleaned so far.
     pub(crate) cleaned: u64,
     /// Volumes that have anything to write.
     pub(crate) active: BTreeSet<FileId>,
@@ -33,14 +34,14 @@ pub(crate) struct Run {
     pub(crate) publication: Publication,
     pub(crate) answers: Vec<(Request, Result<(), Error>)>,
     pub(crate) writer: Writer,
-    /// Blocks that deletions have yet to give back after this one.
+    /// Blocks that deletions have yet to free after this consistency point.
     pub(crate) pending: u64,
     /// The aggregate stops after this one.
     pub(crate) last: bool,
 }
 
 impl Run {
-    /// One that has nothing to do yet.
+    /// Returns a run with an empty plan.
     pub(crate) fn new(number: CpNumber, position: Position) -> Run {
         Run {
             number,
@@ -78,7 +79,7 @@ impl Run {
         }
     }
 
-    /// How much of it is done, of [`WHOLE`]: cleaning is most of the work, then the containers'
+    /// Returns the progress, of [`WHOLE`]: cleaning is most of the work, then the containers'
     /// blocks.
     pub(crate) fn progress(&self, space: &Space) -> u32 {
         const CLEANED: u32 = WHOLE - 6;
@@ -113,11 +114,11 @@ impl Job {
     }
 }
 
-/// Where a consistency point is.
+/// The phase of a consistency point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Plan,
-    /// Some of what can be derived is read ([`crate::mend::repair`]), if that was asked for.
+    /// A requested repair reads some of the derivable blocks ([`crate::mend::repair`]).
     Repair,
     Drain,
     Reclaim,
@@ -127,7 +128,7 @@ pub(crate) enum Phase {
     Write,
     Flush,
     Superblock,
-    /// Everything is durable: publish inside the Aggregate affinity.
+    /// All writes are durable: publish inside the Aggregate affinity.
     Publish,
 }
 
@@ -163,7 +164,7 @@ pub(crate) enum Part {
     Seal,
     /// A LUN is restored: its tree is compared with the snapshot's. Volumes only.
     Walk,
-    /// It gets the other tree, and all is done once more. Volumes only.
+    /// The volume gets the other tree, and all phases run once more. Volumes only.
     Swap,
 }
 

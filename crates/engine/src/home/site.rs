@@ -6,8 +6,8 @@
 //!
 //! 1. A block of a volume has a vvbn, a pvbn, a slot in the container and a context. They are
 //!    entered together ([`Site::enter`]).
-//! 2. As everywhere in a consistency point, what may stop (`ensure`, `prepare_…`) comes before what
-//!    cannot.
+//! 2. As everywhere in a consistency point, steps that may stop (`ensure`, `prepare_…`) come before
+//!    steps that cannot.
 
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use crate::pool::image::Image;
 use crate::pool::volume::Volume;
 use crate::tree::Lost;
 
-/// What the home reactor knows of a volume.
+/// State of a volume that only the home reactor has.
 pub(crate) struct VolumeHome {
     pub(crate) shared: Arc<Volume>,
     pub(crate) fs: FileSystem,
@@ -20,8 +20,8 @@ pub(crate) struct VolumeHome {
     pub(crate) is_new: bool,
     /// The image that a restore is about to put in the place of `fs`.
     pub(crate) next: Option<Box<FileSystem>>,
-    /// Snapshots that go with that restore, and the images that clients had of them until it was
-    /// asked for.
+    /// Snapshots that the restore removes, each with the image that clients had before the restore
+    /// was requested.
     pub(crate) discarding: Vec<(SnapshotId, Option<Image>)>,
 }
 

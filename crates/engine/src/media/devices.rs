@@ -8,7 +8,7 @@ use crate::media::share::DeviceShare;
 /// The members of an aggregate, and how much of them a consistency point may use.
 pub(crate) struct Media {
     pub(crate) geometry: Geometry,
-    /// One for each member.
+    /// Device of each member.
     pub(crate) devices: Vec<DeviceId>,
     pub(crate) share: DeviceShare,
 }
@@ -17,9 +17,9 @@ pub(crate) struct Media {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) device: DeviceId,
-    /// In bytes from the beginning of the device.
+    /// Offset in bytes from the beginning of the device.
     pub(crate) offset: u64,
-    /// How many blocks follow there, this one included.
+    /// Number of blocks from this block to the end of the run, this block included.
     pub(crate) run: u64,
 }
 
@@ -32,7 +32,7 @@ impl Media {
         }
     }
 
-    /// The place of a block; nothing if no extent has it.
+    /// Returns the place of a block; `None` if no extent has the block.
     pub(crate) fn locate(&self, pvbn: Pvbn) -> Option<Place> {
         let place = self.geometry.locate(pvbn)?;
         Some(Place {

@@ -23,7 +23,8 @@
 //! 4. Maps are searched for old areas only if the best area that a search could find would be
 //!    better than a new area.
 
-/// Part of an aggregate that its host must have left for new areas to be preferred: one in so many.
+/// New areas are preferred while the host has at least one part in `PLENTY_PART` of the aggregate
+/// left.
 const PLENTY_PART: u64 = 10;
 
 /// Space that is left to the host when a pool asks for its last areas, unless the reserve needs it.
@@ -34,7 +35,7 @@ pub const HOST_MARGIN_BYTES: u64 = 64 << 20;
 pub(crate) struct Host {
     /// The area the consistency point waits for: extent and area.
     pub(crate) wanted: Option<(usize, u64)>,
-    /// The host was asked for the space of this area.
+    /// True if the host was asked for the space of this area.
     pub(crate) asked: bool,
     /// The host refused the last request; until it grants one, only areas it gave before are used.
     pub(crate) full: bool,
@@ -42,7 +43,7 @@ pub(crate) struct Host {
     pub(crate) refuses: bool,
     /// A search for areas that are unknown since the start was made after the host last gave space.
     pub(crate) searched: bool,
-    /// There is space for new areas, as far as the host says.
+    /// True if the host reports enough space for new areas.
     pub(crate) has_plenty: bool,
 }
 

@@ -23,7 +23,7 @@ pub(crate) const MOST_BLOCKS: u64 = 4096;
 /// which is what many virtual disks have: reads behind a full one wait for all writes before them,
 /// because schedulers give writes of neighbours away in batches.
 pub(crate) const LEAST_BLOCKS: u64 = 128;
-/// The share grows by one of so many parts at once.
+/// The share grows by one part in `STEP_PART` at once.
 const STEP_PART: u64 = 8;
 /// Steps from the least to the most.
 const STEPS_MAX: u64 = 32;
@@ -32,11 +32,11 @@ const PERIOD: Nanos = 5_000_000;
 /// read loses when the share is too large.
 const CALM: Nanos = 100_000_000;
 const QUIET: Nanos = 5_000_000_000;
-/// A read is slow when it takes so many times as long as one without writes beside it.
+/// A read is slow when it takes `SLOW_FACTOR` times as long as a read without writes beside it.
 const SLOW_FACTOR: u64 = 4;
 /// And never slow below this.
 const FAST_ENOUGH: Nanos = 1_000_000;
-/// A new read has one of so many parts of the weight in the average.
+/// A new read has one part in `MEMORY` of the weight in the average.
 const MEMORY: u64 = 16;
 
 /// See the module's documentation.
@@ -85,7 +85,7 @@ impl DeviceShare {
         }
     }
 
-    /// A client's read came back from a device at `now` after so long.
+    /// Records a client's read that a device completed at `now` after the duration `took`.
     pub(crate) fn note_read(&self, took: Nanos, now: Nanos) {
         let alone = self.alone.load(Ordering::Relaxed);
         if !self.is_writing.load(Ordering::Relaxed) {

@@ -30,7 +30,7 @@ const RUN_BLOCKS_LEAST: usize = 32;
 #[derive(Default)]
 pub(crate) struct Writer {
     collected: Vec<(Pvbn, PageRef)>,
-    /// In the order in which they came, but not handed to the reactor.
+    /// Writes in arrival order that were not handed to the reactor yet.
     queued: VecDeque<Op>,
     queued_blocks: usize,
     inflight_ops: usize,
@@ -181,8 +181,8 @@ impl Writer {
         }
     }
 
-    /// An operation of `blocks` blocks has completed. True if the consistency point should look
-    /// again.
+    /// Records the completion of an operation of `blocks` blocks. Returns true if the consistency
+    /// point should run again.
     pub(crate) fn completed(
         &mut self,
         media: &Media,

@@ -27,7 +27,7 @@ use super::survey::Walk;
 use super::view::View;
 use crate::read::load::{BlockName, Gather, LoadCx, Stop};
 
-/// With more candidates than this, mending gives up.
+/// With more candidates than this, mending stops.
 const CANDIDATES_MAX: usize = 16_384;
 /// Blocks read in one step.
 const STEP_BLOCKS: usize = 64;
@@ -48,7 +48,7 @@ pub(super) struct Below {
     tag: Tag,
     phase: Phase,
     derived: Vec<Page>,
-    /// Of leaves of a refcount file: their tags.
+    /// Tags of the leaves of a refcount file, by index.
     tags: BTreeMap<u64, u64>,
     /// Blocks that may be leaves, by vvbn.
     candidates: BTreeMap<u64, Pointer>,
@@ -78,7 +78,7 @@ impl Below {
         }
     }
 
-    /// Goes on. The block, when it is done.
+    /// Runs the next step. Returns the block when the search is done.
     pub(super) fn step(
         &mut self,
         view: &View<'_>,

@@ -30,7 +30,7 @@ use super::orphans::Orphans;
 use super::view::View;
 use crate::read::load::{BlockName, Gather, LoadCx, Stop};
 
-/// Blocks of the context map looked through in one step.
+/// Blocks of the context map read in one step.
 const STEP_CONTEXTS: u64 = 64;
 /// Children whose content is read in one step.
 const STEP_CHILDREN: usize = 64;
@@ -47,7 +47,7 @@ struct Child {
 }
 
 enum Phase {
-    /// The context map is looked through from this block on.
+    /// The context map is being read, from this block on.
     Contexts(u64),
     /// Blocks that may be children, by level and index, whose content is read.
     Contents(Vec<(u64, Pvbn)>),
@@ -104,7 +104,7 @@ impl Children {
         self.name.level == 1 && [ACTIVE_MAP, CONTEXT_MAP].contains(&self.name.file)
     }
 
-    /// Goes on. The block, when it is done.
+    /// Runs the next step. Returns the block when the search is done.
     pub(super) fn step(
         &mut self,
         view: &View<'_>,
@@ -217,7 +217,7 @@ impl Children {
         Ok(())
     }
 
-    /// Takes a block for a child if its context says so.
+    /// Adds a block as a child if its context names it as one.
     fn consider(&mut self, pvbn: Pvbn, context: Context) {
         let below = self.name.level - 1;
         let (index, tag) = match context.owner {

@@ -75,7 +75,7 @@ impl Leaves {
         }
     }
 
-    /// Goes on. True when [`Leaves::take`] has them.
+    /// Runs the next step. Returns true when [`Leaves::take`] has the leaves.
     pub(super) fn step(&mut self, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
         let (what, first) = (self.what, self.first * self.what.numbers());
         let end = first + self.pages.len() as u64 * what.numbers();

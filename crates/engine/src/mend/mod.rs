@@ -88,14 +88,14 @@ struct Mending {
 }
 
 enum Work {
-    /// It is to be found out how.
+    /// The way to mend the block is not chosen yet.
     Plan,
     Leaves(Box<Leaves>),
     Summary(Summary),
     Orphans(Box<Orphans>),
     Children(Box<Children>),
     Below(Box<Below>),
-    /// It has the right content, and is to be put where the damaged block is.
+    /// This page has the right content, and will be written in place of the damaged block.
     Put(PageRef),
     /// The derived block is being written.
     Writing(PageRef, Pvbn),
@@ -179,7 +179,7 @@ impl Mender {
         });
     }
 
-    /// Nothing of it can be mended.
+    /// Gives up on the damaged block and returns the stop for its reader.
     fn give_up(&mut self, reason: &str) -> Stop {
         let mut all = std::mem::take(&mut self.stack);
         let mut first = all.swap_remove(0).damaged;

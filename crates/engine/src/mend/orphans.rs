@@ -55,7 +55,7 @@ impl Orphans {
         }
     }
 
-    /// Goes on. True when all are found.
+    /// Runs the next step. Returns true when all orphans are found.
     pub(super) fn step(&mut self, view: &View<'_>, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
         let map = self.map(view, cx)?;
         let end = map.inode.block_count();

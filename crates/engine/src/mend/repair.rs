@@ -60,7 +60,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// All of its image was read.
+    /// True if all of the image was read.
     fn is_passed(&self) -> bool {
         self.file > u64::from(u32::MAX)
     }
@@ -94,18 +94,18 @@ impl Entry {
     }
 }
 
-/// What became of a damaged block.
+/// The result for a damaged block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// The consistency point has its content, and writes it elsewhere.
     Installed,
-    /// It was written where it is.
+    /// The block was written in its place.
     Written,
-    /// It cannot be derived.
+    /// The block cannot be derived.
     Lost,
 }
 
-/// What is read of an image.
+/// The part of an image to read.
 #[derive(Clone, Debug)]
 enum Image {
     /// All its metafiles, by the inode of its inode file.
@@ -114,11 +114,11 @@ enum Image {
     Map(Inode),
 }
 
-/// What one consistency point reads.
+/// Blocks that one consistency point reads.
 struct Slice {
     /// The inode of the aggregate's inode file.
     committed: Inode,
-    /// All volumes that have names, ascending; none until they were listed.
+    /// All volumes that have names, ascending; `None` until they are listed.
     volumes: Option<Vec<FileId>>,
     /// The images of one of them.
     images: Option<(FileId, BTreeMap<ImageKey, Image>)>,
@@ -137,7 +137,7 @@ pub(crate) struct Repair {
     is_done: bool,
     /// Blocks that were damaged, once it is known what became of them.
     met: BTreeMap<(u64, u64), Fate>,
-    /// Of blocks that were found damaged in the last step, those that are in memory.
+    /// In-memory copies of blocks that were found damaged in the last step.
     copies: Vec<(Pointer, PageRef)>,
     read_blocks: u64,
     /// Expected when it began.
@@ -147,13 +147,13 @@ pub(crate) struct Repair {
     damaged_blocks: u64,
     /// The first that cannot be derived.
     damaged: Vec<String>,
-    /// What could not be listed, and was told of.
+    /// Objects that could not be listed and were reported.
     unlisted: BTreeSet<String>,
     began_seconds: u64,
 }
 
 impl Repair {
-    /// Of so many blocks, more or less.
+    /// Returns the repair of an aggregate of about `total_blocks` blocks.
     pub(crate) fn new(aggregate: &Arc<Aggregate>, total_blocks: u64, seconds: u64) -> Repair {
         let repair = Repair {
             aggregate: aggregate.clone(),
@@ -174,7 +174,7 @@ impl Repair {
         repair
     }
 
-    /// A slice of so many blocks begins, of what was committed by the consistency point before.
+    /// Begins a slice of `blocks` blocks, read from the previous consistency point.
     pub(crate) fn begin_slice(&mut self, committed: Inode, blocks: u64) {
         self.slice = Some(Slice {
             committed,
@@ -186,7 +186,7 @@ impl Repair {
         });
     }
 
-    /// All was read.
+    /// True if all blocks were read.
     pub(crate) fn is_done(&self) -> bool {
         self.is_done
     }
@@ -198,18 +198,18 @@ impl Repair {
         Some((damaged.name?, page.clone()))
     }
 
-    /// It was mended where it is.
+    /// Records that a block was mended in its place.
     pub(crate) fn note_written(&mut self, pointer: Pointer) {
         self.met.insert(key_of(pointer), Fate::Written);
     }
 
-    /// The running consistency point has what it holds.
+    /// Records that the running consistency point has the block's content.
     pub(crate) fn note_installed(&mut self, pointer: Pointer) {
         self.met.insert(key_of(pointer), Fate::Installed);
     }
 
-    /// It is not mended. Other damaged blocks that stood in the way are tried on their own when it
-    /// is their turn.
+    /// Records that a block was not mended. Other damaged blocks that prevented its repair are
+    /// tried on their own later.
     pub(crate) fn give_up(&mut self, damaged: &Damaged) {
         // A contradiction has no block of its own.
         if !damaged.pointer.is_hole() {
@@ -221,7 +221,7 @@ impl Repair {
         }
     }
 
-    /// What was read so far is committed.
+    /// Publishes the progress of the repair: the blocks read so far are committed.
     pub(crate) fn tell_progress(&self, seconds: u64) {
         let state = match self.is_done {
             true => RepairState::Done,
@@ -230,7 +230,7 @@ impl Repair {
         self.tell(state, seconds, None);
     }
 
-    /// It ends before all was read: because somebody asked for that, or for a reason.
+    /// Reports that the repair stopped before all was read: on request, or for a reason.
     pub(crate) fn tell_stopped(&self, seconds: u64, reason: Option<String>) {
         self.tell(RepairState::Stopped, seconds, reason);
     }
@@ -310,7 +310,7 @@ impl Repair {
                     pointer: entry.pointer,
                     reason: format!("{reason}, although it was written again"),
                 }),
-                // What it leads to is known all the same.
+                // The blocks below this one are known all the same.
                 Some(Fate::Installed) => pages.extend(known.map(|page| (*entry, page))),
                 Some(Fate::Lost) => {}
             }
@@ -326,7 +326,7 @@ impl Repair {
             .saturating_sub((slice.left.len() - from) as u64);
         slice.left.truncate(from);
         for (entry, page) in pages.into_iter().rev() {
-            // Whole, and of no use: a mistake was written, or an older version's.
+            // The block is whole but unusable: written by mistake, or by an older version.
             if let Err(damage) = self.add_below(slice, entry, &page) {
                 self.give_up(&Damaged {
                     name: Some(entry.name),
@@ -349,7 +349,7 @@ impl Repair {
         Ok(false)
     }
 
-    /// What hangs below a block that was read, the first on top.
+    /// Adds the blocks below a block that was read, the first on top.
     fn add_below(&self, slice: &mut Slice, entry: Entry, page: &Block) -> Result<(), Damage> {
         let name = entry.name;
         let layer = name.layer();
@@ -399,8 +399,8 @@ impl Repair {
         self.cursor.image.is_none() || inode.kind == Kind::Metafile
     }
 
-    /// A block, unless it was read by a slice before, or is one of data, of what is merely owned,
-    /// or of best areas.
+    /// Adds a block, unless an earlier slice has read it, or it is a block of data, of a merely
+    /// owned file, or of best areas.
     fn add(&self, slice: &mut Slice, entry: Entry) {
         let is_superblock = entry.name.index == SUPERBLOCK_VVBN.0;
         let is_data = entry.kind == Kind::Container && !is_superblock
@@ -474,12 +474,12 @@ impl Repair {
         Ok(None)
     }
 
-    /// All of the image at the cursor was read.
+    /// Records that all of the image at the cursor was read.
     fn pass_image(&mut self) {
         self.cursor.file = u64::MAX;
     }
 
-    /// All volumes that have names, ascending; none if the names cannot be read.
+    /// Returns all volumes that have names, ascending; none if the names cannot be read.
     fn volumes(&mut self, committed: &Inode, cx: &mut LoadCx<'_>) -> Result<Vec<FileId>, Stop> {
         if committed.block_count() == 0 {
             return Ok(Vec::new());
@@ -537,7 +537,7 @@ impl Repair {
             found => return found.map(Some),
         };
         match self.met.get(&key_of(damaged.pointer)) {
-            // Its block is known, or was told of.
+            // The block is known already, or was reported.
             Some(Fate::Lost) => Ok(None),
             // Blocks contradict each other.
             _ if damaged.pointer.is_hole() => {

@@ -37,7 +37,7 @@ impl Summary {
         }
     }
 
-    /// Goes on. The block, when it is done.
+    /// Runs the next step. Returns the block when the work is done.
     pub(super) fn step(
         &mut self,
         view: &View<'_>,
@@ -75,7 +75,7 @@ impl Summary {
             };
             let mut held = Box::new(*page);
             if let (Scan::Delete { next }, true) = (scan, record.is_in_pass) {
-                // Below the scan it holds nothing any more.
+                // Below the scan's position the snapshot holds no blocks any more.
                 let from = next.saturating_sub(first).min(BITS_PER_BLOCK);
                 bitmap::keep_range(&mut held, from, BITS_PER_BLOCK);
             }

@@ -14,7 +14,7 @@ use everglade_format::{FileId, Header, Indirect, Inode, Layer, Pointer, SPAN};
 use crate::read::load::{BlockName, Gather, LoadCx, Stop};
 use crate::tree::position::Position;
 
-/// Blocks looked into in one step.
+/// Blocks read in one step.
 const STEP_BLOCKS: usize = 64;
 
 /// Called for each block: with the file's inode, the position in the file, and the pointer to the
@@ -27,7 +27,7 @@ pub(super) struct Walk {
     layer: Layer,
     volume: Option<FileId>,
     root: bool,
-    /// Indirect blocks that are yet to be looked into.
+    /// Indirect blocks that are yet to be read.
     left: Vec<(Position, Pointer)>,
 }
 
@@ -42,7 +42,8 @@ impl Walk {
         }
     }
 
-    /// Goes on. True when all blocks were told of. What is below `skip` is left out.
+    /// Runs the next step. Returns true when all blocks were visited. Blocks below `skip` are left
+    /// out.
     pub(super) fn step(
         &mut self,
         cx: &mut LoadCx<'_>,
@@ -133,7 +134,7 @@ impl Survey {
         }
     }
 
-    /// Goes on. True when all blocks were told of.
+    /// Runs the next step. Returns true when all blocks were visited.
     pub(super) fn step(&mut self, cx: &mut LoadCx<'_>, visit: Visit<'_>) -> Result<bool, Stop> {
         let skip_in = |id: FileId, skip: Option<(FileId, Position)>| {
             skip.filter(|(file, _)| *file == id)

@@ -23,9 +23,9 @@ use everglade_format::{BLOCK_SIZE, Config};
 /// A copy of a label that was lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostCopy {
-    /// Of which device.
+    /// Name of the device.
     pub device: String,
-    /// At the front of the device, and not at its end.
+    /// True for the copy at the front of the device, false for the copy at its end.
     pub is_front: bool,
     /// The contents that were found.
     pub found: String,

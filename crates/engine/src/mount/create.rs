@@ -23,7 +23,7 @@ pub struct Plan {
     pub uuid: [u8; 16],
     /// Random bytes that never leave the labels.
     pub secret: [u8; SECRET_BYTES],
-    /// One random UUID for each device.
+    /// A random UUID for each device.
     pub device_uuids: Vec<[u8; 16]>,
     /// Seconds since 1970 UTC.
     pub created_seconds: u64,
@@ -78,7 +78,7 @@ pub enum CreateError {
     /// A device is too small.
     #[error("device {device} has {bytes} bytes; use one of at least {least}")]
     TooSmall {
-        /// Which.
+        /// Index of the device.
         device: usize,
         /// Its size.
         bytes: u64,
@@ -91,7 +91,7 @@ pub enum CreateError {
     /// The host refused.
     #[error("device {device}: {error}")]
     Disk {
-        /// Which.
+        /// Index of the device.
         device: usize,
         /// Why.
         error: DiskError,
@@ -283,7 +283,7 @@ pub fn host_bytes(sizes: &[u64], plan: &Plan) -> Vec<u64> {
 fn plan_journal(sizes: &[u64], plan: &Plan, member: usize) -> JournalRegion {
     let blocks = |bytes: &u64| bytes / BLOCK_SIZE as u64;
     let own = match plan.journal_device {
-        // All of it may be journal.
+        // The whole device may be journal.
         Some(_) => u64::MAX,
         None => sizes.get(member).map_or(0, blocks),
     };

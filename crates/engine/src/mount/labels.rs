@@ -1,7 +1,7 @@
 //! Reading the labels of a set of devices: which aggregate they belong to, and whether all its
-//! members are there (docs/design/design.md §4).
+//! members are present (docs/design/design.md §4).
 //!
-//! Every refusal says what was found, what was expected and what to do; nothing is written here.
+//! Every refusal has three parts: found, expected and remedy. Labels are only read here.
 
 use everglade_env::{BLOCK_SIZE, DeviceId, Storage};
 use everglade_format::config::{CONFIG_BYTES, hex};
@@ -13,11 +13,11 @@ use everglade_format::{Config, Damage, FORMAT_VERSION, Superblock, TagKey};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{found}; expected {expected}. {remedy}")]
 pub struct Refusal {
-    /// What is there.
+    /// State found on the devices.
     pub found: String,
-    /// What should be.
+    /// State expected.
     pub expected: String,
-    /// What to do.
+    /// Remedy for the administrator.
     pub remedy: String,
     /// The consistency point of the devices, if they are refused only because it is older than
     /// [`Expected::cp`].
@@ -42,7 +42,7 @@ impl Refusal {
 /// A whole set of labels.
 pub(crate) struct Labels {
     pub(crate) config: Config,
-    /// One for each member.
+    /// Device of each member.
     pub(crate) devices: Vec<DeviceId>,
     pub(crate) superblock: Superblock,
 }
@@ -93,9 +93,9 @@ fn read_config(storage: &dyn Storage, device: DeviceId) -> Result<Config, Refusa
     })
 }
 
-/// Whole bytes that this build does not understand. One newer record is enough: what lies beside it
-/// is older, and an upgrade may have been cut short. An older one counts where there is none that
-/// this build understands.
+/// Returns the refusal for labels of a format version that this build does not support. One newer
+/// record is enough: the records beside it are older, and an upgrade may have been interrupted. An
+/// older record counts only if this build understands no other.
 fn of_another(device: &str, damage: &Damage) -> Refusal {
     let remedy = match damage.writer {
         Writer::Older => {
@@ -266,7 +266,7 @@ pub(crate) fn read(
     })
 }
 
-/// All devices may be an older copy, which nothing on them tells.
+/// All devices may have an older copy, which nothing on them reveals.
 fn refuse_rollback(
     expected: &Expected,
     config: &Config,

@@ -54,12 +54,12 @@ pub(crate) struct Mounting {
     pub(crate) healing: Healing,
     pub(crate) affinities: BTreeMap<FileId, VolumeAffinities>,
     pub(crate) begun: Option<Begun>,
-    /// Derives what is damaged.
+    /// Derives damaged blocks.
     pub(crate) mender: Mender,
-    /// What was derived, by the pointer that names it and the block where it goes. Until the first
-    /// consistency point writes it, a device has nothing to load in its place.
+    /// Derived blocks, by the pointer that names each and its pvbn. Until the first consistency
+    /// point writes them, the devices cannot supply their content.
     pub(crate) derived: Vec<(Pointer, Pvbn, PageRef)>,
-    /// Something cannot be derived: what is damaged is left out from now on.
+    /// True after a block could not be derived: damaged objects are left out from then on.
     pub(crate) leaves_out: bool,
 }
 
@@ -69,9 +69,9 @@ pub(crate) struct Begun {
     /// Volumes that are yet to be read.
     names: VecDeque<Entry>,
     volumes: Vec<LoadedVolume>,
-    /// Volumes whose superblocks are looked for.
+    /// Searches for the superblocks of volumes.
     searches: Vec<Search>,
-    /// What is damaged and left out.
+    /// Damaged objects that are left out.
     absent: Vec<Absent>,
 }
 
@@ -85,14 +85,14 @@ struct LoadedVolume {
     fs: FileSystem,
     /// Snapshots that can be named.
     images: Images,
-    /// What of it is damaged and left out.
+    /// Damaged parts of the volume that are left out.
     absent: Vec<Absent>,
 }
 
 impl Mounting {
-    /// Does a step, or stops. Nothing if there is more to do, for which nothing that was read is
-    /// needed. `add` makes the affinities of a volume. What cannot be read is derived, if it can
-    /// be, and kept in memory: a mount writes nothing.
+    /// Runs a step, or stops. Returns nothing if more work remains that needs no page of this step.
+    /// `add` makes the affinities of a volume. An unreadable block is derived, if possible, and
+    /// kept in memory: a mount writes nothing.
     pub(crate) fn run(
         &mut self,
         cx: &mut LoadCx<'_>,
@@ -114,7 +114,7 @@ impl Mounting {
         }
     }
 
-    /// What was derived, by all pointers that it is found by.
+    /// Returns the derived blocks, by all pointers that lead to them.
     pub(crate) fn pins(&self) -> impl Iterator<Item = (Pointer, &PageRef)> {
         self.derived.iter().flat_map(|(pointer, pvbn, page)| {
             let there = Pointer {
@@ -312,7 +312,7 @@ impl Mounting {
 }
 
 impl Mounting {
-    /// Lists what is not there, and makes the aggregate read-only if that is anything.
+    /// Lists the absent objects, and makes the aggregate read-only if there are any.
     fn leave_out(&self, absent: &[Absent]) {
         for Absent { what, damaged } in absent {
             self.aggregate.lost.unreadable(what, &damaged.reason);
@@ -332,7 +332,7 @@ impl Mounting {
 }
 
 impl Begun {
-    /// Goes on with the search for a superblock, and loads its volume once it is found.
+    /// Continues the search for a superblock, and loads the volume once its superblock is found.
     fn search(&mut self, cx: &mut LoadCx<'_>, uuid: [u8; 16]) -> Result<(), Stop> {
         let search = self.searches.last_mut().expect("looked at by the caller");
         if !search.is_over(&self.fs) {
@@ -457,8 +457,8 @@ fn join(home: &mut Home, loaded: LoadedVolume, affinities: VolumeAffinities) {
     home.aggregate.volumes.write().insert(name, shared);
 }
 
-/// Side files of a volume, which belong to the aggregate. Whoever adds them looks whether it has
-/// them already.
+/// Side files of a volume, which belong to the aggregate. The code that adds them checks first
+/// whether the aggregate has them already.
 type Sides = Vec<(FileId, File)>;
 
 fn another_side_file(id: FileId) -> Box<Damaged> {
@@ -559,8 +559,8 @@ fn load_side(fs: &FileSystem, cx: &mut LoadCx<'_>, side: FileId, kind: Kind) -> 
     Ok(File::new(inode, Layer::Aggregate))
 }
 
-/// The LUNs of all snapshots that can be named. A snapshot that cannot be read costs nobody else
-/// anything.
+/// Loads the LUNs of all snapshots with names. A snapshot that cannot be read does not affect the
+/// others.
 fn load_images(snapshots: &Snapshots, cx: &mut LoadCx<'_>) -> Result<Images, Stop> {
     let mut images = Vec::new();
     let mut gather = Gather::default();

@@ -18,7 +18,7 @@ use everglade_format::{BITS_PER_BLOCK, Context, Entry, Pointer, Pvbn, bitmap};
 use crate::alloc::filesystem::FileSystem;
 use crate::read::load::{Damaged, Gather, LoadCx, Stop};
 
-/// Blocks of the context map looked through in one step of a mount.
+/// Blocks of the context map read in one step of a mount.
 const STEP_BLOCKS: u64 = 64;
 
 /// See the module's documentation.
@@ -41,7 +41,7 @@ impl Search {
         }
     }
 
-    /// True once there is nothing more to look through.
+    /// True once the whole context map has been read.
     pub(crate) fn is_over(&self, fs: &FileSystem) -> bool {
         self.found.is_some() || self.next >= fs.files[&CONTEXT_MAP].inode.block_count()
     }
@@ -54,7 +54,7 @@ impl Search {
         let mut candidates = Vec::new();
         for block in self.next..end {
             let leaf = match contexts.leaf(cx, block) {
-                // It may be in another.
+                // Another block may have the superblock.
                 Err(Stop::Damaged(_)) => continue,
                 leaf => leaf,
             };

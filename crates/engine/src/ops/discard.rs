@@ -59,7 +59,7 @@ fn punch(cx: &mut OpCx<'_, '_>, lun: &Lun, from: u64, to: u64) -> Result<bool, S
     Ok(!present.is_empty())
 }
 
-/// Load phase: which regions of leaves `from..to` have anything at all.
+/// Load phase: returns the regions of leaves `from..to` that have any blocks.
 pub(crate) fn present(
     cx: &mut OpCx<'_, '_>,
     lun: &Lun,

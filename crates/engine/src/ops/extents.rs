@@ -51,7 +51,7 @@ impl Earlier {
         cx: &mut OpCx<'_, '_>,
         region: u64,
     ) -> Result<Option<u64>, Stop> {
-        // From this one on some blocks, then all, are beyond the end.
+        // From this level-1 block on, some or all blocks are beyond the end.
         let last = self.block_count / SPAN;
         if region > last {
             return root.next_mapped(cx.load, Layer::Volume, 1, region);
@@ -108,7 +108,7 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<RunEnd, 
         next = next.max(mapped);
     }
 
-    // Nothing stops from here on, so an extent is noted only once.
+    // No step stops from here on, so an extent is recorded only once.
     let Survey { extents, stripes } = &mut client.survey;
     let mut at = range.start;
     let mut is_full = false;
@@ -140,7 +140,7 @@ fn survey_range(
     for region in from / SPAN..=(to - 1) / SPAN {
         let (start, end) = (from.max(region * SPAN), to.min((region + 1) * SPAN));
         let is_mentioned = is_mentioned(cx, lun, region);
-        // As for reads, the root is looked up after the overlays.
+        // As for reads, the root is read after the overlays.
         let level1 = lun.root().level1(cx.load, Layer::Volume, region);
         let before = since.map(|since| since.level1(cx, region));
         let (level1, before) = (gather.add(level1), before.map(|before| gather.add(before)));

@@ -31,7 +31,7 @@ use crate::read::shortcuts::Shortcuts;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 
-/// Whom an operation is for.
+/// The origin of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A session, under this token.
@@ -41,7 +41,7 @@ pub(crate) enum Origin {
     Replay(usize),
 }
 
-/// What makes an operation durable.
+/// The condition under which an operation is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Durability {
     /// The commit of this consistency point is enough.
@@ -54,7 +54,7 @@ pub(crate) struct Durability {
 }
 
 impl Durability {
-    /// Only a commit will do.
+    /// Returns a durability that only a commit can give.
     pub(crate) fn by_commit(cp: CpNumber) -> Durability {
         Durability {
             cp,
@@ -77,10 +77,10 @@ impl Durability {
 pub(crate) struct Client {
     pub(crate) lun: Arc<Lun>,
     pub(crate) op: Op,
-    /// What [`Op::Changes`] compares with.
+    /// The snapshot that [`Op::Changes`] compares with.
     pub(crate) since: Option<Arc<Lun>>,
     pub(crate) origin: Origin,
-    /// First byte that is not dealt with yet, for operations done stripe by stripe.
+    /// First byte not yet processed, for operations done stripe by stripe.
     pub(crate) progress: Option<u64>,
     /// The last consistency point it joined.
     pub(crate) joined: Option<CpNumber>,
@@ -90,12 +90,12 @@ pub(crate) struct Client {
     pub(crate) fragments: Vec<u64>,
     /// A read that only waits for data.
     pub(crate) rest: Option<Box<read::Rest>>,
-    /// What takes space, as far as it was looked at.
+    /// Extents with blocks, as far as they were examined.
     pub(crate) survey: extents::Survey,
-    /// What was committed when it last started from scratch.
+    /// The committed consistency point when the operation last started from scratch.
     pub(crate) seen: CpNumber,
     pub(crate) attempts: u32,
-    /// How often it waited for space.
+    /// Number of waits for space so far.
     pub(crate) space_waits: u32,
 }
 
@@ -108,7 +108,7 @@ pub(crate) enum RunEnd {
     Durable(Durability),
 }
 
-/// What an operation works with while it runs.
+/// The state that an operation works with while it runs.
 pub(crate) struct OpCx<'a, 'b> {
     pub(crate) load: &'a mut LoadCx<'b>,
     pub(crate) permit: &'a Permit,
@@ -171,7 +171,7 @@ impl Client {
                 let from = self.progress.unwrap_or(*offset);
                 let stripe = STRIPE_BLOCKS * BLOCK;
                 if *length <= u64::from(everglade_target::OP_BYTES_MAX) {
-                    // Whole for readers and for crashes, as a write is (K-01): at most two stripes.
+                    // Atomic for readers and for crashes, like a write (K-01): at most two stripes.
                     (from, end)
                 } else {
                     (from, end.min((from / stripe + 1) * stripe))
@@ -181,7 +181,7 @@ impl Client {
         from..end
     }
 
-    /// First and last file stripe that the next run touches.
+    /// Returns the first and last file stripe that the next run touches.
     pub(crate) fn stripes(&self) -> Option<(u64, u64)> {
         let range = self.range();
         let stripe = STRIPE_BLOCKS * BLOCK;
@@ -237,7 +237,7 @@ impl Client {
         Ok(())
     }
 
-    /// Counts what was read or written.
+    /// Counts the bytes read or written.
     pub(crate) fn count(&self) {
         let traffic = &self.lun.volume.traffic;
         match &self.op {
@@ -247,7 +247,8 @@ impl Client {
         }
     }
 
-    /// What a read returns if all it waited for is here and it need not look again.
+    /// Returns the result of a read if all the awaited pages have arrived and the places are still
+    /// valid.
     pub(crate) fn complete_read(&mut self, pinned: &Pinned) -> Option<Reply> {
         let rest = self.rest.take()?;
         let Op::Read { offset, length } = self.op else {
@@ -264,8 +265,7 @@ impl Client {
     /// Runs the operation inside its stripes.
     pub(crate) fn run(&mut self, cx: &mut OpCx<'_, '_>) -> Result<RunEnd, Stop> {
         self.validate().map_err(Stop::Failed)?;
-        // What it waits for never comes where nothing is committed any more: the former image
-        // stays.
+        // A restore never completes in a halted aggregate: the former image stays.
         if self.lun.is_paused() && !self.lun.volume.aggregate.is_halted() {
             return Err(Stop::Commit);
         }
@@ -291,8 +291,8 @@ impl Client {
         if !(durable || always) || matches!(self.origin, Origin::Replay(_)) {
             return RunEnd::Done(Reply::Done);
         }
-        // The last piece of several may have found done what somebody else did, and has not made
-        // durable.
+        // In the last of several pieces, the change may have been made already, by an operation
+        // that is not durable.
         let is_one_piece = self.progress.is_none();
         match (self.joined, self.logged) {
             (Some(cp), Some(sequence)) if is_one_piece => RunEnd::Durable(Durability {
@@ -305,7 +305,7 @@ impl Client {
         }
     }
 
-    /// Modify phase: queues what was done for the journal.
+    /// Modify phase: queues the change for the journal.
     pub(crate) fn log(&mut self, offset: u64, length: u64, action: Action) {
         let volume = &self.lun.volume;
         if let (Origin::Session(_), Some(log)) = (self.origin, &volume.aggregate.log) {
@@ -348,7 +348,7 @@ fn validate_end(lun: &Lun, offset: u64, length: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// What clients left in a leaf's stripe.
+/// Returns the clients' changes in a leaf's stripe.
 fn stripe_of<'a>(cx: &'a OpCx<'_, '_>, lun: &'a Lun, leaf: u64) -> MutexGuard<'a, StripeState> {
     let volume = &lun.volume;
     volume.stripes[volume.stripe_index(lun.file, leaf / STRIPE_BLOCKS)].get(cx.permit)
@@ -394,7 +394,7 @@ pub(crate) fn committed_pointer(
     leaf: u64,
 ) -> Result<Pointer, Stop> {
     let (region, slot) = (leaf / SPAN, leaf % SPAN);
-    // Where it is known there is no need to hold it.
+    // A known block need not be kept.
     if let Some(block) = cx.shortcuts.find(lun.root(), region) {
         return Ok(Indirect(block).pointer(slot, Layer::Volume)?);
     }
@@ -420,7 +420,7 @@ pub(crate) fn content(
     over(active, || over(frozen, || committed_content(cx, lun, leaf)))
 }
 
-/// What an overlay has for a leaf, over what is below it if that matters.
+/// Returns an overlay's content of a leaf, merged with the content below if necessary.
 fn over(
     found: LeafContent,
     below: impl FnOnce() -> Result<Option<PageRef>, Stop>,
@@ -485,7 +485,7 @@ fn by_stripe(leaves: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     parts.filter(|leaves| !leaves.is_empty())
 }
 
-/// How many of the leaves have their newest content in the active overlay, so that they were
+/// Returns the number of leaves whose newest content is in the active overlay, so that they were
 /// charged already.
 fn charged_among(cx: &OpCx<'_, '_>, lun: &Lun, leaves: Range<u64>) -> u64 {
     let blocks = by_stripe(leaves).map(|leaves| {
@@ -508,9 +508,9 @@ pub(crate) fn count_dirty(lun: &Lun, stripe: usize, cp: CpNumber, pages: i64) {
     }
 }
 
-/// Waits while the aggregate has all the dirty memory it may have, or has for now. Not if it has
-/// halted: no consistency point will clean anything, and what is still replayed then is bounded by
-/// the journal.
+/// Waits while the aggregate has all the dirty memory it may have, in total or for now. A halted
+/// aggregate does not wait: no consistency point will clean anything, and the journal bounds the
+/// operations still to replay.
 pub(crate) fn throttle(lun: &Lun, pages: usize) -> Result<(), Stop> {
     let aggregate = &lun.volume.aggregate;
     let pages = i64::try_from(pages).expect("some hundred at most");

@@ -20,7 +20,7 @@ use crate::read::load::Stop;
 pub(crate) enum Base {
     /// Its content; nothing for a hole.
     Known(Option<PageRef>),
-    /// It would have to be read.
+    /// The content is not in memory and would have to be read.
     Unknown,
 }
 

@@ -1,10 +1,10 @@
 //! Read: overlays, then the committed tree.
 //!
 //! A read that misses only data has found the place of each block, inside its stripes. When the
-//! data has arrived, it does not look up the places again ([`Rest`]). It returns the contents of
-//! the moment of the look-up, which lies between its submission and its completion (contracts 1 and
-//! 2 of `everglade_target`). The read runs again from the top only if a consistency point was
-//! committed meanwhile, or if a block did not arrive.
+//! data has arrived, the read does not resolve the places again ([`Rest`]). The read returns the
+//! contents at the moment of the look-up, which lies between its submission and its completion
+//! (contracts 1 and 2 of `everglade_target`). The read runs again from the top only if a
+//! consistency point was committed meanwhile, or if a block did not arrive.
 
 use std::ops::Range;
 
@@ -18,18 +18,18 @@ use crate::pool::overlay::LeafContent;
 use crate::pool::volume::Lun;
 use crate::read::load::{Gather, Pinned, Stop};
 
-/// What is known of a region's level-1 block.
+/// State of a region's level-1 block.
 enum Level1 {
-    /// Nobody has looked for it.
+    /// The block was not looked up.
     Unknown,
-    /// It is yet to be loaded.
+    /// The block has yet to be loaded.
     Awaited,
     Hole,
     Block(PageRef),
 }
 
 impl Level1 {
-    /// What a look-up found; nothing if it stopped.
+    /// Returns the state after a look-up; `None` means that the look-up stopped.
     fn of(found: Option<Option<PageRef>>) -> Level1 {
         match found {
             None => Level1::Awaited,
@@ -39,10 +39,10 @@ impl Level1 {
     }
 }
 
-/// What is known of a region while its leaves are read.
+/// State of a region while its leaves are read.
 struct Below {
     region: u64,
-    /// By an overlay.
+    /// True if an overlay mentions the region.
     is_mentioned: bool,
     level1: Level1,
 }
@@ -68,7 +68,7 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    /// The whole of it, unless it is to look again.
+    /// Returns the result of the whole read, or a retry if the look-up is out of date.
     pub(crate) fn complete(self, committed: CpNumber, pinned: &Pinned) -> Option<Vec<PageRef>> {
         if committed != self.committed {
             return None;
@@ -113,14 +113,14 @@ fn committed_block(
     committed: CpNumber,
     rest: &mut Option<Box<Rest>>,
 ) -> Result<PageRef, Stop> {
-    // The committed root is looked up after the overlays: a consistency point publishes roots
-    // before it drops overlays, both while no operation is in a stripe.
+    // The committed root is read after the overlays: a consistency point publishes roots before it
+    // drops overlays, both while no operation is in a stripe.
     let pointer = committed_pointer(cx, lun, leaf)?;
     if pointer.is_hole() {
         return Ok(PageRef::zero());
     }
     cx.load.data(pointer).inspect_err(|stop| {
-        // Not a block that has moved.
+        // Excludes a block that has moved.
         if matches!(stop, Stop::Load) && *cx.load.wants == [pointer] {
             *rest = Some(Box::new(Rest {
                 committed,
@@ -142,7 +142,7 @@ fn blocks(
     let count = usize::try_from(leaves.end - leaves.start).expect("at most 257");
     let mut pages: Vec<Option<PageRef>> = Vec::with_capacity(count);
     let mut gather = Gather::default();
-    // Of blocks that only the tree has: their pointers, and their places among the pages.
+    // Pointers of blocks that only the tree has, and their places among the pages.
     let (mut pointers, mut places) = (Vec::new(), Vec::new());
     for leaf in leaves {
         let region = leaf / SPAN;

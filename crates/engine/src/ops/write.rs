@@ -44,7 +44,7 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<RunEnd, 
         stored.push(match edge {
             None => {
                 let page = page.freeze();
-                // It has just arrived, so its bytes are at hand.
+                // The page has just arrived, so its bytes are in the processor's cache.
                 let _ = everglade_journal::page_code(&lun.volume.aggregate.key, &page);
                 whole.get_or_insert(leaf..leaf).end = leaf + 1;
                 page

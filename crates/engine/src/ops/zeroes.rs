@@ -29,7 +29,7 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<RunEnd, 
     if allocate {
         range.end = range.end.min(range.start + u64::from(OP_BYTES_MAX));
     }
-    // Whole blocks, and the edges that are not.
+    // The range of whole blocks, and the partial blocks at its edges.
     let (from, to) = (range.start.div_ceil(BLOCK), range.end / BLOCK);
     let mut edges = Vec::new();
     let head = range.start..range.end.min(from * BLOCK);
@@ -45,7 +45,7 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<RunEnd, 
             parts.push((leaf, range, base));
         }
     }
-    // Everything that may stop comes before anything is changed: all of it is seen, or nothing.
+    // All steps that may stop come before the first change, so the operation is atomic.
     let is_change = if allocate {
         let leaves = range.start / BLOCK..range.end.div_ceil(BLOCK);
         throttle(&lun, as_index(leaves.end - leaves.start))?;
@@ -61,8 +61,8 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<RunEnd, 
         !present.is_empty() || !parts.is_empty()
     };
     let cp = lun.volume.aggregate.joining();
-    // As the journal has it: blocks that stay allocated are written, others are punched, to the
-    // byte.
+    // Changes are the same as in the journal: blocks that stay allocated are written, others are
+    // punched, to the byte.
     let (first, count) = (
         range.start / BLOCK,
         range.end.div_ceil(BLOCK) - range.start / BLOCK,

@@ -30,9 +30,9 @@ pub use crate::pool::standing::State;
 pub(crate) struct Aggregate {
     /// Its number in this process, part of the page cache's key.
     pub(crate) id: u32,
-    /// What its label says; its name there is the first one it had.
+    /// The configuration from the label; its name is the aggregate's first name.
     pub(crate) config: Config,
-    /// As of the last consistency point, or the one being written.
+    /// Name in the last consistency point, or in the one being written.
     pub(crate) name: Name,
     pub(crate) key: TagKey,
     /// Its devices, and where its blocks are on them.
@@ -40,7 +40,7 @@ pub(crate) struct Aggregate {
     pub(crate) affinities: AggregateAffinities,
     /// The reactor that runs its consistency points.
     pub(crate) home: usize,
-    /// By name. Changed in the freeze only.
+    /// Volumes by name. Changed in the freeze only.
     pub(crate) volumes: RwLock<BTreeMap<String, Arc<Volume>>>,
     pub(crate) space: Space,
     /// The consistency point it was opened with.
@@ -50,24 +50,24 @@ pub(crate) struct Aggregate {
     pub(crate) counts: Counts,
     pub(crate) lost: LostBlocks,
     pub(crate) mended: Mended,
-    /// What administrators' programs keep here. Changed in the freeze only.
+    /// Notes of administrators' programs. Changed in the freeze only.
     notes: Mutex<notes::Text>,
     pub(crate) redirects: Redirects,
     /// The last consistency point with which a volume or LUN came, or grew.
     topology: AtomicU64,
-    /// What replaying the journal gave.
+    /// Result of replaying the journal.
     recovery: Mutex<Option<RecoveryInfo>>,
     /// The consistency point that operations join now. Changed in the freeze only.
     joining: AtomicU64,
     committed: AtomicU64,
-    /// Waiters want every consistency point up to this one.
+    /// Highest consistency point that a waiter needs.
     wanted: AtomicU64,
     /// Operations since the last freeze changed something.
     changes: AtomicU64,
     /// The home reactor should be woken.
     alarm: AtomicBool,
     stopping: AtomicBool,
-    /// It was deleted; nothing lists it any more.
+    /// True after the aggregate was deleted: lists leave it out.
     forgotten: AtomicBool,
     pub(crate) standing: Standing,
 }
@@ -127,9 +127,9 @@ impl Aggregate {
         CpNumber(self.joining.load(Ordering::Acquire))
     }
 
-    /// In the freeze only. Returns the number of the consistency point that begins.
+    /// Begins a consistency point. In the freeze only. Returns its number.
     pub(crate) fn begin_cp(&self) -> CpNumber {
-        // In this order, for [`Aggregate::covering`].
+        // The order of these two updates matters to [`Aggregate::covering`].
         let number = self.joining.fetch_add(1, Ordering::AcqRel);
         self.changes.store(0, Ordering::Release);
         CpNumber(number)
@@ -162,7 +162,7 @@ impl Aggregate {
         CpNumber(self.topology.load(Ordering::Acquire))
     }
 
-    /// In the freeze only.
+    /// Publishes the devices' topology. In the freeze only.
     pub(crate) fn set_topology(&self, cp: CpNumber) {
         self.topology.store(cp.0, Ordering::Release);
     }
@@ -225,12 +225,12 @@ impl Aggregate {
         self.standing.is_online()
     }
 
-    /// Nothing of it is written any more ([`crate::pool::standing`]).
+    /// True if no write of the aggregate will happen any more ([`crate::pool::standing`]).
     pub(crate) fn is_halted(&self) -> bool {
         self.standing.is_halted()
     }
 
-    /// Nothing can be made durable any more.
+    /// Halts the aggregate: no change can be made durable any more.
     pub(crate) fn halt(&self, reason: String) {
         self.standing.halt(reason, self.stop_requested());
     }

@@ -10,7 +10,7 @@ use crate::pool::volume::Volume;
 /// The id of the base among the clone's own snapshots.
 pub(crate) const BASE: SnapshotId = SnapshotId(1);
 
-/// Says of a volume's snapshots which are bases, for people.
+/// Marks the bases among a volume's snapshots, for administrators.
 pub(crate) fn mark(snapshots: &mut [SnapshotInfo], volume: &Volume) {
     let mut clones: Vec<(SnapshotId, String)> = Vec::new();
     for other in volume.aggregate.all_volumes() {

@@ -25,7 +25,7 @@ pub(crate) struct Fragment {
 #[derive(Clone, Debug)]
 pub(crate) enum Grown {
     Fragment(Fragment),
-    /// It covers the block now.
+    /// The fragments together cover the whole block.
     Whole(PageRef),
 }
 

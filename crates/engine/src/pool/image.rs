@@ -54,7 +54,7 @@ pub(crate) fn no_inode(id: everglade_format::FileId) -> Stop {
     Damage::new("inode", expected, "none").into()
 }
 
-/// The same, of a file that need not be there.
+/// Loads the inode of a file that may not exist.
 pub(crate) fn find_inode(
     inodes: &File,
     cx: &mut LoadCx<'_>,
@@ -100,7 +100,7 @@ impl Image {
         }
     }
 
-    /// The same under another name. No client may have it open.
+    /// Returns the image under another name. No client may have it open.
     pub(crate) fn renamed(self, snapshot: &str) -> Image {
         let again = |lun: Arc<Lun>| {
             let volume = lun.volume.clone();

@@ -4,36 +4,35 @@ use everglade_format::{BLOCK_SIZE, SnapshotRecord};
 
 use crate::holders::table::Counts;
 
-/// What is done in the background for a volume's snapshots.
+/// Background work for a volume's snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScanInfo {
     /// The pass under way: `none`, `fold`, `delete` or `release`.
     pub kind: &'static str,
-    /// How a delete pass goes on: `subtraction` or `addition`.
+    /// The way of a delete pass: `subtraction` or `addition`.
     pub way: Option<&'static str>,
-    /// How far the pass is, and how far it goes: blocks of vvbn space or, of a release, entries.
+    /// Work done so far and in total: blocks of vvbn space or, for a release, entries.
     pub done: u64,
     /// See above; 0 if none is under way.
     pub total: u64,
-    /// Seconds until the pass ends, if it goes on as it did since it began or the volume was
-    /// opened.
+    /// Seconds until the pass ends, at its average speed since it began or the volume was opened.
     pub eta_seconds: Option<u64>,
     /// Deleted snapshots that the pass is for.
     pub victims: u64,
-    /// Those that were deleted later; the next pass is for them.
+    /// Number of snapshots deleted later; the next pass releases them.
     pub waiting: u64,
-    /// Of what a consistency point may do for scans, 0 to 100; at 0 they rest.
+    /// Share of a consistency point's budget for scans, 0 to 100; at 0 the scans rest.
     pub pace_percent: u8,
     /// Blocks of the maps that delete passes dealt with since the volume was opened.
     pub counts: Counts,
 }
 
-/// How far work in the background is, in units of its own.
+/// Progress of background work, in its own units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// What is done; 0 where only the rest is known.
+    /// Units done; 0 if only the rest is known.
     pub(crate) done: u64,
-    /// All of it.
+    /// Total units.
     pub(crate) total: u64,
     /// When it began, or its volume was opened, in seconds since 1970 UTC, and how much was done
     /// then.
@@ -45,7 +44,8 @@ impl Progress {
         self.total.saturating_sub(self.done)
     }
 
-    /// Seconds until it ends, if it goes on as it did so far; unknown before it got on.
+    /// Returns the seconds until the work ends, at its average speed so far; unknown before any
+    /// progress.
     pub(crate) fn eta_seconds(self, now_seconds: u64) -> Option<u64> {
         let (since, from) = self.since?;
         eta_seconds(
@@ -57,9 +57,9 @@ impl Progress {
     }
 }
 
-/// Seconds until `done` is `total`, if it goes on as it did since it was `from`, so many seconds
-/// ago; unknown where it did not get on. Less than a second counts as one, both of what it took and
-/// of what is left: that is not nothing.
+/// Returns the seconds until `done` is `total`, at the average speed since the progress was `from`,
+/// `took` seconds ago; unknown without progress. Both durations are rounded up to a second, so that
+/// neither is zero.
 fn eta_seconds(took: u64, from: u64, done: u64, total: u64) -> Option<u64> {
     let rest = u128::from(total.saturating_sub(done)) * u128::from(took.max(1));
     let did = u128::from(done.checked_sub(from).filter(|did| *did > 0)?);
@@ -71,26 +71,26 @@ fn eta_seconds(took: u64, from: u64, done: u64, total: u64) -> Option<u64> {
 pub struct LunCloneInfo {
     /// The name that the clone will have in its volume.
     pub name: String,
-    /// How far it is, in bytes of the LUN.
+    /// Bytes of the LUN cloned so far.
     pub done_bytes: u64,
     /// The LUN's size.
     pub total_bytes: u64,
-    /// Seconds until it is there, if it goes on as it did since it began or the volume was opened.
+    /// Seconds until the job is done, at its average speed since it began or the volume was opened.
     pub eta_seconds: Option<u64>,
-    /// It ended, and nothing was cloned: why. Known until the next one begins or the volume is
-    /// closed.
+    /// The reason why the last job failed and cloned nothing. Kept until the next job begins or the
+    /// volume is closed.
     pub failed: Option<String>,
 }
 
-/// How a clone's split is doing.
+/// State of a clone's split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SplitState {
-    /// It never began, or the volume was never a clone.
+    /// No split ever began, or the volume was never a clone.
     #[default]
     None,
-    /// What the base holds is being copied.
+    /// The base's blocks are being copied.
     Copying,
-    /// The pool is short of space; it goes on when there is more.
+    /// The pool is short of space; the split continues when space is available.
     WaitingForSpace,
     /// Another clone of the aggregate is being split.
     WaitingForOther,
@@ -103,7 +103,7 @@ pub enum SplitState {
 /// A clone's way to blocks of its own, as of the last consistency point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SplitInfo {
-    /// How it is doing.
+    /// State of the split.
     pub state: SplitState,
     /// Blocks of the base that were copied, about. Of a volume that is no clone 0.
     pub done_blocks: u64,
@@ -123,7 +123,7 @@ pub struct SnapshotInfo {
     pub id: u32,
     /// The number of the snapshot it descends from.
     pub parent: Option<u32>,
-    /// The name of that one, if it is still there.
+    /// Name of the parent, if it still exists.
     pub parent_name: Option<String>,
     /// When it was taken, seconds since 1970 UTC.
     pub created_seconds: u64,
@@ -143,8 +143,8 @@ pub struct SnapshotInfo {
     pub luns: Vec<String>,
     /// Volumes that are clones of it, by name: as long as there are any it cannot be deleted.
     pub clones: Vec<String>,
-    /// It is what its volume, a clone, began as, and goes with it only. Its blocks are the
-    /// parent's.
+    /// True for the base of a clone, which is deleted only together with the clone. Its blocks are
+    /// the parent's.
     pub is_base: bool,
 }
 

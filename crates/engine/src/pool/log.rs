@@ -9,9 +9,9 @@
 //! 1. An operation takes its sequence number inside its stripes, so operations that touch the same
 //!    block are queued in the order in which they were done. It takes the number between two
 //!    freezes, so its generation is that of the consistency point that it joins.
-//! 2. One group is under way at a time, led by the reactor that began it. Operations that are
-//!    queued meanwhile go with the next group. So a group grows with the load, and a lone flush
-//!    costs one device write.
+//! 2. One group is under way at a time, led by the reactor that began it. Operations queued
+//!    meanwhile are in the next group. So a group grows with the load, and a lone flush costs one
+//!    device write.
 //! 3. `durable` is raised after all writes of a group, or a commit, are on stable media; never
 //!    before.
 //! 4. The mutex is held for a few dozen instructions: queueing an operation, or taking a group.
@@ -26,14 +26,14 @@ use everglade_format::Config;
 use everglade_format::config::JournalRegion;
 use everglade_journal::{Entry, Finished, Group, Journal, Position, Scan, Settings};
 
-/// Payload not yet under way beyond which a group begins although nobody waits, in blocks: 8 MiB
-/// (docs/design/design.md §5). It bounds what a flush has to log.
+/// Payload outside the group under way at which a group begins without a waiter, in blocks: 8 MiB
+/// (docs/design/design.md §5). This limit bounds the work of a flush.
 const EAGER_BLOCKS: u64 = (8 << 20) / BLOCK_SIZE as u64;
-/// The same while nobody has asked for durability for [`TRUST_BLOCKS`]: whoever writes so much
-/// without a flush is copying or filling, and consistency points take it to its place before it is
-/// asked for; they begin in time ([`Log::is_filling`]). Logging it as well would write everything
-/// twice. So this is met only where one takes too long: it bounds the first flush, for which a disk
-/// of 1 GB/s then needs half a second.
+/// The same limit while no flush was requested for [`TRUST_BLOCKS`]. A client that writes this much
+/// without a flush is copying or filling, and consistency points write the data before a flush
+/// needs it; they begin in time ([`Log::is_filling`]). Logging the data as well would write
+/// everything twice. So the limit is reached only if a consistency point takes too long. The limit
+/// bounds the first flush, which then takes half a second on a disk of 1 GB/s.
 const EAGER_BLOCKS_UNASKED: u64 = (512 << 20) / BLOCK_SIZE as u64;
 const TRUST_BLOCKS: u64 = (64 << 20) / BLOCK_SIZE as u64;
 
@@ -49,17 +49,18 @@ pub(crate) struct Log {
     /// But for the life.
     settings: Settings,
     queue: Mutex<Journal>,
-    /// Mirrors of what the queue knows, to look at without the mutex.
+    /// Copies of the queue's state, readable without the mutex.
     durable: AtomicU64,
-    /// Somebody waits for everything up to this one.
+    /// The highest sequence whose durability a waiter needs.
     wanted: AtomicU64,
     /// Pages that wait for a group.
     unlogged: AtomicU64,
-    /// What of them nobody else has: of partial writes, which are merged into other pages.
+    /// Unlogged blocks that only the journal holds: partial writes, which are merged into other
+    /// pages.
     unlogged_partial: AtomicU64,
-    /// Payload queued since somebody asked for durability, in blocks.
+    /// Payload queued since the last request for durability, in blocks.
     unasked: AtomicU64,
-    /// A group should begin although nobody waits.
+    /// True if a group should begin although no operation waits.
     eager: AtomicBool,
     /// Reactors with operations that wait, one bit each (modulo 64).
     waiting: AtomicU64,
@@ -71,10 +72,10 @@ pub(crate) struct Log {
     memory: AtomicU64,
 }
 
-/// What became of the wish to begin a group.
+/// The result of an attempt to begin a group.
 pub(crate) enum Begun {
     Group(Box<Group>),
-    /// One is under way, or there is nothing to log.
+    /// A group is under way, or no operation is left to log.
     Nothing,
     /// The half is full: only a commit helps.
     Full,
@@ -91,12 +92,12 @@ pub struct JournalInfo {
     pub unlogged_bytes: u64,
 }
 
-/// What the journal gave back when the aggregate was opened.
+/// The result of the journal's replay when the aggregate was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryInfo {
     /// Records read.
     pub records: u64,
-    /// Operations done again.
+    /// Number of replayed operations.
     pub operations: u64,
     /// Operations on LUNs that are no more, or not yet.
     pub skipped: u64,
@@ -155,7 +156,7 @@ impl Log {
         Scan::new(half_blocks, uuid, epoch, from)
     }
 
-    /// Before the first operation of a life.
+    /// Begins a life of the journal, before its first operation.
     pub(crate) fn begin_life(&self, life: u64, at: Position) {
         let settings = Settings {
             life,
@@ -177,7 +178,7 @@ impl Log {
     /// Queues an operation, in its modify phase. Returns its sequence number.
     pub(crate) fn push(&self, entry: Entry) -> u64 {
         let mut queue = self.queue();
-        // Nobody else adds to it without the mutex, and a reset that is missed comes again.
+        // Entries are added only under the mutex, and a missed reset is repeated.
         let unasked = self.unasked.load(Ordering::Relaxed) + entry.blocks();
         self.unasked.store(unasked, Ordering::Relaxed);
         let sequence = queue.push(entry);
@@ -191,7 +192,7 @@ impl Log {
         sequence
     }
 
-    /// Payload at which a group begins although nobody waits.
+    /// Returns the payload at which a group begins without a waiter.
     fn eager_blocks(&self) -> u64 {
         match self.is_bulk() {
             true => EAGER_BLOCKS_UNASKED,
@@ -199,7 +200,7 @@ impl Log {
         }
     }
 
-    /// Much was written since somebody asked for durability.
+    /// True if much was written since the last request for durability.
     fn is_bulk(&self) -> bool {
         self.unasked.load(Ordering::Relaxed) >= TRUST_BLOCKS
     }
@@ -237,7 +238,7 @@ impl Log {
         (0..reactors).filter(move |reactor| bits >> (reactor % 64) & 1 == 1)
     }
 
-    /// Begins a group if there is reason to: somebody waits, or much is queued.
+    /// Begins a group if an operation waits for one, or much payload is queued.
     pub(crate) fn begin(&self) -> Begun {
         let mut queue = self.queue();
         let is_wanted = self.wanted.load(Ordering::Acquire) > queue.durable();
@@ -254,7 +255,7 @@ impl Log {
         }
     }
 
-    /// All writes of the group under way are durable.
+    /// Ends a group: all writes of the group under way are durable.
     pub(crate) fn end(&self, finished: Finished) {
         let mut queue = self.queue();
         queue.end(finished);
@@ -262,7 +263,7 @@ impl Log {
         self.durable.store(queue.durable(), Ordering::Release);
     }
 
-    /// In the freeze: later operations belong to the next generation.
+    /// Ends the generation, in the freeze: later operations belong to the next generation.
     pub(crate) fn freeze(&self) -> Position {
         let mut queue = self.queue();
         let position = queue.freeze();
@@ -270,8 +271,8 @@ impl Log {
         position
     }
 
-    /// A consistency point was committed whose freeze returned `position`. Returns what the journal
-    /// need not have any more: letting go of that takes longer than clients should wait.
+    /// Commits the consistency point whose freeze returned `position`. Returns the entries that the
+    /// journal no longer needs: freeing them takes longer than clients should wait.
     #[must_use]
     pub(crate) fn commit(&self, position: Position) -> VecDeque<Entry> {
         let mut queue = self.queue();
@@ -281,25 +282,25 @@ impl Log {
         dropped
     }
 
-    /// So many pages may be dirty as far as memory is concerned.
+    /// Sets the number of pages that may be dirty within the memory limit.
     pub(crate) fn set_dirty_memory(&self, pages: u64) {
         self.memory.store(pages, Ordering::Relaxed);
     }
 
-    /// True if writers must wait, because too much memory is held for the journal. What was
-    /// overwritten since stays in memory until the journal has it, or for some turns after a commit
-    /// that makes that needless: it and what is dirty share one bound. In a bulk write all that is
-    /// dirty waits for the journal, so that what waits is both together; otherwise little waits.
-    /// What operations take besides is less than an eighth.
+    /// True if writers must wait, because the journal holds too much memory. Overwritten content
+    /// stays in memory until the journal has written it, or for some turns after a commit that
+    /// makes logging it needless; this content and dirty pages share one bound. In a bulk write all
+    /// dirty pages wait for the journal, so the waiting payload includes both; otherwise little
+    /// waits. Operations take less than an eighth besides.
     pub(crate) fn has_too_much_waiting(&self) -> bool {
         let memory = self.memory.load(Ordering::Relaxed);
         let most = memory.saturating_add(memory / 8).max(LEAST_UNLOGGED);
         self.unlogged.load(Ordering::Relaxed) > most
     }
 
-    /// Pages that are held if so many are dirty: those, and what waits for the journal besides. A
-    /// whole block that is dirty and waits is one page; a partial one waits as the client sent it,
-    /// and what is dirty is another page.
+    /// Returns the pages held if `dirty` pages are dirty: those, and other payload that waits for
+    /// the journal. A whole block that is dirty and waits is one page; a partial block waits as the
+    /// client sent it, and the dirty block is another page.
     pub(crate) fn pages_with(&self, dirty: u64) -> u64 {
         let partial = self.unlogged_partial.load(Ordering::Relaxed);
         let whole = self
@@ -386,7 +387,8 @@ mod tests {
         log
     }
 
-    /// Queues so many blocks, and logs what should be logged meanwhile. Returns how much that was.
+    /// Queues this many blocks, and logs meanwhile as the limits demand. Returns the number of
+    /// blocks logged.
     fn write(log: &Log, blocks: u64) -> u64 {
         let before = log.info().used_bytes;
         for _ in 0..blocks {

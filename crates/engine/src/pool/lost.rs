@@ -3,12 +3,12 @@
 //! A block that cannot be read is an error for the operations that need it, and for no others.
 //! Damaged data stays where it is until it is overwritten. A damaged block that a consistency point
 //! needs (pointers above a change, or the rest of a block that was written in part) becomes *lost*:
-//! its place in the tree says so, and the consistency point continues.
+//! its pointer in the tree is marked, and the consistency point continues.
 
 use everglade_env::lock::Mutex;
 use std::collections::BTreeSet;
 
-/// Lines kept for people; what is counted has no bound.
+/// Lines kept for administrators; counts have no bound.
 const LINES_MAX: usize = 256;
 
 #[derive(Default)]
@@ -22,15 +22,14 @@ struct State {
 #[derive(Default)]
 pub(crate) struct LostBlocks(Mutex<State>);
 
-/// What could not be read, for people.
+/// Unreadable blocks, for administrators.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LostInfo {
     /// Blocks of LUNs' trees that became lost since the volumes were created.
     pub lost: u64,
-    /// Blocks found to be damaged or unreadable since the aggregate was opened, whoever asked for
-    /// them.
+    /// Blocks found to be damaged or unreadable by any reader since the aggregate was opened.
     pub unreadable: u64,
-    /// What and where, oldest first; the first 256.
+    /// The block and its file in each line, oldest first; the first 256.
     pub lines: Vec<String>,
 }
 
@@ -52,8 +51,7 @@ impl LostBlocks {
         });
     }
 
-    /// A client was told that a block cannot be read; noted once for each reason, which names the
-    /// block.
+    /// Records that a client's read of a block failed; once for each reason, which names the block.
     pub(crate) fn unreadable(&self, lun: &str, reason: &str) {
         self.with(|state| {
             // Beyond the bound a block may be counted twice.

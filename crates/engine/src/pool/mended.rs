@@ -10,15 +10,15 @@ use everglade_format::metafile::{
 
 use crate::read::load::{BlockName, Damaged};
 
-/// Lines kept for people; what is counted has no bound.
+/// Lines kept for administrators; counts have no bound.
 pub(crate) const LINES_MAX: usize = 64;
 
-/// What was mended.
+/// Mended blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MendedInfo {
     /// Blocks, by what kind of file they are of.
     pub blocks: BTreeMap<&'static str, u64>,
-    /// What and why, oldest first; the first 64.
+    /// The block and the reason in each line, oldest first; the first 64.
     pub lines: Vec<String>,
     /// The last repair, and how it is doing.
     pub repair: RepairInfo,
@@ -28,43 +28,43 @@ pub struct MendedInfo {
     pub beyond_repair: (u64, Vec<String>),
 }
 
-/// Where a repair is.
+/// State of a repair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RepairState {
-    /// There was none since the aggregate was opened.
+    /// No repair began since the aggregate was opened.
     #[default]
     None,
-    /// It reads.
+    /// The repair is reading.
     Running,
-    /// It has read everything.
+    /// The repair has read everything.
     Done,
-    /// It ended before.
+    /// The repair ended early.
     Stopped,
 }
 
 /// A repair, as of the last consistency point.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairInfo {
-    /// Where it is.
+    /// State of the repair.
     pub state: RepairState,
     /// Blocks that it has read.
     pub read_blocks: u64,
     /// Blocks that it will have read at the end: an estimate while it runs.
     pub total_blocks: u64,
-    /// Blocks mended since it began, whoever met them.
+    /// Blocks mended by any reader since the repair began.
     pub mended_blocks: u64,
     /// Blocks that it found damaged and that cannot be derived.
     pub damaged_blocks: u64,
-    /// Which, and why; the first 64.
+    /// Damaged blocks, each with the reason; the first 64.
     pub damaged: Vec<String>,
-    /// Why it was stopped, unless somebody asked for that.
+    /// The reason why the repair stopped, unless an administrator stopped it.
     pub reason: Option<String>,
-    /// Seconds until it is done, if it goes on like this.
+    /// Seconds until the repair is done, at its speed so far.
     pub eta_seconds: Option<u64>,
 }
 
 impl MendedInfo {
-    /// All blocks.
+    /// Returns the sum over all blocks.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.blocks.values().sum()
@@ -100,7 +100,7 @@ impl Mended {
     }
 }
 
-/// What people call a file, and the metric its label.
+/// Returns the name of a file for administrators, which is the metric's label too.
 fn name_of(file: FileId) -> &'static str {
     match file {
         INODE_FILE => "inode file",

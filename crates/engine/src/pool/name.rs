@@ -1,8 +1,8 @@
 //! A name that people may change: of an aggregate, a volume or a LUN.
 //!
-//! A client that has an object open does not need its name; only a look-up does. So a name is a key
-//! only in the maps that look-ups use. These maps change together with the name, in the freeze or
-//! when a consistency point is published.
+//! Clients need an object's name only to open the object. So a name is a key only in the maps that
+//! look-ups use. These maps change together with the name, in the freeze or when a consistency
+//! point is published.
 
 use everglade_env::lock::Mutex;
 use std::fmt;
@@ -20,7 +20,7 @@ impl Name {
         self.0.lock().clone()
     }
 
-    /// In the Aggregate affinity only.
+    /// Sets the name. In the Aggregate affinity only.
     pub(crate) fn set(&self, name: &str) {
         *self.0.lock() = name.into();
     }

@@ -17,14 +17,14 @@ use everglade_format::{FileId, SPAN};
 
 use crate::pool::fragment::Fragment;
 
-/// What became of one leaf.
+/// A change of one leaf.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
-    /// It has this content.
+    /// The leaf has this content.
     Data(PageRef),
-    /// Some of its bytes are these, the others are as below.
+    /// A part of the leaf has these bytes; the rest is as below.
     Fragment(Fragment),
-    /// It is a hole.
+    /// The leaf is a hole.
     Punched,
 }
 
@@ -41,10 +41,10 @@ pub(crate) type RegionId = (FileId, u64);
 /// Changes below one level-1 block.
 #[derive(Default, Debug)]
 pub(crate) struct Region {
-    /// Whatever the tree has below this block is gone.
+    /// True if all of the tree's leaves below this level-1 block were punched.
     pub(crate) punched_whole: bool,
     entries: Vec<(u8, Change)>,
-    /// How many of the entries are blocks.
+    /// Number of entries that are blocks.
     blocks: usize,
 }
 
@@ -57,15 +57,15 @@ pub(crate) struct Overlay {
 /// Where the newest content of a leaf is.
 pub(crate) enum LeafContent {
     Data(PageRef),
-    /// Over what is older.
+    /// The newest content is this fragment over older content.
     Fragment(Fragment),
     Hole,
-    /// Not here: look at older overlays and the tree.
+    /// This overlay has no content: read older overlays and the tree.
     Older,
 }
 
-/// How an insertion changed the amount of dirty memory, in pages: data pages and, as one page each,
-/// regions that hold nothing but holes (their level-1 block will be loaded and changed).
+/// The growth of dirty memory by an insertion, in pages: data pages and, as one page each, regions
+/// that hold nothing but holes (their level-1 block will be loaded and changed).
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(crate) struct Growth {
     pub(crate) pages: i64,
@@ -89,7 +89,7 @@ impl Region {
 
     fn put(&mut self, slot: u8, change: Change) {
         self.blocks += usize::from(change.is_block());
-        // What is written in order comes in order.
+        // Sequential writes arrive in order.
         if self.entries.last().is_none_or(|(last, _)| *last < slot) {
             return self.entries.push((slot, change));
         }
@@ -151,7 +151,7 @@ impl Overlay {
     }
 
     /// Records the newest content of leaves that follow each other, all in this stripe. Each region
-    /// is looked up once.
+    /// is searched once.
     pub(crate) fn insert_all(
         &mut self,
         file: FileId,
@@ -171,7 +171,7 @@ impl Overlay {
         growth
     }
 
-    /// How many of the leaves have data or a fragment here.
+    /// Returns the number of these leaves that have data or a fragment here.
     pub(crate) fn blocks_among(&self, file: FileId, leaves: Range<u64>) -> u64 {
         let mut count = 0;
         for (region, slots) in by_region(leaves) {

@@ -12,7 +12,7 @@ pub(crate) fn all(volume: &Volume) -> Vec<SnapshotInfo> {
     all
 }
 
-/// One of them. Costs about the same however many there are.
+/// Returns one snapshot. The cost is nearly independent of the number of snapshots.
 pub(crate) fn one(volume: &Volume, name: &str) -> Option<SnapshotInfo> {
     let known = volume.snapshots();
     let found = known.iter().find(|info| info.name == name)?;
@@ -35,8 +35,8 @@ fn with_parent(info: &SnapshotInfo, all: &[SnapshotInfo]) -> SnapshotInfo {
 fn fill_in(snapshots: &mut [SnapshotInfo], volume: &Volume) {
     bases::mark(snapshots, volume);
     for snapshot in snapshots {
-        // Freezes and publications want to change them, and would wait for who looks at a thousand
-        // at once.
+        // Freezes and publications need this lock for changes, so it is not kept for a thousand
+        // snapshots.
         if let Some(image) = volume.images().get(&snapshot.name) {
             snapshot.is_exported = image.is_open();
             snapshot.luns = image.luns.keys().cloned().collect();

@@ -33,22 +33,23 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use everglade_format::CpNumber;
 
-/// A page of dirty data costs at most so many blocks of the reserve: its level-1 block, level-1
-/// blocks of the container for the replaced block, for the replaced level-1 block and for the new
-/// ones, and map blocks (four and a half of six are left when overwrites are admitted last).
+/// Blocks of the reserve that a page of dirty data costs at most: its level-1 block, level-1 blocks
+/// of the container for the replaced block, for the replaced level-1 block and for the new ones,
+/// and map blocks (four and a half of six are left when overwrites are admitted last).
 const METADATA_FACTOR: u64 = 6;
-/// Space for a larger dirty limit is kept until so many consistency points in a row held nobody up.
+/// Consistency points in a row without a waiting writer, after which space for a larger dirty limit
+/// is no longer kept.
 const CALM_AFTER: u32 = 64;
-/// At most this part of the pool is asked of the host for it.
+/// The host is asked for at most one part in `AHEAD_PART` of the pool for a larger dirty limit.
 const AHEAD_PART: u64 = 16;
 
 /// The progress of a consistency point that is about to commit.
 pub(crate) const WHOLE: u32 = 16;
-/// Of what a running consistency point leaves of the dirty limit, writers may take so many parts of
-/// [`WHOLE`] at once.
+/// Parts of [`WHOLE`] that writers may take at once of the dirty limit that a running consistency
+/// point leaves.
 const AT_ONCE: u32 = 4;
 
-/// What an operation does to consumption.
+/// The effect of an operation on consumption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Adds blocks.
@@ -64,28 +65,28 @@ pub(crate) struct Space {
     reserve: u64,
     backed: AtomicI64,
     used: AtomicU64,
-    /// By parity of the consistency point.
+    /// Charged blocks by parity of the consistency point.
     charged: [AtomicI64; 2],
-    /// Blocks that deletions have yet to give back.
+    /// Blocks that deletions have yet to free.
     pending: AtomicU64,
     /// Dirty pages, by parity of the consistency point.
     dirty: [AtomicI64; 2],
     dirty_limit: AtomicI64,
-    /// What memory allows.
+    /// Most dirty pages that memory allows.
     dirty_most: AtomicI64,
     /// Consistency points since one held writers up.
     calm: AtomicU32,
-    /// How much of the running consistency point is done, of [`WHOLE`].
+    /// Progress of the running consistency point, of [`WHOLE`].
     progress: AtomicU32,
     /// A writer waits for more of it.
     paced: AtomicBool,
     /// A writer had to, since it began.
     was_paced: AtomicBool,
     host_full: AtomicBool,
-    /// Somebody waits for space.
+    /// True if an operation waits for space.
     hungry: AtomicBool,
-    /// The last consistency point that somebody was refused for, and the last one that was
-    /// committed.
+    /// The last consistency point in which an operation was refused, and the last committed
+    /// consistency point.
     refused: AtomicU64,
     committed: AtomicU64,
 }
@@ -95,13 +96,13 @@ pub(crate) struct Space {
 pub struct Usage {
     /// All blocks of the aggregate.
     pub total_blocks: u64,
-    /// In use at the last commit.
+    /// Blocks in use at the last commit.
     pub used_blocks: u64,
     /// Kept back.
     pub reserve_blocks: u64,
     /// For which the host has given space.
     pub backed_blocks: u64,
-    /// To be given back by deletions under way.
+    /// Blocks that deletions under way will free.
     pub pending_blocks: u64,
     /// Memory that the next consistency points have to write, in pages.
     pub dirty_pages: u64,
@@ -140,7 +141,7 @@ impl Space {
         space
     }
 
-    /// So many pages may be dirty as far as memory is concerned.
+    /// Sets the number of pages that may be dirty within the memory limit.
     pub(crate) fn set_dirty_memory(&self, pages: u64) {
         self.dirty_most.store(signed(pages), Ordering::Relaxed);
         self.limit_dirty();
@@ -164,7 +165,8 @@ impl Space {
         self.dirty_limit.load(Ordering::Relaxed)
     }
 
-    /// What is not urgent leaves alone: the reserve, or what dirty pages may need.
+    /// Returns the blocks kept from background work: the reserve, or the possible needs of dirty
+    /// pages.
     fn kept(&self) -> i64 {
         match self.dirty_limit() {
             limit if limit > self.limit_of_reserve() => limit * signed(METADATA_FACTOR),
@@ -216,9 +218,9 @@ impl Space {
         self.charged[parity(cp)].fetch_add(signed(blocks), Ordering::Relaxed);
     }
 
-    /// True if so many blocks can be taken for what is not urgent: beside the reserve, what clients
-    /// were admitted for, and a hundredth of the pool (of what the host has given, if it gives no
-    /// more) that clients may want.
+    /// True if `blocks` blocks can be taken for background work: beside the reserve, the blocks
+    /// that clients were admitted for, and a hundredth of the pool (of the space that the host has
+    /// provided, if it provides no more) for new client writes.
     pub(crate) fn has_room_beside(&self, blocks: u64) -> bool {
         let needed = signed(self.reserve) + signed(blocks);
         let margin = signed(self.total / 100);
@@ -231,8 +233,8 @@ impl Space {
             && self.free_backed() >= self.kept() + signed(blocks) + of_backed
     }
 
-    /// True if waiting may help: something is charged that may cost less, or blocks will be given
-    /// back, or the host may give more space.
+    /// True if waiting may help: charged blocks may cost less, deletions will free blocks, or the
+    /// host may provide more space.
     pub(crate) fn may_improve(&self) -> bool {
         self.has_charges() || self.is_growing()
     }
@@ -291,7 +293,8 @@ impl Space {
         self.dirty() * part >= self.dirty_limit()
     }
 
-    /// A consistency point begins. True if somebody should be told, because there is room again.
+    /// Begins the progress of a consistency point. Returns true if waiting writers should be woken,
+    /// because there is room again.
     pub(crate) fn begin_progress(&self) -> bool {
         self.progress.store(0, Ordering::Release);
         match self.was_paced.swap(false, Ordering::Relaxed) {
@@ -304,7 +307,8 @@ impl Space {
         self.paced.swap(false, Ordering::AcqRel)
     }
 
-    /// The running consistency point got on. True if somebody should be told.
+    /// Updates the progress of the running consistency point. Returns true if waiting writers
+    /// should be woken.
     pub(crate) fn set_progress(&self, progress: u32) -> bool {
         let before = self.progress.swap(progress.min(WHOLE), Ordering::AcqRel);
         before != progress && self.paced.swap(false, Ordering::AcqRel)
@@ -321,7 +325,7 @@ impl Space {
         self.limit_dirty();
     }
 
-    /// Blocks that deletions have yet to give back.
+    /// Sets the number of blocks that deletions have yet to free.
     pub(crate) fn set_pending(&self, blocks: u64) {
         self.pending.store(blocks, Ordering::Relaxed);
     }
@@ -341,18 +345,18 @@ impl Space {
         self.charged() > 0
     }
 
-    /// True if blocks will be given back, or the host may give some: waiting is not in vain.
+    /// True if blocks will be freed, or the host may provide some: waiting helps.
     pub(crate) fn is_growing(&self) -> bool {
         self.pending.load(Ordering::Relaxed) > 0 || self.is_asking_host()
     }
 
-    /// True if the host may give more, which it says soon.
+    /// True if the host was asked for more space and will answer soon.
     pub(crate) fn is_asking_host(&self) -> bool {
         !self.host_full.load(Ordering::Relaxed)
             && self.backed.load(Ordering::Relaxed) < signed(self.total)
     }
 
-    /// True if somebody was refused for want of space and may wait, or soon would be.
+    /// True if an operation was refused for lack of space and may wait, or soon would be.
     pub(crate) fn is_short(&self) -> bool {
         let used = signed(self.used.load(Ordering::Relaxed)) + self.charged();
         let floor = signed(self.reserve) + signed(self.total / 100);
@@ -361,7 +365,7 @@ impl Space {
         is_recent || signed(self.total) - used < floor || self.host_full.load(Ordering::Relaxed)
     }
 
-    /// True once after somebody was refused.
+    /// Returns true once after an operation was refused.
     pub(crate) fn take_hunger(&self) -> bool {
         self.hungry.swap(false, Ordering::Relaxed)
     }
@@ -554,7 +558,7 @@ mod tests {
         assert!(space.charge(Class::Grow, 400, first));
         assert!(space.charge(Class::Grow, 300, second));
         assert_eq!(space.free_backed(), 300);
-        // Half of what it was charged turned out to be overwrites.
+        // Half of the charged blocks turned out to be overwrites.
         space.commit(first, 200, 1000, 0);
         assert_eq!(
             space.free_backed(),

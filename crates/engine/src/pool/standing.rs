@@ -18,8 +18,8 @@
 //!    journal. So nothing is written to its devices, and the last committed image on them stays
 //!    whole.
 //! 2. A read-only aggregate can be read as at the moment when it halted: active and frozen overlays
-//!    over the committed trees. Everything acknowledged is there, so a reader sees no older
-//!    contents than before.
+//!    over the committed trees. The overlays have all acknowledged writes, so a reader sees no
+//!    older contents than before.
 //! 3. A flush of a read-only aggregate succeeds only if all that was acknowledged is durable
 //!    already.
 //! 4. A halt is final for this process. The first reason stays.
@@ -27,20 +27,20 @@
 use everglade_env::lock::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How an aggregate is doing.
+/// State of an aggregate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// Its metadata is being read.
     Mounting,
     /// Serving.
     Online,
-    /// Everything can be read and nothing can be changed; the text says why.
+    /// Everything can be read and nothing can be changed; the text is the reason.
     ReadOnly(String),
     /// Its last consistency point is being written.
     Stopping,
-    /// Everything is on media; nothing more happens.
+    /// Everything is on media, and all work has ended.
     Stopped,
-    /// It cannot be used; the text says why.
+    /// The aggregate cannot be used; the text is the reason.
     Failed(String),
 }
 
@@ -64,7 +64,7 @@ struct Inner {
 /// See the module's documentation.
 pub(crate) struct Standing {
     inner: Mutex<Inner>,
-    /// What every request asks, without the lock. Written under it.
+    /// True if online: every request reads this flag without the lock. Written under the lock.
     online: AtomicBool,
     readable: AtomicBool,
     halted: AtomicBool,
@@ -113,7 +113,7 @@ impl Standing {
         self.readable.load(Ordering::Acquire)
     }
 
-    /// Nothing is written any more.
+    /// True if no write of the aggregate will happen any more.
     pub(crate) fn is_halted(&self) -> bool {
         self.halted.load(Ordering::Acquire)
     }
@@ -144,8 +144,9 @@ impl Standing {
         }
     }
 
-    /// Nothing can be made durable any more. When a stop was asked for, no reader is left to keep
-    /// it open for, and what was not durable is lost: the stop fails.
+    /// Halts the aggregate: no change can be made durable any more. If a stop was requested, no
+    /// reader is left to keep the aggregate open for, and changes that are not durable are lost:
+    /// the stop fails.
     pub(crate) fn halt(&self, reason: String, is_stopping: bool) {
         let mut inner = self.inner();
         match inner.state {
@@ -159,7 +160,7 @@ impl Standing {
         }
     }
 
-    /// Nothing of it can be used.
+    /// Makes the aggregate unusable.
     pub(crate) fn fail(&self, reason: String) {
         let mut inner = self.inner();
         if !matches!(inner.state, State::Stopped | State::Failed(_)) {
@@ -214,7 +215,7 @@ mod tests {
         assert!(standing.refusal_of_reads().is_none());
         let refusal = standing.refusal().expect("changes are refused");
         assert!(refusal.to_string().contains("one"), "{refusal}");
-        // Nothing makes it writable again, and a stop has nothing to write.
+        // A halted aggregate never becomes writable again, and a stop has nothing to write.
         standing.open();
         standing.begin_stop();
         standing.stopped();

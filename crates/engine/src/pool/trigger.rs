@@ -18,21 +18,22 @@ pub const PHASE_BOUNDS: [Nanos; 6] = [
     10_000_000_000,
 ];
 
-/// What made a consistency point begin.
+/// The reason why a consistency point began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trigger {
-    /// There were changes for the longest time allowed.
+    /// The oldest change has waited for the longest time allowed.
     Timer,
-    /// A half of the journal is nearly full, or would be if somebody asked for durability, or what
-    /// waits for it takes much memory.
+    /// A half of the journal is nearly full, or a request for durability would fill it, or entries
+    /// that wait for the journal take much memory.
     Journal,
     /// Half of the memory that may be dirty is.
     Dirty,
-    /// Somebody waits for it: a flush without a journal, a deletion, an operation short of space.
+    /// An operation waits for the consistency point: a flush without a journal, a deletion, an
+    /// operation short of space.
     Wanted,
     /// An administrative change.
     Change,
-    /// Deleted files have blocks to give back.
+    /// Deleted files have blocks to free.
     Reclaim,
     /// The daemon stops.
     Stop,
@@ -81,12 +82,12 @@ struct Phases {
     /// The one that runs, and since when.
     now: Option<(&'static str, Nanos)>,
     times: BTreeMap<&'static str, PhaseTimes>,
-    /// What the running one waits for, and since when.
+    /// The current wait of the running consistency point, and its beginning.
     waiting: Option<(Wait, Nanos)>,
     waits: BTreeMap<Wait, Nanos>,
 }
 
-/// What a consistency point waits for between its steps.
+/// The waits of a consistency point between its steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Wait {
     /// Blocks that it needs and that are not in memory.
@@ -105,25 +106,26 @@ impl Wait {
     }
 }
 
-/// How long a phase took.
+/// Durations of a phase.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PhaseTimes {
-    /// How often by duration: bucket `i` holds those up to `PHASE_BOUNDS[i]`. Not cumulative.
+    /// Number of durations by size: bucket `i` counts those up to `PHASE_BOUNDS[i]`. Not
+    /// cumulative.
     pub buckets: [u64; PHASE_BOUNDS.len() + 1],
-    /// In all.
+    /// Sum of the durations.
     pub sum: Nanos,
 }
 
 /// Counts of consistency points since start, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpCounts {
-    /// By what made them begin.
+    /// Number of consistency points by trigger.
     pub by_trigger: Vec<(&'static str, u64)>,
-    /// Those that began under pressure as soon as the one before was committed.
+    /// Consistency points that began under pressure as soon as the one before was committed.
     pub back_to_back: u64,
-    /// How long each phase took, by name.
+    /// Durations of each phase, by its name.
     pub phases: Vec<(&'static str, PhaseTimes)>,
-    /// How long they waited in all, by what for.
+    /// Total waiting time of consistency points, by the kind of wait.
     pub waits: Vec<(&'static str, Nanos)>,
 }
 

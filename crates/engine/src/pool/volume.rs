@@ -33,7 +33,7 @@ pub(crate) const STRIPE_BLOCKS: u64 = STRIPE_REGIONS * SPAN;
 /// A volume's stripes have a bit each.
 const _: () = assert!(STRIPES <= u64::BITS as usize);
 
-/// What belongs to one stripe affinity of a volume.
+/// State that belongs to one stripe affinity of a volume.
 #[derive(Default)]
 pub(crate) struct StripeState {
     /// Changes of the consistency point that operations join now.
@@ -65,7 +65,7 @@ pub(crate) struct Volume {
     /// Stripes with a frozen overlay. Changed in the Aggregate affinity only.
     pub(crate) frozen_stripes: AtomicU64,
     pub(crate) traffic: Traffic,
-    /// By name. Changed in the freeze only.
+    /// LUNs by name. Changed in the freeze only.
     pub(crate) luns: RwLock<BTreeMap<String, Arc<Lun>>>,
     /// Snapshots that clients can open, by name. Changed in the Aggregate affinity only.
     pub(crate) images: RwLock<BTreeMap<String, Image>>,
@@ -76,18 +76,17 @@ pub(crate) struct Volume {
     /// Blocks of its files of the aggregate, likewise: container with all that is in it, and side
     /// files.
     pub(crate) allocated_blocks: AtomicU64,
-    /// Blocks that deletions in it have yet to give back, likewise.
+    /// Blocks that deletions in the volume have yet to free, likewise.
     pub(crate) pending_blocks: AtomicU64,
-    /// What its snapshots' scans do, likewise.
+    /// State of the scans of its snapshots, likewise.
     pub(crate) scan: everglade_env::lock::Mutex<ScanInfo>,
     /// A LUN that is being cloned, as of the last consistency point, for people.
     pub(crate) lun_clone: everglade_env::lock::Mutex<Option<LunCloneInfo>>,
-    /// Of a clone: its parent and the snapshot of it that it began as. As of the last consistency
-    /// point.
+    /// The base of a clone: its parent and the parent's snapshot. As of the last consistency point.
     pub(crate) base: Mutex<Option<(FileId, SnapshotId)>>,
-    /// What is told of its split, likewise.
+    /// Published state of its split, likewise.
     pub(crate) split: Mutex<SplitInfo>,
-    /// It, or what it is a clone of, was split: most of its blocks are not where its trees say
+    /// True if the volume, or its parent, was split: most of its blocks are not where its trees say
     /// ([`crate::read::redirects`]).
     pub(crate) is_moved: AtomicBool,
     /// Operations wait for the next commit: another image is about to take the place of this one.
@@ -115,7 +114,7 @@ impl Traffic {
 /// A LUN.
 pub(crate) struct Lun {
     pub(crate) file: FileId,
-    /// In the image that it is part of.
+    /// Name in the image that the LUN is part of.
     pub(crate) name: Name,
     /// The snapshot whose image it is part of; of the active image if there is none.
     pub(crate) snapshot: Option<String>,
@@ -137,9 +136,9 @@ impl Volume {
         self.stripes[self.stripe_index(file, stripe)].affinity()
     }
 
-    /// False if a stripe has no overlay. Exact inside its affinity: who leaves something there says
-    /// so before it leaves. Panics if the permit does not cover the stripe, as looking into it
-    /// does.
+    /// False if a stripe has no overlay. Exact inside the stripe's affinity: an operation that
+    /// leaves an overlay sets the flag before it leaves. Panics if the permit does not cover the
+    /// stripe, as an access to the stripe does.
     pub(crate) fn has_overlay(&self, stripe_index: usize, permit: &Permit) -> bool {
         let stripe = self.stripes[stripe_index].affinity();
         assert!(
@@ -168,7 +167,7 @@ impl Volume {
         self.images.write()
     }
 
-    /// What people are told of its scans.
+    /// Returns the published state of the scans.
     pub(crate) fn scan(&self) -> ScanInfo {
         self.scan.lock().clone()
     }
@@ -177,7 +176,7 @@ impl Volume {
         *self.scan.lock() = info;
     }
 
-    /// What people are told of a LUN that is being cloned.
+    /// Returns the published state of a LUN clone job.
     pub(crate) fn lun_clone(&self) -> Option<LunCloneInfo> {
         self.lun_clone.lock().clone()
     }
@@ -186,7 +185,7 @@ impl Volume {
         *self.lun_clone.lock() = info;
     }
 
-    /// What it is a clone of.
+    /// Returns the parent and the snapshot that the volume is a clone of.
     pub(crate) fn base(&self) -> Option<(FileId, SnapshotId)> {
         *self.base.lock()
     }
@@ -195,7 +194,7 @@ impl Volume {
         *self.base.lock() = base;
     }
 
-    /// What people are told of its split.
+    /// Returns the published state of the split.
     pub(crate) fn split(&self) -> SplitInfo {
         *self.split.lock()
     }
@@ -212,19 +211,19 @@ impl Volume {
         }
     }
 
-    /// At a mount, and when a consistency point is published.
+    /// Sets the moved flag, at a mount and when a consistency point is published.
     pub(crate) fn set_moved(&self, is_moved: bool) {
         self.is_moved.store(is_moved, Ordering::Relaxed);
     }
 
-    /// What people are told of its snapshots, by their numbers. Nobody who publishes waits for who
-    /// looks at a thousand.
+    /// Returns the published list of snapshots, by their numbers. Readers of a long list do not
+    /// make publications wait.
     pub(crate) fn snapshots(&self) -> Arc<Vec<SnapshotInfo>> {
         self.snapshots.read().clone()
     }
 
-    /// What people are told from now on. Leaves in `view` what they were told before: a thousand
-    /// are not let go of in a moment that clients wait for.
+    /// Publishes a new list of snapshots and leaves the former list in `view`: freeing a thousand
+    /// entries would make clients wait.
     pub(crate) fn swap_snapshots(&self, view: &mut Arc<Vec<SnapshotInfo>>) {
         std::mem::swap(&mut *self.snapshots.write(), view);
     }
@@ -288,7 +287,7 @@ impl Lun {
         self.used_blocks.store(blocks, Ordering::Relaxed);
     }
 
-    /// In the freeze only.
+    /// Sets the size. In the freeze only.
     pub(crate) fn set_size_bytes(&self, size: u64) {
         self.size_bytes.store(size, Ordering::Release);
     }
@@ -306,7 +305,7 @@ impl Lun {
         self.gone.load(Ordering::Acquire)
     }
 
-    /// In the freeze only.
+    /// Marks the LUN as deleted. In the freeze only.
     pub(crate) fn set_gone(&self) {
         self.gone.store(true, Ordering::Release);
     }

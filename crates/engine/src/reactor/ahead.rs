@@ -10,7 +10,7 @@
 //! 2. Reading ahead uses committed trees only, and enters no affinity. A page in the cache is found
 //!    by place and tag, so a page that is loaded needlessly is wasted, but never wrong.
 //! 3. Blocks that are in the cache already also move the horizon, so a stream through cached blocks
-//!    looks ahead only once in a window.
+//!    starts a prefetch only once in a window.
 
 use std::sync::Arc;
 
@@ -24,14 +24,14 @@ use crate::read::load::{Gather, LoadCx, Stop};
 const BLOCK: u64 = BLOCK_SIZE as u64;
 /// Bytes in order that make a stream.
 const STREAM_BYTES: u64 = 256 << 10;
-/// How far ahead of a stream is loaded, and never further than it is long. A device, above all a
-/// virtual one, completes operations that it was given together at the same time, and it should
+/// Bytes loaded ahead of a stream, and never more than the stream is long. A device, above all a
+/// virtual one, completes operations that were submitted together at the same time, and it should
 /// have further work while their pages are verified and sent. So this is several times the data in
 /// flight of a client that reads 128 KiB at a depth of 8.
 const AHEAD_BYTES: u64 = 8 << 20;
 /// Blocks loaded by one operation.
 const UNIT_BLOCKS: u64 = 64;
-/// The part of the memory that reading ahead may have under way: one of so many.
+/// Reading ahead may have one part in `MEMORY_SHARE` of the memory under way.
 const MEMORY_SHARE: u64 = 32;
 
 /// Reads of one open LUN.
@@ -82,7 +82,8 @@ impl<O: Outside> Core<O> {
         let most = memory / self.shared.options.reactors as u64;
         let unit = UNIT_BLOCKS.min(most / 2);
         let horizon = (end + run.min(AHEAD_BYTES)).min(lun.size_bytes()) / BLOCK;
-        // Whole units, so that a stream of small reads does not make small device reads.
+        // Read-ahead loads whole units, so that a stream of small reads does not cause small device
+        // reads.
         while unit > 0 && from + unit <= horizon && self.ahead_blocks + unit <= most {
             self.ahead_blocks += unit;
             let id = self.add(Work::Ahead(Box::new(Ahead {

@@ -22,13 +22,13 @@ use crate::shared::Message;
 const SLICE_STEPS: usize = 16;
 /// A slice ends with the step that takes it beyond this: clients of this reactor wait meanwhile.
 const SLICE_NANOS: Nanos = 250_000;
-/// How long an idle system with deleted files rests between the consistency points that shrink
-/// them.
+/// Rest of an idle system with deleted files between the consistency points that shrink them, in
+/// nanoseconds.
 const RECLAIM_REST: Nanos = 20_000_000;
-/// The same while clients change things, and how long deletions wait for their like then: each
-/// consistency point costs clients something. Fast writers have several in that time, of which one
-/// gives something back: a pass of the scans and what it changes all over the maps cost as much for
-/// few victims as for many.
+/// The same rest while clients change data, and the time that deletions wait for further ones then:
+/// each consistency point costs clients some latency. Fast writers have several consistency points
+/// in that time, and one of them frees blocks: a pass of the scans and its changes all over the
+/// maps cost as much for few victims as for many.
 const RECLAIM_REST_BUSY: Nanos = 250_000_000;
 
 impl<O: Outside> Core<O> {
@@ -113,7 +113,7 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    /// Lets clients in; for reading only if the aggregate halted during its replay.
+    /// Admits clients; for reading only if the aggregate halted during its replay.
     pub(super) fn go_online(&mut self, aggregate: &Aggregate) {
         aggregate.standing.open();
         self.tell_progress(aggregate.id);
@@ -153,7 +153,7 @@ impl<O: Outside> Core<O> {
         let space = &aggregate.space;
         let is_mounting = aggregate.state() == State::Mounting;
         let at_once = [
-            // Not before the journal was replayed.
+            // A stop waits until the journal was replayed.
             (aggregate.stop_requested() && !is_mounting, Trigger::Stop),
             (
                 home.requests
@@ -161,7 +161,7 @@ impl<O: Outside> Core<O> {
                     .any(|asked| !asked.change.is_deletion()),
                 Trigger::Change,
             ),
-            // What was derived while the aggregate was opened is put where it was.
+            // Blocks derived while the aggregate was opened are written to their places.
             (!home.derived.is_empty() && !is_mounting, Trigger::Reclaim),
             (
                 aggregate.log.as_ref().is_some_and(Log::is_filling),
@@ -207,8 +207,8 @@ impl<O: Outside> Core<O> {
         if permit.is_some() {
             home.is_entering = false;
         } else if home.is_entering {
-            // It waits for the Aggregate affinity; whoever woke it early is served when it is
-            // granted.
+            // The home waits for the Aggregate affinity; an early wake-up is served when the
+            // affinity is granted.
             return;
         }
         self.shared.share_with_cache();
@@ -219,7 +219,7 @@ impl<O: Outside> Core<O> {
                 break;
             }
             let home = self.homes.get_mut(&aggregate).expect("drivers run at home");
-            // Also of one that has halted: nobody else lets go of it.
+            // A halted aggregate needs this step too: only this reactor frees its memory.
             if !home.leaving.is_empty() && permit.is_none() {
                 home.leaving.step();
                 continue;
@@ -329,7 +329,7 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    /// One step outside any affinity. False if it must wait.
+    /// Runs one step outside any affinity. Returns false if the home must wait.
     fn step(&mut self, id: usize, aggregate: u32) -> bool {
         let mut wants = Vec::new();
         let operation = &mut self.operations[id];
@@ -391,7 +391,7 @@ impl<O: Outside> Core<O> {
             }
             Err(Stop::Damaged(_)) => unreachable!("damage is settled"),
             Err(Stop::Failed(error)) => {
-                // Nothing of this consistency point will be committed; the last one is intact
+                // The consistency point will not be committed; the last committed one is intact
                 // (C-08).
                 self.halt_aggregate(
                     aggregate,
@@ -406,8 +406,8 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    /// The aggregate has halted: nothing of the consistency point under way is needed any more but
-    /// what is read, and nobody waits for it.
+    /// Ends the consistency point under way of a halted aggregate: only the state that readers need
+    /// is kept, and no waiter is left.
     fn end_home(&mut self, aggregate: u32) {
         self.homes
             .get_mut(&aggregate)
@@ -447,8 +447,8 @@ impl<O: Outside> Core<O> {
     }
 }
 
-/// True if a consistency point that begins for another reason leaves what was deleted to a later
-/// one. Not when space is short, because then clients wait for it.
+/// True if a consistency point that begins for another reason leaves deleted files to a later one.
+/// False if space is short, because then clients wait for it.
 fn reclaim_rests(home: &Home, now: Nanos, trigger: Trigger, interval: Nanos) -> bool {
     let space = &home.aggregate.space;
     let rested = home.last_reclaim + RECLAIM_REST_BUSY.min(interval);

@@ -11,7 +11,7 @@ use crate::media::host::{HOST_MARGIN_BYTES, nearly_free};
 use crate::reactor::Core;
 use crate::reactor::loading::Inflight;
 
-/// How long a refusal of the host is believed.
+/// Time that a refusal of the host is remembered, in nanoseconds.
 const REFUSAL: Nanos = 1_000_000_000;
 /// Areas kept ready beyond the reserve, and in each extent where a new one is taken next.
 const READY_AHEAD: u64 = 2;
@@ -25,7 +25,7 @@ impl Home {
         self.has_enough_without(0)
     }
 
-    /// True if it would be with so many blocks less.
+    /// True if space would be enough with `blocks` blocks less.
     fn has_enough_without(&self, blocks: u64) -> bool {
         let space = &self.aggregate.space;
         let ahead = READY_AHEAD * self.fs.area_blocks + self.fs.area_blocks / 2;
@@ -144,12 +144,12 @@ impl<O: Outside> Core<O> {
             return;
         }
         let is_enough = home.has_enough();
-        // The host refused a moment ago, so there is no space beyond what it gave before.
+        // The host refused a moment ago, so only space that it provided before is available.
         let is_refusing = now < home.prepare_after;
         let space = &home.aggregate.space;
         // The reserve may have all the host has; the margin is for what goes beyond it.
         let is_reserve = space.free_backed() < i64::try_from(space.reserve()).expect("40 bits");
-        // There may be enough space, but not for the area that is taken next.
+        // Space may be enough in total, but not for the area that is taken next.
         let nearly_free = nearly_free(home.fs.area_blocks);
         let is_new_next = |areas: &Areas| {
             let has_next = areas.ready_count() >= READY_AHEAD || areas.has_partial(nearly_free);
@@ -173,10 +173,11 @@ impl<O: Outside> Core<O> {
             }
             let is_known = home.fs.areas.iter().all(Areas::is_complete);
             if is_known || is_refusing && home.host.searched {
-                // No operation shall wait for this area.
+                // Operations do not wait for this area.
                 return self.note_refusal(aggregate);
             }
-            // Areas that were not seen since start may be empty: the next consistency point looks.
+            // Areas that were not seen since start may be empty: the next consistency point
+            // searches them.
             if !home.search_wanted {
                 home.search_wanted = true;
                 home.host.refuses = is_refusing;
@@ -202,8 +203,8 @@ impl<O: Outside> Core<O> {
         self.ask_host(aggregate, extent, area, Inflight::Prepare { aggregate });
     }
 
-    /// The host has no space to give. Operations that wait for it are told once; if there is enough
-    /// space, none waits.
+    /// Records that the host has no space left. Operations that wait for space are woken once; if
+    /// there is enough space, none waits.
     fn note_refusal(&mut self, aggregate: u32) {
         let home = &self.homes[&aggregate];
         if !home.has_enough() && home.aggregate.space.set_host_full(true) {

@@ -36,7 +36,7 @@ impl<O: Outside> Core<O> {
             | Inflight::Wanted { aggregate }
             | Inflight::Prepare { aggregate }
             | Inflight::Punch { aggregate } => *aggregate == id,
-            // Of which aggregate is not said, and it ends.
+            // A replay's operation does not name its aggregate, and it ends.
             Inflight::Replay { .. } => true,
         };
         let is_awake = |driver: &usize| {

@@ -18,10 +18,9 @@ use crate::read::load::Missing;
 
 /// Blocks in one device read: 1 MiB.
 const RUN_BLOCKS: usize = 256;
-/// How often a block is read before it counts as damaged.
+/// Reads of a block before it counts as damaged.
 const ATTEMPTS_MAX: u32 = 3;
-/// Whether a device answers is asked at the beginning of the GiB in question: in a directory device
-/// that is the same file.
+/// A probe reads at the beginning of the block's GiB: in a directory device, the block's own file.
 const PROBE_BYTES: u64 = 1 << 30;
 
 /// Aggregate, place and content of a page being read.
@@ -42,18 +41,18 @@ impl Waiters {
         }
     }
 
-    /// In the order in which they came.
+    /// Returns the waiting operations in arrival order.
     fn all(self) -> impl Iterator<Item = usize> {
         self.first.into_iter().chain(self.others)
     }
 }
 
-/// Whom a read was submitted for.
+/// The requester of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
     /// A client waits for it.
     Client,
-    /// No operation waits: the page is read ahead.
+    /// The page is read ahead; no operation waits.
     Nobody,
     /// A consistency point, a mount and such.
     Ourselves,
@@ -69,13 +68,14 @@ pub(crate) enum Inflight {
         /// When it was submitted.
         since: Nanos,
     },
-    /// Of some block, to see whether a device answers at all after another could not be read.
+    /// A probe read of a block: after another block could not be read, the probe shows whether the
+    /// device answers.
     Probe {
         aggregate: u32,
         pointer: Pointer,
         reason: String,
     },
-    /// A write of the running consistency point, of so many blocks.
+    /// A write of this many blocks by the running consistency point.
     Write { aggregate: u32, blocks: usize },
     /// A write of the journal's group that this reactor leads.
     Log { aggregate: u32 },
@@ -104,7 +104,8 @@ impl<O: Outside> Core<O> {
         self.submit(op, Inflight::Write { aggregate, blocks });
     }
 
-    /// Starts reading what operation `id` wants; it runs again when all of it is here.
+    /// Starts reading the blocks that operation `id` requested; it runs again when all have
+    /// arrived.
     pub(super) fn load(&mut self, id: usize, aggregate: u32, mut wants: Vec<Pointer>) {
         let loads = self.claim(aggregate, &mut wants, Some(id));
         assert!(
@@ -318,7 +319,7 @@ impl<O: Outside> Core<O> {
     ) {
         let aggregate = shared.id;
         if let Err(error) = completion.result {
-            // One bad block must not take its neighbours along: read them one by one.
+            // One bad block must not fail its neighbours: read the blocks one by one.
             if pointers.len() > 1 || attempt < ATTEMPTS_MAX {
                 for pointer in pointers {
                     self.load_again(aggregate, pointer, attempt + 1);
@@ -370,7 +371,7 @@ impl<O: Outside> Core<O> {
                 }
                 self.arrive(aggregate, pointer, Ok(page));
             } else if attempt < ATTEMPTS_MAX {
-                // It may have been damaged on the way.
+                // The block may have been damaged in transit.
                 self.load_again(aggregate, pointer, attempt + 1);
             } else {
                 let reason = format!(

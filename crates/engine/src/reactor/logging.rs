@@ -146,7 +146,8 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    /// A commit, or the end of the aggregate: all who wait for the journal look again.
+    /// Wakes all operations that wait for the journal, after a commit or at the end of the
+    /// aggregate.
     pub(super) fn wake_all_logging(&mut self, aggregate: u32) {
         for (_, id) in self.logging.remove(&aggregate).unwrap_or_default() {
             self.enqueue(id);

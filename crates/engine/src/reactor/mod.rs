@@ -61,14 +61,14 @@ const TURN_OPERATIONS: usize = 128;
 pub struct AdminDone {
     /// Given with the change.
     pub token: u64,
-    /// What happened. A success is durable.
+    /// The result of the change. A success is durable.
     pub result: Result<(), change::Error>,
     /// When it was executed, which for a snapshot is when it was taken (F-05). Nothing if it was
     /// not, or if the aggregate was only to become durable.
     pub executed: Option<Nanos>,
 }
 
-/// Where a change is in the order of things: what a crash may leave follows from it.
+/// Place of a change in the order of changes, which decides about its survival in a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Joined {
     /// The operation.
@@ -79,7 +79,7 @@ pub struct Joined {
     pub sequence: Option<u64>,
 }
 
-/// What an operation does.
+/// The work of an operation.
 enum Work {
     Client(Box<Client>),
     /// Drives the consistency points of an aggregate, for ever.
@@ -87,7 +87,7 @@ enum Work {
     Mount(Box<Mounting>),
     /// Puts a fragment over its block, in the background.
     Merge(Arc<Lun>, u64),
-    /// Does again what the journal has.
+    /// Replays the journal.
     Replay(Box<Replay>),
     /// Loads what a client will read next.
     Ahead(Box<Ahead>),
@@ -95,7 +95,7 @@ enum Work {
     Durable(Waiter),
 }
 
-/// Whoever waits for durability.
+/// A waiter for durability.
 struct Waiter {
     aggregate: u32,
     durability: Durability,
@@ -110,9 +110,9 @@ enum Answer {
 /// A LUN that a session of this reactor has open.
 struct OpenLun {
     lun: Arc<Lun>,
-    /// Where it is being read.
+    /// The client's read stream.
     stream: Stream,
-    /// The client was told that it cannot change anything, so it stays open when the aggregate
+    /// True if the client was told that the LUN is read-only, so it stays open when the aggregate
     /// becomes read-only.
     is_read_only: bool,
 }
@@ -139,14 +139,14 @@ pub struct Core<O: Outside> {
     outside: O,
     operations: Slab<Operation>,
     ready: VecDeque<usize>,
-    /// What used up its slice of a turn: ready from the next turn on.
+    /// Operations that used up their slice of a turn: ready from the next turn on.
     next_turn: Vec<usize>,
     granted: VecDeque<(usize, Permit)>,
     inflight: Slab<Inflight>,
     loading: HashMap<LoadKey, Waiters, BySpread>,
     /// Operations that wait for progress of an aggregate.
     waiting: BTreeMap<u32, Vec<usize>>,
-    /// Operations that wait for the journal of an aggregate, by what they wait for.
+    /// Operations that wait for the journal of an aggregate, by the awaited sequence.
     logging: BTreeMap<u32, BTreeSet<(u64, usize)>>,
     /// Groups of journals that this reactor leads.
     groups: BTreeMap<u32, LeadGroup>,
@@ -158,10 +158,9 @@ pub struct Core<O: Outside> {
     /// Open LUNs by handle.
     luns: HashMap<u64, OpenLun, BySpread>,
     shortcuts: Shortcuts,
-    /// Blocks that are being loaded for nobody.
+    /// Number of blocks being read ahead.
     ahead_blocks: u64,
-    /// Fragments that are being merged, and the most there may be: each takes a block that nobody
-    /// counts.
+    /// Fragments being merged, and their limit: each takes a block that no other limit counts.
     merges: u64,
     merges_max: u64,
     done: Vec<contract::Completion>,
@@ -222,9 +221,9 @@ impl<O: Outside> Core<O> {
         self.joined.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Does some of what there is to do. True if there is more to do at once.
+    /// Runs a bounded amount of ready work. Returns true if more work is ready.
     pub fn turn(&mut self) -> bool {
-        // Before anything that may use up its slice in this turn.
+        // Before any operation that may use up its slice in this turn.
         self.ready.extend(self.next_turn.drain(..));
         let mut completions = std::mem::take(&mut self.completions);
         self.outside.poll(&mut completions);
@@ -292,7 +291,8 @@ impl<O: Outside> Core<O> {
             reactor: self.index,
             token,
         };
-        // Also to itself: what a change needs, space of the host for one, is looked for in a turn.
+        // Posted even to this reactor: a turn checks the needs of a change, such as space of the
+        // host.
         self.post(found.home, Message::Change(aggregate, request));
     }
 
@@ -345,8 +345,8 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    /// The same for an operation that worked for as long as clients of this reactor should wait: it
-    /// goes on when they had their turn.
+    /// Queues an operation that has used up its slice: it continues after the clients of this
+    /// reactor had their turn.
     fn enqueue_for_next_turn(&mut self, id: usize) {
         let operation = &mut self.operations[id];
         if !operation.queued && operation.loads == 0 {
@@ -425,14 +425,14 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    /// Nothing of an aggregate can be used.
+    /// Makes an aggregate unusable.
     fn fail_aggregate(&mut self, aggregate: u32, reason: String) {
         self.shared.aggregate(aggregate).standing.fail(reason);
         self.tell_progress(aggregate);
     }
 
-    /// Nothing of an aggregate can be made durable any more; what is in memory and on its devices
-    /// can be read.
+    /// Halts an aggregate: no change can be made durable any more, but memory and devices can be
+    /// read.
     fn halt_aggregate(&mut self, aggregate: u32, reason: String) {
         self.shared.aggregate(aggregate).halt(reason);
         self.tell_progress(aggregate);

@@ -14,9 +14,9 @@ use crate::pool::volume::STRIPE_BLOCKS;
 use crate::reactor::{AdminDone, Answer, Core, Joined, Waiter, Work};
 use crate::read::load::{LoadCx, Stop};
 
-/// How often an operation starts over because consistency points went by while it read.
+/// Restarts of an operation because of consistency points during its reads.
 const ATTEMPTS_MAX: u32 = 8;
-/// How often an operation waits for space in a pool that nothing will make roomier.
+/// Waits of an operation for space in a pool that cannot grow.
 const SPACE_WAITS_MAX: u32 = 8;
 
 /// The reason why an operation is refused, if it is refused. A flush changes nothing, and reports

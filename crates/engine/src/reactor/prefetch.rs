@@ -6,9 +6,9 @@
 //! prefetches the first lines of all reads of a batch, then all second lines, and so on. The whole
 //! batch waits for memory about as long as one read alone.
 //!
-//! 1. Prefetching changes only the processor's caches. Nothing is kept for longer or counted, and
-//!    the read itself looks everything up again. So committed roots may be used here without a
-//!    permit, and overlays need not be looked into.
+//! 1. Prefetching changes only the processor's caches. No page stays cached longer or is counted,
+//!    and the read itself repeats all look-ups. So prefetching may use committed roots without a
+//!    permit and ignore overlays.
 //! 2. Reads of several blocks are not prefetched: their blocks are looked up together, and the
 //!    processor recognises the order.
 

@@ -2,8 +2,8 @@
 //!
 //! Nearly every read of a warm cache finds all it needs. An operation costs more: it has a place in
 //! a table and room for everything that an operation may have to remember, because it can wait and
-//! run again. So a read first looks inside its stripe, as an operation would, and this answers most
-//! reads. A read that must stop becomes an operation at that point (T-09): its missing pages are
+//! run again. So a read first tries its stripe, as an operation would, and most reads are answered
+//! then. A read that must stop becomes an operation at that point (T-09): its missing pages are
 //! being loaded already, and it runs again as any operation would.
 //!
 //! 1. A read that is answered here has the same answer as an operation at this moment: the same

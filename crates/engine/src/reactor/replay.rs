@@ -36,7 +36,7 @@ use crate::reactor::{Core, Work};
 
 /// Operations that are repeated in one slice.
 const SLICE_OPERATIONS: usize = 64;
-/// How often a part of the journal is read before it counts as unreadable.
+/// Reads of a part of the journal before it counts as unreadable.
 const ATTEMPTS_MAX: u32 = 3;
 
 /// A replay under way.
@@ -49,9 +49,9 @@ pub(super) struct Replay {
     entries: VecDeque<Entry>,
     /// A read, or an operation, is under way.
     is_waiting: bool,
-    /// It is on the stack: an operation that is done at once need not wake it.
+    /// True while the replay is on the stack: an operation that completes at once need not wake it.
     is_running: bool,
-    /// How often the present run of blocks was read.
+    /// Reads of the present run of blocks so far.
     attempts: u32,
     failure: Option<String>,
     /// After all operations are repeated: the consistency point that has all of them.
@@ -229,7 +229,7 @@ impl<O: Outside> Core<O> {
             replay.info.records = outcome.records;
             replay.info.next_sequence = outcome.end.sequence;
             let at = Position {
-                // No record of this generation can be left from an earlier life.
+                // Records of this generation cannot be left from an earlier life.
                 generation: from.generation + if outcome.has_traces() { 2 } else { 0 },
                 sequence: outcome.end.sequence,
             };

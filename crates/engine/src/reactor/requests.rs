@@ -54,7 +54,7 @@ fn refused(aggregate: &Aggregate) -> Error {
 /// The outcome of the changes in a consistency point that cannot be completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// No superblock has them.
+    /// No member has the superblock.
     Dropped,
     /// Some members may have the superblock.
     Unknown,
@@ -173,7 +173,7 @@ impl<O: Outside> Core<O> {
 
     pub(super) fn answer(&mut self, request: &Request, result: Result<Nanos, Error>) {
         match request.reactor {
-            // No caller waits for a request of the engine itself.
+            // The engine's own requests have no waiting caller.
             usize::MAX => {}
             here if here == self.index => self.end_change(request.token, result),
             asker => self.post(asker, Message::Changed(request.token, result)),

@@ -70,7 +70,7 @@ impl Shelf {
         self.put(page)
     }
 
-    /// Nobody can read this block any more.
+    /// Makes this block unreadable.
     pub(crate) fn damage(&mut self, pointer: Pointer) {
         let missing = Missing::Damaged {
             reason: "the test damaged it".to_owned(),

@@ -2,8 +2,8 @@
 //!
 //! A handler asks [`LoadCx::page`] for each page; if one is not in memory the request is noted and
 //! the handler returns [`Stop`]. It releases everything, and runs again from the top when all
-//! requested pages are there. The pages it waited for stay pinned until it is done, so that it
-//! makes progress however small the cache is.
+//! requested pages have arrived. Those pages stay pinned until it is done, so that it makes
+//! progress however small the cache is.
 //!
 //! The block that a pointer of a volume names may have moved since the pointer was written
 //! ([`crate::read::redirects`]). Then the block is found here through the containers, and handlers
@@ -32,10 +32,10 @@ pub(crate) enum Stop {
     Space,
     /// Run again when device operations of the consistency point have completed.
     Io,
-    /// It needs a block that is damaged for good. A handler that can do without the block
+    /// The handler needs a block that is damaged for good. A handler that can do without the block
     /// continues. If the block can be derived from other blocks, it is derived ([`crate::mend`]).
     Damaged(Box<Damaged>),
-    /// It will never continue.
+    /// The handler will never continue.
     Failed(Error),
 }
 
@@ -192,7 +192,7 @@ pub(crate) struct Pinned {
 }
 
 impl Pinned {
-    /// Up to so many entries, a search is faster than a hash table.
+    /// With at most this many entries, a search is faster than a hash table.
     const FEW: usize = 4;
 
     pub(crate) fn insert(&mut self, pointer: Pointer, arrival: Arrival) {
@@ -231,7 +231,7 @@ impl Pinned {
     }
 }
 
-/// How a page is looked up in the cache.
+/// A look-up of a page in the cache.
 type Get = fn(&PageCache, &Key) -> Option<PageRef>;
 
 /// The interface of a handler in its load phase.
@@ -260,8 +260,8 @@ impl LoadCx<'_> {
             .map_err(|reason| damaged(pointer, reason))
     }
 
-    /// The data that many pointers name; `found` gets it by their places in `pointers`. Neighbours
-    /// are looked up together. All missing pages are requested before this stops.
+    /// Finds the data of many pointers; `found` gets each page with its index in `pointers`.
+    /// Neighbours are looked up together. All missing pages are requested before this stops.
     pub(crate) fn data_all(
         &mut self,
         pointers: &[Pointer],
@@ -287,7 +287,7 @@ impl LoadCx<'_> {
         });
         let absent = self.wants.len() > before;
         if absent && self.is_moved() {
-            // In the order of their places.
+            // The missing pointers in the order of their places.
             let mut absent = self.wants.split_off(before).into_iter().peekable();
             for place in places {
                 if absent.next_if_eq(&pointers[place]).is_some()
@@ -374,16 +374,16 @@ impl LoadCx<'_> {
         known.or_else(|| get(self.cache, &self.key(pointer)).map(Ok))
     }
 
-    /// True if most of what a handler looks for is not where its pointers say. Asked only before
-    /// something is read.
+    /// True if most of a handler's blocks are not where its pointers say. Checked only before a
+    /// read.
     fn is_moved(&self) -> bool {
         self.volume.is_some_and(Followed::is_moved)
     }
 
-    /// Looks for the block that a volume's pointer names at the places in containers. `None` if
-    /// they do not have it, or if it is damaged there. With `believes`, only containers of volumes
-    /// that were split are asked, and nothing is found if one of them says that the pointer is
-    /// right.
+    /// Searches the containers for the block that a volume's pointer names. Returns `None` if they
+    /// do not have the block, or if it is damaged there. With `believes`, only containers of split
+    /// volumes are checked, and the search ends without a result if one of them confirms the
+    /// pointer.
     fn elsewhere(
         &mut self,
         pointer: Pointer,
@@ -493,7 +493,7 @@ impl LoadCx<'_> {
         }
     }
 
-    /// The same for data, which comes in the order of its places.
+    /// Keeps data pages, which arrive in the order of their places.
     pub(crate) fn keep_data(&self, stored: Vec<(Pointer, PageRef)>) {
         let stored = stored.into_iter();
         let pages = stored.map(|(pointer, page)| (self.key(pointer), page));
@@ -519,7 +519,7 @@ pub(crate) fn key(aggregate: u32, pointer: Pointer) -> Key {
 pub(crate) struct Gather(Option<Stop>);
 
 impl Gather {
-    /// Notes the outcome of one load; the value if it is there.
+    /// Records the result of one load; returns the value if the load succeeded.
     pub(crate) fn add<T>(&mut self, outcome: Result<T, Stop>) -> Option<T> {
         match outcome {
             Ok(value) => Some(value),

@@ -1,7 +1,7 @@
 //! Redirects: finding blocks of volumes whose pointers may be out of date (B-10).
 //!
 //! A pointer in a volume's tree names a block twice: by its vvbn, which the container resolves and
-//! which is always right, and by its pvbn, which saves a look into the container. When a clone is
+//! which is always right, and by its pvbn, which saves a look-up in the container. When a clone is
 //! split every block that it shared gets a new pvbn, and nothing in its trees changes. The old
 //! pvbns still name the parent's blocks, which may be freed and reused. So the pvbn in a pointer is
 //! a hint, and a reader that finds other content there asks the containers:
@@ -34,9 +34,9 @@ use crate::read::root::Root;
 /// Committed containers, the latest made first: a clone comes before its parent.
 #[derive(Default)]
 pub(crate) struct Containers {
-    /// Of volumes that were split.
+    /// Containers of volumes that were split.
     pub(crate) split: Vec<(FileId, Root)>,
-    /// Of the others.
+    /// Containers of other volumes.
     pub(crate) others: Vec<(FileId, Root)>,
 }
 
@@ -64,8 +64,8 @@ pub(crate) struct Redirects {
 }
 
 impl Redirects {
-    /// At a mount, and when a consistency point is published. Each container comes with whether its
-    /// volume was split.
+    /// Sets the containers, at a mount and when a consistency point is published. The flag is true
+    /// for a container whose volume was split.
     pub(crate) fn set(&self, containers: impl Iterator<Item = (bool, FileId, Root)>) {
         let mut all = Containers::default();
         for (is_split, id, root) in containers {

@@ -2,7 +2,7 @@
 
 use everglade_format::Pointer;
 
-/// Where a committed tree begins.
+/// The root of a committed tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Root {
     pub(crate) pointer: Pointer,
@@ -10,7 +10,7 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    /// Of a tree without any block.
+    /// The root of a tree without blocks.
     pub(crate) const EMPTY: Root = Root {
         pointer: Pointer::HOLE,
         levels: 0,

@@ -61,8 +61,8 @@ impl Root {
         }
     }
 
-    /// The first block of `level` at or after `index` that is not a hole. All below what is lost
-    /// counts, so that whoever reads it is told.
+    /// Returns the first block of `level` at or after `index` that is not a hole. Every position
+    /// below a lost block counts, so that its reader gets the error.
     pub(crate) fn next_mapped(
         self,
         cx: &mut LoadCx<'_>,
@@ -83,8 +83,8 @@ impl Root {
         Ok(found.map(|(found, _)| found))
     }
 
-    /// The same for a level that the tree of `file` has, with the pointer. On the way down every
-    /// block must say that it is the file's, and what is lost is damage.
+    /// Like [`Self::next_mapped`] for a level that the tree of `file` has, and returns the pointer
+    /// too. Every block on the way must name the file as its owner, and a lost block is damage.
     pub(crate) fn next_checked(
         self,
         cx: &mut LoadCx<'_>,
@@ -102,8 +102,8 @@ impl Root {
         search.below(cx, (self.levels, 0), self.pointer)
     }
 
-    /// The first block of `level` at or after `index` that is not the same in another tree of the
-    /// same file system, as far as pointers tell. Subtrees that are shared are not looked into.
+    /// Returns the first block of `level` at or after `index` that differs from another tree of the
+    /// same file system, according to the pointers. Shared subtrees are not read.
     pub(crate) fn next_different(
         self,
         other: Root,
@@ -153,7 +153,7 @@ impl Root {
     }
 }
 
-/// What is searched for: a block of `level` that is not a hole, and not before `index`.
+/// A search for a block of `level` that is not a hole, at or after `index`.
 struct Search {
     layer: Layer,
     /// The file that every block on the way must be of, if that is not taken for granted.
@@ -177,7 +177,7 @@ impl Search {
             return Ok((number >= self.index).then_some((number, pointer)));
         }
         if pointer.is_lost() && self.checked.is_none() {
-            // All below it is, and something.
+            // All positions below the block match, and one exists.
             let next = first_below((at, number), (self.level, self.index));
             return Ok(next.map(|next| (next, pointer)));
         }
@@ -213,7 +213,7 @@ fn first_below((at, number): (u8, u64), (level, index): (u8, u64)) -> Option<u64
 /// is further down; or nothing.
 #[derive(Clone, Copy)]
 pub(crate) struct Node {
-    /// Of the block.
+    /// Level of the block.
     level: u8,
     pub(crate) pointer: Pointer,
 }
@@ -229,7 +229,8 @@ impl Node {
         (self.level == level && self.pointer.has_block()).then_some(self.pointer)
     }
 
-    /// What is in a slot below a place of `level`; `page` is the block there, if there is one.
+    /// Returns the pointer in a slot below a place of `level`; `page` is the block at that place,
+    /// if it exists.
     fn child(
         self,
         level: u8,
@@ -249,7 +250,7 @@ impl Node {
     }
 }
 
-/// The same place in two trees.
+/// A place, and its pointers in two trees.
 #[derive(Clone, Copy)]
 pub(crate) struct Pair {
     pub(crate) level: u8,
@@ -428,7 +429,7 @@ mod tests {
         assert!(matches!(next(FileId(10)), Err(Stop::Damaged(_))));
     }
 
-    /// What is seen of a tree, and what is asked for.
+    /// Returns the visited blocks of a tree, and the requested pages.
     fn seen(shelf: &Shelf, root: Root, skipped: Pointer) -> (Vec<Pointer>, Vec<Pointer>) {
         let name_of = |(level, index)| BlockName {
             volume: None,

@@ -65,7 +65,7 @@ pub(crate) fn prepare(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Resul
 
 /// The clone is what its base was.
 fn begin(home: &mut Home, id: FileId, mut fs: FileSystem, base: SnapshotRecord) {
-    // All of the vvbn space that the base knows of is below the frontier.
+    // All vvbns of the base are below the frontier.
     home.fs
         .file(id)
         .grow(fs.areas[0].count() * VOLUME_AREA_BLOCKS);
@@ -109,7 +109,7 @@ fn give_up(home: &mut Home, id: FileId, reason: &str) {
     let reason = format!("the snapshot cannot be read, and nothing was cloned: {reason}");
     home.under_way()
         .refuse(is_ours, &Error::Unavailable(reason));
-    // First, before somebody gives it another name.
+    // First, before another request renames it.
     home.requests
         .push_front(Request::of_nobody(Change::DeleteVolume { name }));
 }

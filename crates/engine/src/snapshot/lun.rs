@@ -69,12 +69,12 @@ const COUNTS_OF_MAP: usize = 8;
 pub(crate) enum RestoreStep {
     Again,
     Done,
-    /// There is none, or there is none any more.
+    /// No restore is under way.
     Nothing,
 }
 
-/// The file that a LUN of this name is restored to, or why there is none. What a freeze says, and
-/// before it whoever only wants to know.
+/// Returns the file that a LUN of this name is restored to, or the reason for a refusal. Used by a
+/// freeze, and before it by checks.
 pub(crate) fn source(shared: &Volume, snapshot: &str, lun: &str) -> Result<FileId, Error> {
     let (name, at) = (
         format!("{}/{lun}", shared.name),
@@ -149,7 +149,7 @@ pub(crate) fn walk(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<R
     let Some(restore) = &mut volume.fs.snapshots.lun else {
         return Ok(RestoreStep::Nothing);
     };
-    // What was just written is read again, perhaps from the devices.
+    // Blocks just written are read again, perhaps from the devices.
     site.writer.finish(&site.aggregate.media)?;
     let (target, file) = (restore.target, restore.file);
     let mut walk = match std::mem::replace(&mut restore.stage, Stage::Asked) {
@@ -220,7 +220,7 @@ fn maps_max(reserve: u64) -> usize {
     part.clamp(1, CHANGED_MAX / 4)
 }
 
-/// True if so many map blocks, with their share of the summary map's, and blocks of the refcount
+/// True if the map blocks, with their share of the summary map's, and the blocks of the refcount
 /// file are more than a restore may change.
 fn is_too_much(limit: usize, maps: usize, counts: usize) -> bool {
     2 * maps + counts > 2 * limit
@@ -299,7 +299,7 @@ fn compare_some(walk: &mut Walk, cx: &mut LoadCx<'_>, file: FileId) -> Result<()
     gather.finish()
 }
 
-/// Compares one pair; what is below comes later.
+/// Compares one pair; the pairs below come later.
 fn compare(walk: &mut Walk, cx: &mut LoadCx<'_>, file: FileId, pair: Pair) -> Result<(), Stop> {
     if pair.is_same() {
         return Ok(());
@@ -349,7 +349,7 @@ fn compare(walk: &mut Walk, cx: &mut LoadCx<'_>, file: FileId, pair: Pair) -> Re
             }
         }
     }
-    // From here on nothing stops.
+    // No step stops from here on.
     let is_the_same = before.map(|it| it.vvbn) == after.map(|it| it.vvbn);
     for (pointer, is_gained) in [(before, false), (after, true)] {
         let Some(pointer) = pointer.filter(|_| !is_the_same) else {
@@ -402,7 +402,8 @@ fn give_up(home: &mut Home, id: FileId, reason: Error) {
     home.under_way().refuse(is_ours, &reason);
 }
 
-/// The safety snapshot is complete: what is known of blocks of the active map is not true any more.
+/// Begins the swap after the safety snapshot is complete: loaded state of active map blocks is out
+/// of date.
 pub(crate) fn begin_swap(fs: &mut FileSystem) {
     fs.snapshots.held.clear();
     fs.snapshots.stale.clear();
@@ -466,7 +467,7 @@ fn swap_some(
             gather.add(site.prepare_release(cx, vvbn));
         }
         let fs = &mut site.volume.fs;
-        // What another LUN has already is shared with it.
+        // Blocks that another LUN has already are shared with it.
         let active = gather.add(fs.images().active_bits(cx, *block));
         for bit in active.iter().flat_map(|active| shared(bits, active)) {
             let vvbn = Vvbn(block * BITS_PER_BLOCK + bit);
@@ -531,7 +532,7 @@ fn put(fs: &mut FileSystem, inode: Inode, name: String) {
     }
 }
 
-/// Nothing of a restore is left to do but to show it to clients.
+/// Finishes a restore whose only remaining step is its publication.
 pub(crate) fn finish(site: &mut Site<'_>, publication: &mut Publication) {
     let volume = &mut *site.volume;
     let Some(restore) = volume.fs.snapshots.lun.take() else {

@@ -6,7 +6,7 @@
 //! image, reads the inodes of the target, and puts the target's root into the volume's superblock.
 //! When the consistency point is published, clients see all of the target and continue. No block is
 //! copied, and the cost does not depend on the volume's size. Later the fold scan puts the safety
-//! snapshot's blocks into the summary map; until then every change of the active map looks into its
+//! snapshot's blocks into the summary map; until then every change of the active map reads its
 //! snapmap, too ([`crate::holders::fold`]).
 //!
 //! 1. Clients see all of the image before, or all of the one after; a power cut leaves one of the
@@ -77,8 +77,8 @@ pub(crate) fn prepare(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Resul
     }
 }
 
-/// The file system that a snapshot is the root of, in a container and a vvbn space of so many
-/// areas, those from the frontier on untouched.
+/// Loads the file system whose root is a snapshot, in a container and a vvbn space of this many
+/// areas; areas from the frontier on are unused.
 pub(crate) fn load(
     cx: &mut LoadCx<'_>,
     record: &SnapshotRecord,
@@ -121,11 +121,11 @@ pub(crate) fn switch(site: &mut Site<'_>, publication: &mut Publication) {
     snapshots.held.clear();
     volume.fs.finish_cp();
     next.snapshots = snapshots;
-    // Areas may have been opened since the target was read: what was ever used stays below the
+    // Areas may have been opened since the target was read: every area once used stays below the
     // frontier.
     let now = &volume.fs.areas[0];
     next.areas = vec![Areas::new(now.count(), VOLUME_AREA_BLOCKS, now.frontier())];
-    // Areas lent to the cursors of the image before are known to nobody now, and will be searched.
+    // Areas lent to cursors of the former image have no owner now, and will be searched.
     volume.fs = *next;
     let restored = Restored::new(&volume.shared, &volume.fs);
     publication.restored.push(restored);

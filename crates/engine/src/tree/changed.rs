@@ -68,7 +68,7 @@ impl<T> Blocks<T> {
     /// Adds a block.
     ///
     /// # Panics
-    /// If it is there already.
+    /// Returns the block if the position is present already.
     pub(super) fn insert(&mut self, position: Position, block: T) {
         let place = self.blocks.insert(block);
         let before = self.order.insert(position, place);

@@ -29,7 +29,7 @@ use crate::read::root::Root;
 use crate::tree::changed::Blocks;
 use crate::tree::position::Position;
 
-/// What a changed block starts from.
+/// The initial content of a changed block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     /// Its present content.
@@ -40,9 +40,9 @@ pub(crate) enum Content {
 
 struct Changed {
     page: Page,
-    /// Where the block is in the last committed tree.
+    /// Place of the block in the last committed tree.
     old: Pointer,
-    /// Where it goes; the tag is filled in by sealing.
+    /// New place of the block; sealing fills in the tag.
     new: Option<Pointer>,
 }
 
@@ -78,8 +78,8 @@ impl Leaf<'_> {
 pub(crate) struct File {
     pub(crate) inode: Inode,
     pub(crate) layer: Layer,
-    /// The volume that it is a file of, for those who are told of damage; none in the aggregate, or
-    /// in an image that is only read.
+    /// Volume of the file, for reports of damage; none in the aggregate, or in an image that is
+    /// only read.
     volume: Option<FileId>,
     pub(crate) inode_changed: bool,
     changed: Blocks<Changed>,
@@ -87,7 +87,7 @@ pub(crate) struct File {
     unplaced_from: Position,
     /// Blocks that became lost, for the caller to take note of.
     pub(crate) lost: Vec<Lost>,
-    /// What blocks have to say that cannot be read, until they are changed ([`crate::mend`]).
+    /// Mended content of unreadable blocks, until they are changed ([`crate::mend`]).
     mended: BTreeMap<Position, PageRef>,
 }
 
@@ -114,7 +114,7 @@ impl File {
         }
     }
 
-    /// The same, of a volume.
+    /// Sets the volume of the file.
     pub(crate) fn of(self, volume: Option<FileId>) -> File {
         File { volume, ..self }
     }
@@ -129,7 +129,7 @@ impl File {
         }
     }
 
-    /// From now on this is what an unchanged block says, which cannot be read itself.
+    /// Installs the content of an unchanged block that cannot be read.
     pub(crate) fn install(&mut self, position: Position, page: PageRef) {
         self.mended.insert(position, page);
     }
@@ -218,8 +218,8 @@ impl File {
         }
     }
 
-    /// Asks for blocks of a level that are needed soon, beside one that must be waited for anyway.
-    /// Whoever needs a block finds out whether it is damaged.
+    /// Requests blocks of a level that are needed soon, beside a block that must be waited for
+    /// anyway. The later user of a block detects damage.
     pub(crate) fn want_ahead(&self, cx: &mut LoadCx<'_>, level: u8, indexes: Vec<u64>) {
         for index in indexes {
             if !self.changed.contains((level, index))
@@ -307,10 +307,10 @@ impl File {
         Ok(&mut changed.page)
     }
 
-    /// A copy of a block that is about to change. An indirect block of a LUN that is damaged for
-    /// good is replaced by one below which everything is lost: what was there cannot be found any
-    /// more, and all else must go on (docs/design/design.md §5). It is never done while the device
-    /// as a whole does not answer.
+    /// Returns a copy of a block that is about to change. A LUN's indirect block that is damaged
+    /// for good is replaced by a block with only lost pointers: its content cannot be recovered,
+    /// and all other work must continue (docs/design/design.md §5). Never replaces a block while
+    /// the whole device does not answer.
     fn copy_or_lose(
         &mut self,
         cx: &mut LoadCx<'_>,
@@ -361,7 +361,7 @@ impl File {
             .map(|changed| &mut changed.page)
     }
 
-    /// The same, to look at.
+    /// Returns a changed block for reading.
     pub(crate) fn peek(&self, level: u8, index: u64) -> Option<&Page> {
         self.changed
             .get((level, index))
@@ -512,8 +512,7 @@ impl File {
         );
         changed.new = Some(new);
         let old = changed.old;
-        // Most are placed in their order; so those that have places are not looked at again and
-        // again.
+        // Most blocks are placed in order, so blocks that have places are not checked again.
         let is_first = self.unplaced_from <= position
             && self
                 .changed
@@ -562,8 +561,7 @@ impl File {
     }
 
     /// Moves an indirect block that is changed and has no place out of the file, to a cleaner, with
-    /// its old place. Before anything else happens to the file it comes back with
-    /// [`File::put_in`].
+    /// its old place. [`File::put_in`] returns the block before any other use of the file.
     pub(crate) fn take_out(&mut self, position: Position) -> (Page, Pointer) {
         assert!(position.0 > 0, "cleaners get indirect blocks");
         let changed = self.changed.remove(position);
@@ -576,8 +574,8 @@ impl File {
         (page, old)
     }
 
-    /// What a cleaner made of a block: it is sealed and this is its pointer, or nothing is left
-    /// below it.
+    /// Records a cleaner's result for a block: the pointer of the sealed block, or none if no leaf
+    /// is left below it.
     pub(crate) fn put_in(&mut self, (level, index): Position, pointer: Option<Pointer>) {
         self.inode_changed = true;
         if pointer.is_none() {
@@ -680,7 +678,7 @@ impl File {
     }
 
     /// Index of the last level-1 block of a file that has at least one level. Only for files that
-    /// nobody adds to.
+    /// do not grow.
     pub(crate) fn last_region(&self, cx: &mut LoadCx<'_>) -> Result<Option<u64>, Stop> {
         let (mut level, mut index) = (self.inode.levels, 0);
         assert!(level > 0, "{:?} has no level-1 blocks", self.inode.id);
@@ -699,11 +697,10 @@ impl File {
                     let pointer = self.pointer(cx, level, index)?;
                     match cx.page_or_damage(pointer)? {
                         Ok(page) => Indirect(&page).last_used(SPAN),
-                        // Whoever changes something below makes it lost; all of it is to be gone
-                        // through.
+                        // A change below would make the block lost; the whole block is walked.
                         Err(_) => {
                             let end = match self.inode.is_cut {
-                                // What is beyond the end is meant.
+                                // The range is everything beyond the end.
                                 true => u64::MAX,
                                 false => self.inode.block_count().div_ceil(SPAN).max(1),
                             };

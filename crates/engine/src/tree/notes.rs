@@ -32,7 +32,7 @@ use crate::tree::{Content, File};
 /// The reasons why the text is not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// It is damaged for good, so another text may take its place.
+    /// The text is damaged for good, so another text may replace it.
     #[error("{0}")]
     Damaged(String),
     /// A device did not answer when the aggregate was opened. It may be read after a restart, and

@@ -9,7 +9,7 @@ use crate::{BLOCK_SIZE, Block};
 
 type Key = [u64; BLOCK_SIZE / 8];
 
-/// One way to compute the product.
+/// An implementation of the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kernel {
     Portable,
@@ -20,7 +20,7 @@ pub(super) enum Kernel {
 }
 
 impl Kernel {
-    /// Those this CPU can run, slowest first.
+    /// Returns the implementations that this CPU can run, slowest first.
     pub(super) fn all() -> Vec<Kernel> {
         let mut all = vec![Kernel::Portable];
         #[cfg(target_arch = "x86_64")]

@@ -3,8 +3,8 @@
 //!
 //! The file is never written again (decision 0018): a difference means that this build and another
 //! one of version 1 would not understand each other's pools. A new structure gets a section of its
-//! own: `EVERGLADE_GOLDEN=write` adds those that are missing and changes none that is there. Whole
-//! pools are in `crates/testing/fixtures/v1`.
+//! own: `EVERGLADE_GOLDEN=write` adds missing sections and changes no existing section. Whole pools
+//! are in `crates/testing/fixtures/v1`.
 //!
 //! ```text
 //! [name of a structure] bytes
@@ -285,7 +285,7 @@ fn indirect(layer: Layer) -> Block {
     block
 }
 
-/// Everything that is on media, as this build writes it.
+/// Returns all structures on media, as this build writes them.
 fn written() -> BTreeMap<&'static str, Vec<u8>> {
     let mut all: BTreeMap<&'static str, Vec<u8>> = BTreeMap::new();
     let mut add = |name, bytes: &[u8]| {

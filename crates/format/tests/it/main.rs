@@ -1,3 +1,3 @@
-//! What the format is, byte by byte.
+//! The format on media, byte by byte.
 
 mod frozen;

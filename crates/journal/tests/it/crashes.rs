@@ -1,5 +1,5 @@
-//! Lives that end at any moment with any part of the group in flight on media: what was durable is
-//! found, in order and as it was, whatever earlier lives left behind (C-02, C-08).
+//! Lives that end at any moment with any part of the group in flight on media: durable operations
+//! are found, in order and unchanged, despite leftovers of earlier lives (C-02, C-08).
 
 use everglade_format::FileId;
 use everglade_journal::{End, Entry, Finished, GroupWrite, Journal, Position, ScanSummary};
@@ -54,9 +54,9 @@ struct World {
     journal: Journal,
     life: u64,
     in_flight: Option<(Vec<GroupWrite>, Finished)>,
-    /// What the superblock on media says.
+    /// Position in the superblock on media.
     superblock: Position,
-    /// What that of the running consistency point says.
+    /// Position in the superblock of the running consistency point.
     frozen: Option<Position>,
     /// Operations from the superblock's sequence on.
     pushed: Vec<Entry>,

@@ -1,5 +1,5 @@
-//! What is not of this chain is never believed: leftovers, torn records, bad blocks, forged
-//! headers.
+//! Only records of this chain are accepted: leftovers, torn records, bad blocks and forged headers
+//! are rejected.
 
 use everglade_env::{BLOCK_SIZE, Page, PageRef};
 use everglade_format::journal::Header;
@@ -79,7 +79,7 @@ fn records_of_another_place_epoch_or_aggregate_are_strangers() {
     }
     assert!(region.scan_as([8; 16], EPOCH, FROM).0.is_empty());
     assert!(region.scan_as(UUID, EPOCH + 1, FROM).0.is_empty());
-    // Nothing in half 0: the generation before may have logged nothing.
+    // An empty half 0 is valid: the generation before may have logged nothing.
     assert_eq!(region.scan(at(0, 100)).0.len(), 40);
 }
 
@@ -193,7 +193,7 @@ fn a_record_that_claims_more_than_its_half_is_not_read() {
 
 #[test]
 fn a_record_of_the_same_life_that_names_another_before_it_is_a_stranger() {
-    // No writer makes one; two mounts that drew the same number for their lives would.
+    // No writer makes such a record; two mounts that drew the same number for their lives would.
     let mut region = four_groups();
     let (header, _) = Header::decode(&region.blocks[75], &key()).unwrap().unwrap();
     let mut page = Page::zeroed();

@@ -1,5 +1,5 @@
-//! The journal against a region in memory: every crash leaves what was promised, and nothing else
-//! passes.
+//! The journal against a region in memory: every crash leaves the promised operations, and invalid
+//! records are rejected.
 
 mod crashes;
 mod damage;

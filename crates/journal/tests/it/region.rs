@@ -101,7 +101,7 @@ pub(crate) fn index(number: u64) -> usize {
     usize::try_from(number).expect("small")
 }
 
-/// A write whose payload nobody else has.
+/// Returns a write whose payload has no other owner.
 pub(crate) fn write(number: u64, offset: u64, length: u64) -> Entry {
     let mut entry = punch(offset, length);
     let first = offset / BLOCK_SIZE as u64;

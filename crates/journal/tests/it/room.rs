@@ -1,4 +1,4 @@
-//! Halves, groups and what they can hold.
+//! The capacity of halves and groups.
 
 use everglade_journal::{Entry, Journal};
 

@@ -3,9 +3,9 @@
 //! this serves is the most that any engine under these sessions could, if its data were in the
 //! processor's first cache.
 //!
-//! With MEMORY, each block up to so many bytes has a page of its own, found by its number in one
-//! array: a cache that needs no look-up at all. What is left between that and the same page again
-//! is what memory costs.
+//! With MEMORY, each block up to this number of bytes has a page of its own, found by its number in
+//! one array: a cache without a look-up. The difference to reading the same page again is the cost
+//! of memory.
 //!
 //! The loop is that of the server's reactor without engine, timers and administrators.
 
@@ -28,7 +28,7 @@ const PAYLOAD_BYTES_MAX: u64 = 1 << 30;
 
 struct Null {
     export: Export,
-    /// By block, again and again.
+    /// Pages by block, repeated.
     pages: Vec<PageRef>,
     done: Vec<Completion>,
 }
@@ -139,7 +139,7 @@ fn serve(socket: &str, size_bytes: u64, memory: u64) -> std::io::Result<()> {
     let mut is_behind = false;
     loop {
         ready.clear();
-        // Nothing is ever submitted to devices, but a ring wants to be looked at.
+        // No operation is ever submitted to devices, but a ring must be polled.
         server.outside.poll(&mut completions);
         let timeout = is_behind.then_some(Duration::ZERO);
         server.outside.wait(timeout, &mut ready);

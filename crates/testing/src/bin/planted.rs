@@ -2,11 +2,11 @@
 //! bugs"). `cargo xtask planted` builds and starts this program in the copy of the workspace that
 //! has the bugs.
 //!
-//! For each there is a kind of simulation and a seed to begin with, by which it was once found; if
-//! the product has moved on, the search goes on from there until the time for one bug is up. No
-//! check is made for a bug's sake: whatever finds it runs in every simulation. Before the bug is
-//! planted the same seed must pass, or nothing is proven. `--search` looks for good seeds in all
-//! kinds.
+//! For each there is a kind of simulation and a seed to begin with, with which the bug was once
+//! found; if the product has changed since, the search continues from that seed until the time for
+//! one bug is up. No check is made for one bug: the checks run in every simulation. Before the bug
+//! is planted the same seed must pass, or the result proves nothing. `--search` searches good seeds
+//! in all kinds.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -206,7 +206,7 @@ fn search_for(name: &str, limit: Duration) {
         let Some(found) = hunt(bug, kind, 0, limit) else {
             continue;
         };
-        // What it costs once the seed is known.
+        // The cost of finding the bug with a known seed.
         let begin = Instant::now();
         plant(Some(bug));
         let _ = kind.run(Seed(found.seed), 0);
@@ -263,7 +263,7 @@ fn hunt(bug: Bug, kind: Kind, first: u64, limit: Duration) -> Option<Find> {
             let alone = kind.run(Seed(seed), 0);
             plant(Some(bug));
             if let Err(failure) = alone {
-                // It proves nothing about this bug, and something else.
+                // The seed proves nothing about this bug, but fails for another reason.
                 println!(
                     "seed {seed} of kind {} fails without a bug: {failure}",
                     kind.name()

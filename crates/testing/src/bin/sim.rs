@@ -1,9 +1,9 @@
 //! `sim`: simulates the engine under one seed, or under as many as fit into some minutes.
 //!
 //! A seed decides everything, also the kind of simulation: most are long lives, some a short run
-//! that is cut at each of its writes. Prints the seed before anything else, at the end what was
-//! done and at what price, and on failure the command that fails again. The clocks decide only how
-//! many seeds are run, never what a seed does.
+//! that is cut at each of its writes. Prints the seed first, the work and its cost at the end, and
+//! on failure the command that repeats it. The clocks decide only how many seeds are run, never
+//! what a seed does.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -41,11 +41,11 @@ struct Wish {
     cases: Option<(Cases, Share)>,
 }
 
-/// What there are numbered cases of.
+/// The sets of numbered cases.
 #[derive(Clone, Copy)]
 enum Cases {
     Exhaustive,
-    /// Those of a kind.
+    /// The cases of a kind.
     Of(Kind, fn() -> Result<sim::Cases, Failure>),
 }
 
@@ -184,7 +184,7 @@ fn tell(wish: &Wish, begin: Instant, all: &Report, runs: u64) {
     }
 }
 
-/// Runs a share of so many cases, until the time is up if there is a limit.
+/// Runs a share of the cases, until the time is up if there is a limit.
 fn exhaust(
     wish: &Wish,
     share: Share,

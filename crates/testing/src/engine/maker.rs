@@ -25,32 +25,32 @@ pub struct EngineMaker {
     pub devices: u64,
     /// The first device is twice as large as the others.
     pub uneven: bool,
-    /// They own their space, as block devices do.
+    /// True if devices own their space, as block devices do.
     pub owns_space: bool,
     /// Blocks in an allocation area.
     pub area_blocks: u64,
     /// Memory of the engine.
     pub memory_bytes: u64,
-    /// Longest time between consistency points.
+    /// Longest time between consistency points, in nanoseconds.
     pub cp_interval: Nanos,
-    /// What new volumes promise.
+    /// Durability of new volumes.
     pub sync: Sync,
     /// Blocks in each half of the journal; 0 for none.
     pub journal_half_blocks: u64,
     /// The journal has a device of its own, besides the others: the first.
     pub journal_device: bool,
-    /// What a consistency point frees of deleted files and snapshots at most; with less, scans are
-    /// cut in the middle.
+    /// Most regions of deleted files and snapshots that a consistency point frees; with a small
+    /// number, scans are cut in the middle.
     pub reclaim_regions: u64,
     /// New snapshots are scanned, as before there was a way without.
     pub create_scan: bool,
 }
 
 impl EngineMaker {
-    /// What aggregates are called when they are made.
+    /// Name of new aggregates.
     pub const AGGREGATE: &str = "a";
 
-    /// One thin device and little of everything.
+    /// Settings with one thin device and small sizes.
     pub const SMALL: EngineMaker = EngineMaker {
         devices: 1,
         uneven: false,
@@ -65,7 +65,7 @@ impl EngineMaker {
         create_scan: false,
     };
 
-    /// The same with a journal whose halves fill up.
+    /// The same settings with a journal whose halves fill up.
     pub const SMALL_LOGGED: EngineMaker = EngineMaker {
         journal_half_blocks: 64,
         ..EngineMaker::SMALL
@@ -118,7 +118,7 @@ impl EngineMaker {
         }
     }
 
-    /// What the new aggregate of a world is to be.
+    /// Returns the plan of a world's new aggregate.
     #[must_use]
     pub fn plan(&self) -> Plan {
         let mut rng = Rng::for_part(self.devices, "identity");
@@ -198,7 +198,7 @@ impl Maker for EngineMaker {
         });
         match (system.state(), end) {
             (state @ (State::Online | State::ReadOnly(_)), _) => {
-                // As the daemon does it before it lets clients in. A read-only aggregate is not
+                // The daemon also does this before it admits clients. A read-only aggregate is not
                 // written.
                 if state == State::Online {
                     engine.mend_labels(&*world.storage(), aggregate);

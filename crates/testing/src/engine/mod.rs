@@ -1,9 +1,9 @@
 //! The engine as the simulation sees it: how it is put on devices, started, asked, checked.
 //!
-//! Everything is small, so that what is rare in life is common here: areas of 256 blocks instead of
-//! 32,768, so that they fill, empty and move between states all the time; a few MiB of memory, so
-//! that the dirty limit is reached and every page is evicted some time; consistency points several
-//! times a second.
+//! All sizes are small, so that rare events are frequent: areas of 256 blocks instead of 32,768, so
+//! that they fill, empty and move between states all the time; a few MiB of memory, so that the
+//! dirty limit is reached and every page is evicted some time; consistency points several times a
+//! second.
 
 mod maker;
 mod server;

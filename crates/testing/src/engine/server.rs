@@ -40,10 +40,10 @@ impl EngineSystem {
         }
     }
 
-    /// What was committed when it came up.
+    /// Records the committed state after the start.
     pub(super) fn mounted(&mut self) {
         let info = self.info();
-        // With a journal the order of things goes on beyond the consistency point that was opened.
+        // With a journal the order of operations continues beyond the opened consistency point.
         self.recovered = match info.recovery {
             // Replay skipped operations on a LUN that was created or grown too late. No client was
             // promised them.
@@ -64,7 +64,7 @@ impl EngineSystem {
         }
     }
 
-    /// One reactor's part of the engine.
+    /// Returns one reactor's part of the engine.
     pub fn core(&mut self, reactor: usize) -> &mut Core<SimOutside> {
         &mut self.cores[reactor]
     }
@@ -85,19 +85,19 @@ impl EngineSystem {
         self.engine.snapshots(volume)
     }
 
-    /// What the aggregate is called.
+    /// Returns the aggregate's name.
     #[must_use]
     pub fn name(&self) -> String {
         self.info().name
     }
 
-    /// What the aggregate's notes say.
+    /// Returns the text of the aggregate's notes.
     #[must_use]
     pub fn notes(&self) -> Vec<u8> {
         self.read_notes().expect("they can be read")
     }
 
-    /// The same where they may be damaged.
+    /// Returns the notes of an aggregate whose notes may be damaged.
     ///
     /// # Errors
     /// Why they cannot be read.
@@ -106,14 +106,14 @@ impl EngineSystem {
         Ok(notes.to_vec())
     }
 
-    /// What goes on in the background for the snapshots of a volume.
+    /// Returns the background work for the snapshots of a volume.
     #[must_use]
     pub fn scan(&self, volume: &str) -> everglade_engine::ScanInfo {
         let found = self.volume(volume);
         found.map(|found| found.scan).unwrap_or_default()
     }
 
-    /// Blocks that deletions in a volume have yet to give back.
+    /// Returns the blocks that deletions in a volume have yet to free.
     #[must_use]
     pub fn pending_blocks(&self, volume: &str) -> u64 {
         let found = self.volume(volume);
@@ -126,20 +126,20 @@ impl EngineSystem {
         self.volume(volume)?.lun_clone
     }
 
-    /// What a volume is a clone of.
+    /// Returns the base of a clone.
     #[must_use]
     pub fn base(&self, volume: &str) -> Option<String> {
         self.volume(volume)?.base
     }
 
-    /// How the split of a volume is doing.
+    /// Returns the state of a volume's split.
     #[must_use]
     pub fn split(&self, volume: &str) -> everglade_engine::SplitInfo {
         let found = self.volume(volume);
         found.map(|found| found.split).unwrap_or_default()
     }
 
-    /// What was mended, and how a repair is doing.
+    /// Returns the mended blocks and the state of a repair.
     #[must_use]
     pub fn mended(&self) -> everglade_engine::MendedInfo {
         self.info().mended
@@ -151,7 +151,7 @@ impl EngineSystem {
         self.info().stale_reads
     }
 
-    /// How the aggregate is doing.
+    /// Returns the state of the aggregate.
     #[must_use]
     pub fn state(&self) -> State {
         self.info().state

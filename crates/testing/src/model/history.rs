@@ -1,4 +1,4 @@
-//! What one block held, version by version.
+//! The history of one block's content, version by version.
 
 use everglade_env::{BLOCK_SIZE, Page, PageRef};
 
@@ -11,7 +11,7 @@ pub(super) struct Content {
     print: u128,
     /// The bytes, as long as a read could still return them or an operation build on them.
     page: Option<PageRef>,
-    /// Nobody can say: an operation built on bytes that could not be read.
+    /// True if the content is unknown: an operation built on bytes that could not be read.
     wild: bool,
 }
 
@@ -33,7 +33,7 @@ impl Content {
         let mut page = match &self.page {
             _ if piece.len() == BLOCK_SIZE => Page::zeroed(),
             Some(old) => Page::copy_of(old),
-            // Only what could not be read is without bytes in the last version.
+            // Only unreadable content has no bytes in the last version.
             None => {
                 return Content {
                     print: 0,
@@ -60,7 +60,7 @@ impl Content {
 
 #[derive(Clone, Debug)]
 pub(super) struct Version {
-    /// Who wrote it; `None` for what was there at first.
+    /// The operation that wrote the version; `None` for the initial content.
     pub(super) op: Option<OpId>,
     pub(super) contents: Vec<Content>,
     /// The block that holds it is damaged: an error is an answer.
@@ -125,7 +125,7 @@ impl BlockHistory {
         &self.versions
     }
 
-    /// What it may hold once everything under way is done.
+    /// Returns the possible contents once all operations under way are done.
     pub(super) fn last(&self) -> &[Content] {
         &self.versions.last().expect("never empty").contents
     }
@@ -141,7 +141,8 @@ impl BlockHistory {
         });
     }
 
-    /// `op` is acknowledged and nobody reads: what came before is needed for crashes only.
+    /// Settles `op`, which is acknowledged, without readers: earlier versions are needed for
+    /// crashes only.
     pub(super) fn settle(&mut self, op: OpId) {
         for version in self
             .versions

@@ -3,7 +3,7 @@
 use super::{Deed, Lun, LunId, Model, OpId, Volume, VolumeId};
 
 impl Model {
-    /// A volume that is there from the start.
+    /// Adds a volume that exists from the start.
     pub fn add_volume(&mut self, name: &str, aggregate: u32) -> VolumeId {
         let name = name.to_owned();
         self.volumes.push(Volume {
@@ -15,7 +15,7 @@ impl Model {
         VolumeId(self.volumes.len() - 1)
     }
 
-    /// A LUN that is there from the start, full of zeroes. `name` is its export name.
+    /// Adds a LUN that exists from the start, full of zeroes. `name` is its export name.
     pub fn add_lun(&mut self, volume: VolumeId, name: &str, size_bytes: u64) -> LunId {
         self.luns.push(Lun {
             name: name.to_owned(),
@@ -29,7 +29,8 @@ impl Model {
         LunId(self.luns.len() - 1)
     }
 
-    /// Creation of a volume was asked for. Like all of these it is durable once acknowledged.
+    /// Begins the creation of a volume. Like all administrative changes it is durable once
+    /// acknowledged.
     pub fn begin_create_volume(&mut self, name: &str, aggregate: u32) -> (OpId, VolumeId) {
         let volume = self.add_volume(name, aggregate);
         let op = self.record(Deed::CreateVolume(volume), aggregate, true);
@@ -37,7 +38,7 @@ impl Model {
         (op, volume)
     }
 
-    /// Deletion of a volume, with its LUNs, was asked for.
+    /// Begins the deletion of a volume, with its LUNs.
     pub fn begin_delete_volume(&mut self, volume: VolumeId) -> OpId {
         let aggregate = self.volumes[volume.0].aggregate;
         let op = self.record(Deed::DeleteVolume(volume), aggregate, true);
@@ -48,7 +49,7 @@ impl Model {
         op
     }
 
-    /// Creation of a LUN was asked for.
+    /// Begins the creation of a LUN.
     pub fn begin_create_lun(
         &mut self,
         volume: VolumeId,
@@ -61,22 +62,22 @@ impl Model {
         (op, lun)
     }
 
-    /// Deletion of a LUN was asked for.
+    /// Begins the deletion of a LUN.
     pub fn begin_delete_lun(&mut self, lun: LunId) -> OpId {
         let op = self.begin(Deed::DeleteLun(lun), lun, true);
         self.luns[lun.0].deletes.push(op);
         op
     }
 
-    /// Growth of a LUN was asked for.
+    /// Begins the growth of a LUN.
     pub fn begin_grow(&mut self, lun: LunId, size_bytes: u64) -> OpId {
         let op = self.begin(Deed::Grow(lun, size_bytes), lun, true);
         self.luns[lun.0].sizes.push((Some(op), size_bytes));
         op
     }
 
-    /// Shrinkage of a LUN was asked for: whatever is beyond the new end is zeroes from then on,
-    /// though nobody can look before it grows again.
+    /// Begins the shrinkage of a LUN: blocks beyond the new end are zeroes from then on, though
+    /// clients cannot read them before the LUN grows again.
     pub fn begin_shrink(&mut self, lun: LunId, size_bytes: u64) -> OpId {
         let before = self.size_bytes(lun);
         let op = self.begin(Deed::Shrink(lun, size_bytes), lun, true);
@@ -124,8 +125,8 @@ impl Model {
         luns.flat_map(|lun| lun.blocks.keys().copied()).collect()
     }
 
-    /// Of [`Model::blocks_ever`] those that an operation from `since` on touched, and one in
-    /// `others` of the rest.
+    /// Returns those of [`Model::blocks_ever`] that an operation from `since` on touched, and one
+    /// in `others` of the rest.
     #[must_use]
     pub fn blocks_since(&self, name: &str, since: OpId, others: u64) -> Vec<u64> {
         let luns = self.luns.iter().filter(|lun| lun.name == name);
@@ -174,7 +175,7 @@ impl Model {
         names.into_iter().filter_map(size).collect()
     }
 
-    /// True once the deletion of the LUN or its volume was asked for.
+    /// True once the deletion of the LUN or its volume was requested.
     #[must_use]
     pub fn is_deleting(&self, lun: LunId) -> bool {
         !self.luns[lun.0].deletes.is_empty()

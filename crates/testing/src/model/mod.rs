@@ -1,7 +1,7 @@
 //! The reference model: what a set of LUNs may answer now, and what a crash may leave of them.
 //!
-//! Every operation is told to the model twice, when it begins and when it ends, stamped with a
-//! [`Moment`]. For each block the model keeps its *versions* in order: what it held at first, then
+//! The driver reports every operation to the model twice, at its begin and its end, stamped with a
+//! [`Moment`]. For each block the model keeps its *versions* in order: its initial content, then
 //! one per operation on it. A version has one possible content, or several where an outcome is
 //! uncertain (an operation failed half-way; a discard that may do nothing when the pool is full).
 //!
@@ -68,7 +68,7 @@ pub struct VolumeId(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LunId(pub usize);
 
-/// How an operation ended.
+/// The outcome of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpEnd {
     /// It was acknowledged.
@@ -76,9 +76,9 @@ pub enum OpEnd {
         /// The consistency point it joined, if the system tells.
         cp: Option<u64>,
     },
-    /// It was refused and changed nothing.
+    /// The operation was refused and changed nothing.
     Refused,
-    /// It failed; it happened whole or not at all.
+    /// The operation failed; it happened whole or not at all.
     Failed,
 }
 
@@ -87,14 +87,14 @@ impl OpEnd {
     pub const DONE: OpEnd = OpEnd::Done { cp: None };
 }
 
-/// What was promised and is not so.
+/// The promise that was broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// A read returned what no read may return.
     ReadAfterWrite,
     /// A read saw a part of an operation.
     TornRead,
-    /// A block holds what it never could.
+    /// A block has content that it never could have.
     Foreign,
     /// Something durable is gone.
     Durable,
@@ -102,7 +102,7 @@ pub enum Rule {
     Whole,
     /// An operation survived a crash and an earlier one did not.
     Prefix,
-    /// What survived is not what belongs to the recovered consistency point.
+    /// The surviving state does not belong to the recovered consistency point.
     ConsistencyPoint,
     /// A block answers with an error and is not damaged.
     Unreadable,
@@ -114,9 +114,9 @@ pub enum Rule {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{rule:?}: {detail}")]
 pub struct Violation {
-    /// Which promise.
+    /// The broken promise.
     pub rule: Rule,
-    /// Where and what.
+    /// The place and the difference.
     pub detail: String,
 }
 
@@ -126,7 +126,7 @@ impl Violation {
     }
 }
 
-/// What an operation was, for messages.
+/// The kind of an operation, for messages.
 #[derive(Clone, Debug)]
 enum Deed {
     Write(LunId, Range<u64>),
@@ -171,12 +171,11 @@ struct OpRecord {
     acked: Option<Moment>,
     /// Durable at its acknowledgement.
     durable: bool,
-    /// Longer than what one operation may be whole for: parts of it may be seen, and survive,
-    /// alone.
+    /// True if the operation is too long to be atomic: parts of it may be seen, and survive, alone.
     loose: bool,
     cp: Option<u64>,
     in_flight: bool,
-    /// It builds on a block that is damaged: an error is an answer.
+    /// True if the operation builds on a damaged block: an error is a valid answer.
     may_fail: bool,
 }
 
@@ -184,7 +183,7 @@ struct OpRecord {
 #[derive(Clone, Debug)]
 struct Mark {
     aggregate: u32,
-    /// By a consistency point, whatever became of a log.
+    /// True if a consistency point made the operation durable, with or without a log.
     by_cp: bool,
     covers: Moment,
     since: Moment,
@@ -205,7 +204,7 @@ struct Lun {
     created: Option<OpId>,
     /// Its own deletion and those of its volume.
     deletes: Vec<OpId>,
-    /// First size, then one per growth or shrinkage.
+    /// Initial size, then one size per growth or shrinkage.
     sizes: Vec<(Option<OpId>, u64)>,
     blocks: BTreeMap<u64, BlockHistory>,
     reads_in_flight: usize,
@@ -246,8 +245,8 @@ impl Model {
         OpId(self.ops.len())
     }
 
-    /// How much had happened when the world had counted fewer than `at` writes: operations issued
-    /// and ended, marks. Two moments with the same numbers allow the same.
+    /// Returns the number of events before write `at`: operations issued and ended, marks. Two
+    /// moments with the same numbers allow the same states.
     #[must_use]
     pub fn moment_at(&self, at: u64) -> [usize; 3] {
         let before = |moment: &Moment| moment.writes < at;
@@ -271,7 +270,7 @@ impl Model {
         })
     }
 
-    /// True if somebody reads the LUN.
+    /// True if a read of the LUN is under way.
     #[must_use]
     pub fn is_read(&self, lun: LunId) -> bool {
         self.luns[lun.0].reads_in_flight > 0

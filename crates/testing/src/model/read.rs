@@ -1,4 +1,4 @@
-//! Reads while the power is on: what they may return.
+//! Reads while the power is on: the allowed results.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(super) struct Read {
     offset: u64,
     length: u64,
     issued: Moment,
-    /// One of its blocks is damaged: an error is an answer.
+    /// True if one of its blocks is damaged: an error is a valid answer.
     may_fail: bool,
 }
 
@@ -62,7 +62,7 @@ impl Model {
     /// A read returned `bytes`.
     ///
     /// # Errors
-    /// It must not have.
+    /// The read must fail.
     pub fn end_read(&mut self, read: ReadId, bytes: &[u8]) -> Result<(), Violation> {
         let known = self.reads[&read].clone();
         self.abandon_read(read);

@@ -1,4 +1,4 @@
-//! After a crash: is what is left something a crash may leave?
+//! Judgement of a recovery: whether a crash may leave the state found.
 //!
 //! `model.recover(at)` → `exports(…)` → `block(…)` for every block of `blocks_ever` (and any
 //! others) → `finish(cp)`. Here an event counts as having happened if the world had counted fewer
@@ -11,7 +11,7 @@ use everglade_env::PageRef;
 use super::history::BlockHistory;
 use super::{LunId, Model, Moment, OpId, Rule, Violation, VolumeId};
 
-/// Where an operation shows and where it is missing.
+/// The places that prove an operation, and the places that lack it.
 #[derive(Default)]
 struct Sight {
     seen: Option<String>,
@@ -24,16 +24,17 @@ pub struct Recovery<'m> {
     at: u64,
     /// Per aggregate: everything acknowledged before this is durable, by the flushes that ended.
     covered: BTreeMap<u32, Moment>,
-    /// What was durable by a log alone may be gone.
+    /// True if operations durable by a log alone may be lost.
     without_log: bool,
-    /// What survived need not be a prefix: operations that were not durable are missing in between.
+    /// True if the surviving operations need not be a prefix: operations that were not durable may
+    /// be missing in between.
     with_gaps: bool,
-    /// Names are damaged: what is durable may be left out, or be there under another name.
+    /// True if names are damaged: durable objects may be left out, or have another name.
     without_names: bool,
     sights: BTreeMap<OpId, Sight>,
     present: BTreeMap<LunId, u64>,
     volumes: Option<Vec<VolumeId>>,
-    /// Set if the model shall go on from what is found.
+    /// State found, if the model continues from it.
     found: Option<BTreeMap<LunId, BTreeMap<u64, BlockHistory>>>,
 }
 
@@ -67,8 +68,8 @@ impl Model {
 }
 
 impl<'m> Recovery<'m> {
-    /// The log is damaged: only consistency points, and what is durable by one (volumes and LUNs),
-    /// count.
+    /// Allows for a damaged log: only consistency points, and objects durable by one (volumes and
+    /// LUNs), count.
     pub fn forget_log(&mut self) {
         self.without_log = true;
         self.covered.clear();
@@ -79,26 +80,26 @@ impl<'m> Recovery<'m> {
         }
     }
 
-    /// What survived need not be a prefix, as long as everything durable did.
+    /// Allows survivors that are not a prefix, if every durable operation survived.
     pub fn allow_gaps(&mut self) {
         self.with_gaps = true;
     }
 
-    /// What is durable may be missing as a whole, or have another name: what says where it is is
-    /// damaged. What is there under its name is judged as ever.
+    /// Allows for damaged names: a durable object may be missing as a whole, or have another name.
+    /// An object found under its name is judged as usual.
     pub fn forget_names(&mut self) {
         self.without_names = true;
     }
 
-    /// Remembers what is found, so that [`Recovery::adopt`] can go on from it.
+    /// Keeps the state found, so that [`Recovery::adopt`] can continue from it.
     #[must_use]
     pub fn adopting(mut self) -> Self {
         self.found = Some(BTreeMap::new());
         self
     }
 
-    /// May something exist that `created` made and `deletes` removed? (may be present, may be
-    /// absent)
+    /// Returns whether an object made by `created` and removed by `deletes` may exist: (may be
+    /// present, may be absent).
     fn may_exist(&self, created: Option<OpId>, deletes: &[OpId]) -> (bool, bool) {
         let came = self.was_asked_for(created);
         let came_for_good = created.is_none_or(|op| self.is_durable(op));
@@ -240,7 +241,7 @@ impl<'m> Recovery<'m> {
             let detail = format!("{} has {size} bytes, not one of {possible:?}", known.name);
             return Err(Violation::new(Rule::Exports, detail));
         };
-        // The same size may have come twice: then neither is proven.
+        // A LUN may have had the same size twice: then neither operation is proven.
         if least == greatest {
             self.saw(known.sizes[least].0, &known.name);
         }
@@ -253,7 +254,7 @@ impl<'m> Recovery<'m> {
         Ok(())
     }
 
-    /// Id, name and size of the LUNs that are there.
+    /// Returns id, name and size of the existing LUNs.
     #[must_use]
     pub fn luns(&self) -> Vec<(LunId, String, u64)> {
         let named =
@@ -264,7 +265,7 @@ impl<'m> Recovery<'m> {
     /// Judges what a block holds.
     ///
     /// # Errors
-    /// No crash may leave this there.
+    /// Checks a block against the states that a crash may leave.
     pub fn block(&mut self, lun: LunId, block: u64, page: &PageRef) -> Result<(), Violation> {
         if let Some(found) = &mut self.found {
             let history = BlockHistory::starting_with(page.clone());
@@ -293,8 +294,8 @@ impl<'m> Recovery<'m> {
         let Some((least, greatest)) = history.fitting(floor, 0, bytes, happened) else {
             return Err(self.unfitting(history, &place, floor, bytes));
         };
-        // Only contents prove that an operation survived: a durable one that changed nothing
-        // (zeroes over zeroes) says nothing about what was done before it.
+        // Only contents prove that an operation survived: a durable operation that changed nothing
+        // (zeroes over zeroes) proves nothing about earlier ones.
         let least = history
             .fitting(0, 0, bytes, happened)
             .map_or(least, |(first, _)| first);
@@ -302,7 +303,7 @@ impl<'m> Recovery<'m> {
             let Some(op) = version.op.filter(|&op| happened(op)) else {
                 continue;
             };
-            // Where operations may be missing, one that was overwritten may be one of them.
+            // If operations may be missing, an overwritten operation may be among them.
             if least == index || least > index && !self.with_gaps {
                 self.saw(Some(op), &place);
             } else if greatest < index {
@@ -402,14 +403,14 @@ impl<'m> Recovery<'m> {
             .get_or_insert_with(|| place.to_owned());
     }
 
-    /// Judges everything seen together. `cp` is the consistency point recovery says it found, to be
-    /// compared with what operations said they joined.
+    /// Judges all observations together. `cp` is the consistency point that recovery reports, to be
+    /// compared with those that operations reported.
     ///
     /// # Errors
     /// The parts do not make a whole any crash may leave.
     pub fn finish(&self, cp: Option<u64>) -> Result<(), Violation> {
         let model = self.model;
-        // Where some are missing, the last one that is there says nothing of those before it.
+        // If operations are missing, the last survivor proves nothing about earlier ones.
         let cp = cp.filter(|_| !self.with_gaps);
         // Per aggregate, the youngest operation that survived.
         let mut youngest: BTreeMap<u32, OpId> = BTreeMap::new();
@@ -469,7 +470,7 @@ impl<'m> Recovery<'m> {
         let found = self.found.expect("adopting() was asked for before looking");
         let mut next = Model {
             order: self.model.order,
-            // Of a cut in the past, what came later never happened.
+            // For a cut in the past, later operations never happened.
             writes: self.model.writes.min(self.at),
             ..Model::default()
         };

@@ -235,8 +235,8 @@ fn operation_survives_whole_or_not_at_all() {
     assert_eq!(bench.crash(ALL, &[1, 0, 1]), Err(Rule::Whole));
 }
 
-/// A LUN that was grown is short again after the crash: what was written to it as a long one is
-/// skipped, and what was written over the beginning of that later is there.
+/// A LUN that was grown is short again after the crash: writes to its grown part are missing, but a
+/// later write over its beginning survived.
 #[test]
 fn where_operations_may_be_missing_one_that_was_overwritten_may_be_too() {
     let mut bench = Bench::new();
@@ -254,7 +254,7 @@ fn survival_is_a_prefix_of_what_was_acknowledged_in_order() {
     bench.write(1, 1, 2);
     assert_eq!(bench.crash(ALL, &[1, 0]), Ok(()));
     assert_eq!(bench.crash(ALL, &[0, 2]), Err(Rule::Prefix));
-    // Of two under way together either may survive alone.
+    // Either of two concurrent operations may survive alone.
     let mut bench = Bench::new();
     let (a, b) = (bench.begin(0, 1, 1), bench.begin(1, 1, 2));
     bench.model.end(a, OpEnd::DONE);

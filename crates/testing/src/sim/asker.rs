@@ -1,5 +1,5 @@
-//! One who asks an engine for one thing at a time and waits for the answer, for simulations whose
-//! model is the list of states that a volume went through.
+//! A client of an engine with one request under way, for simulations whose model is the list of a
+//! volume's states.
 
 use std::collections::BTreeMap;
 
@@ -21,15 +21,14 @@ const BLOCK: u64 = BLOCK_SIZE as u64;
 /// A LUN: its blocks, and what each holds (the fill of [`contents`]; absent is zero).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lun {
-    /// Which LUN of this name: one that was deleted and made again is another.
+    /// Number of this LUN: a deleted LUN and a new one of the same name have different numbers.
     pub(super) number: u64,
     pub(super) blocks: u64,
     pub(super) data: BTreeMap<u64, u64>,
 }
 
 impl Lun {
-    /// Writes so many blocks from `first` on, nearly all of them like no other. Returns what is to
-    /// be written.
+    /// Writes `count` blocks from `first` on, nearly all different. Returns the data to write.
     pub(super) fn write(&mut self, first: u64, count: u64, fill: u64) -> WriteSpan {
         let mut bytes = Vec::new();
         for block in first..first + count {
@@ -39,7 +38,7 @@ impl Lun {
         WriteSpan::copy_of(first * BLOCK, &bytes)
     }
 
-    /// What a block reads as.
+    /// Returns the content of a block.
     pub(super) fn read(&self, block: u64) -> Vec<u8> {
         match self.data.get(&block) {
             Some(fill) => contents(*fill, BLOCK),
@@ -48,7 +47,7 @@ impl Lun {
     }
 }
 
-/// How an operation ended before the power did.
+/// The end of an operation, unless the power failed before.
 pub(super) enum Ended<T> {
     With(T),
     Cut,
@@ -142,7 +141,7 @@ impl<'a> Asker<'a> {
         })
     }
 
-    /// Reads a whole LUN, and compares it with what it must be.
+    /// Reads a whole LUN, and compares it with its expected content.
     pub(super) fn read(&mut self, name: &str, lun: &Lun) -> Result<Ended<()>, Failure> {
         let mut at = 0;
         while at < lun.blocks {
@@ -182,7 +181,7 @@ impl<'a> Asker<'a> {
         Ok(Ended::With(()))
     }
 
-    /// Lets so much time pass. False when the power failed.
+    /// Lets `nanos` pass. Returns false when the power failed.
     pub(super) fn rest(&mut self, nanos: u64) -> bool {
         let until = self.world.now() + nanos;
         let world = self.world.clone();

@@ -1,4 +1,4 @@
-//! What goes on in the background when the power fails: proof that the cuts of a simulation met it.
+//! Background work under way when the power fails: proof that a simulation's cuts interrupted it.
 
 use std::fmt;
 use std::ops::Index;
@@ -8,7 +8,7 @@ use everglade_engine::SplitState;
 use crate::engine::EngineSystem;
 use crate::system::System;
 
-/// Something that goes on for many consistency points.
+/// Background work that takes many consistency points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Background {
     /// Blocks of a safety snapshot go into the summary map.
@@ -17,7 +17,7 @@ pub enum Background {
     Subtraction,
     /// The summary map is made anew from the snapshots that stay.
     Addition,
-    /// Blocks that nobody holds any more are freed.
+    /// Blocks without holders are freed.
     Release,
     /// A LUN is cloned.
     LunClone,
@@ -26,7 +26,7 @@ pub enum Background {
 }
 
 impl Background {
-    /// All of them.
+    /// All kinds of background work.
     pub const ALL: [Background; 6] = [
         Background::Fold,
         Background::Subtraction,
@@ -36,7 +36,7 @@ impl Background {
         Background::Split,
     ];
 
-    /// What reports call it.
+    /// Returns the name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -49,7 +49,7 @@ impl Background {
         }
     }
 
-    /// What goes on now.
+    /// Returns the background work under way.
     pub(super) fn of(system: &EngineSystem) -> Vec<Background> {
         let mut all = Vec::new();
         for volume in system.volumes().unwrap_or_default() {
@@ -71,7 +71,7 @@ impl Background {
     }
 }
 
-/// How many cuts met each.
+/// Number of cuts during each kind of background work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerBackground([u64; 6]);
 

@@ -1,8 +1,7 @@
-//! What changed between two images of a LUN, compared with the model.
+//! Changed blocks between two images of a LUN, compared with the model.
 //!
-//! An answer that misses a difference costs a backup the data; one that calls the same block
-//! different costs it time. Only of a block that was written with what was there either may be
-//! said.
+//! A missed difference makes a backup lose data; an equal block reported as different costs only
+//! time. For a block written with its former content both answers are correct.
 
 use everglade_env::BLOCK_SIZE;
 use everglade_target::{Allocation, Op, Reply};
@@ -22,7 +21,7 @@ pub(super) struct Side<'a> {
 }
 
 impl Asker<'_> {
-    /// Asks what changed between two images, and compares that with what they hold.
+    /// Requests the changed blocks between two images, and compares them with the images' content.
     pub(super) fn diff(&mut self, now: &Side<'_>, before: &Side<'_>) -> Result<Ended<()>, Failure> {
         let end = now.lun.blocks * BLOCK;
         let mut at = 0;

@@ -1,18 +1,19 @@
 //! All sequences of up to three operations over an alphabet with clones of volumes and their
 //! splits, cut at each device write.
 //!
-//! As in [`super::histories`], one thing is asked at a time from one of four start states (a volume
-//! with two snapshots; a clone of the older one that went its own way; the same while it is split;
-//! a clone of a clone, and the first of them while it is split), and afterwards the world rests, so
-//! that splits and deletions are cut too. A split goes on while other things are asked: the state
-//! says that it was begun, and what is there says whether it is over (`Life::resolve`). Case n is
-//! sequence n / 4 from start state n mod 4, the short sequences first.
+//! As in [`super::histories`], one request is made at a time from one of four start states (a
+//! volume with two snapshots; a clone of the older one with changes; the same clone during its
+//! split; a clone of a clone, during the split of the first), and afterwards the world rests, so
+//! that splits and deletions are cut too. A split continues during later requests: the state
+//! records its begin, and the system shows its end (`Life::resolve`). Case n is sequence n / 4 from
+//! start state n mod 4, the short sequences first.
 //!
-//! 1. What a clone needs is there: while it is one, neither its base, its parent nor its parent's
-//!    snapshot can be deleted; then they can.
+//! 1. Objects that a clone needs exist: while the volume is a clone, neither its base, its parent
+//!    nor its parent's snapshot can be deleted; afterwards they can.
 //! 2. Every volume and every snapshot reads as it did when it was made, whatever became of those it
 //!    shares with.
-//! 3. A clone is there whole or not at all, and so are the end of a split and everything else.
+//! 3. A clone exists whole or not at all, and the same applies to the end of a split and all other
+//!    changes.
 
 use std::collections::BTreeMap;
 
@@ -31,14 +32,14 @@ use crate::sim::words::{Cases, Words};
 use crate::system::System;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
-/// The volume that is there at first.
+/// Name of the first volume.
 const FIRST: &str = "v";
-/// What clones are called, those of clones later.
+/// Names of clones; the later ones are for clones of clones.
 const CLONES: [&str; 2] = ["c", "d"];
 const LUN: &str = "l";
 /// A level-1 block and a bit.
 const LUN_BLOCKS: u64 = 300;
-/// Long enough for the timer to make consistency points until all scans and splits are done.
+/// Rest in nanoseconds: the timer makes consistency points until all scans and splits are done.
 const REST: u64 = 1_500_000_000;
 
 /// A letter of the alphabet. The *clone* is the youngest there is.
@@ -48,13 +49,13 @@ enum Letter {
     WriteClone,
     SnapFirst,
     SnapClone,
-    /// Of the newest snapshot of the youngest volume.
+    /// Clones the newest snapshot of the youngest volume.
     Clone,
-    /// A split begins, or stops if one goes on.
+    /// Begins a split, or stops the one under way.
     Split,
     /// The base of the clone is to go, in its parent.
     DeleteBase,
-    /// The same, but in the clone.
+    /// Deletes the base in the clone.
     DeleteOwnBase,
     DeleteClone,
     DeleteFirst,
@@ -86,12 +87,12 @@ const ALPHABET: [Letter; 14] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Volume {
     lun: Lun,
-    /// In order of creation.
+    /// Snapshots in order of creation.
     snapshots: Vec<(String, Lun)>,
     base: Option<Base>,
 }
 
-/// What a clone is based on.
+/// The base of a clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Base {
     parent: String,
@@ -107,7 +108,7 @@ enum Split {
     Stopped,
 }
 
-/// All volumes.
+/// All volumes by name.
 type State = BTreeMap<String, Volume>;
 
 impl Volume {
@@ -122,7 +123,7 @@ impl Volume {
     }
 }
 
-/// The youngest clone, and what it is a clone of.
+/// Returns the youngest clone.
 fn youngest(state: &State) -> Option<&str> {
     // A clone of a clone is called a later name, also when it was renamed.
     let clones = state.keys().rev().filter(|name| **name != FIRST);
@@ -130,14 +131,14 @@ fn youngest(state: &State) -> Option<&str> {
     clones.next().map(String::as_str)
 }
 
-/// What the first volume is called.
+/// Returns the first volume's name.
 fn first(state: &State) -> Option<&str> {
     let mut names = state.keys();
     let found = names.find(|name| name.starts_with('v') || name.starts_with('w'));
     found.map(String::as_str)
 }
 
-/// What is done.
+/// One step of a case.
 #[derive(Clone, Debug)]
 enum Step {
     Write(String, u64, u64, u64),
@@ -147,7 +148,7 @@ enum Step {
     Look,
 }
 
-/// Whether a clone needs what a change deletes.
+/// True if a clone needs the object that a change deletes.
 fn is_needed(state: &State, change: &Change) -> bool {
     let (volume, snapshot) = match change {
         Change::DeleteSnapshot { volume, name } => (volume, Some(name)),
@@ -164,7 +165,7 @@ fn is_needed(state: &State, change: &Change) -> bool {
     })
 }
 
-/// What a change does where it is possible.
+/// Applies an allowed change to the state.
 fn apply(state: &mut State, change: &Change) {
     match change {
         Change::CreateVolume { name, .. } => {
@@ -238,8 +239,8 @@ struct Life<'a> {
 }
 
 impl Life<'_> {
-    /// A state as it is with those splits over that are, which is durable before anybody can see
-    /// it.
+    /// Returns the state with finished splits resolved; the end of a split is durable before
+    /// clients can see it.
     fn resolve(&self, mut state: State) -> State {
         for (name, volume) in &mut state {
             let is_done = self.asker.system.split(name).state == SplitState::Done;
@@ -256,7 +257,7 @@ impl Life<'_> {
     }
 
     fn change(&mut self, change: Option<&Change>, next: State) -> Result<(), Failure> {
-        // What a split is for, or the split itself, may be over when it is executed.
+        // A split, or the reason for it, may be over when a request is executed.
         let may_be_refused = change.is_some_and(|change| {
             matches!(change, Change::StopSplit { .. }) || is_needed(self.now(), change)
         });
@@ -264,7 +265,7 @@ impl Life<'_> {
             Ended::With(ended) => ended,
             Ended::Cut => return Err(Failure::new("the power failed")),
         };
-        // Whatever had to be over for it is over now.
+        // Splits that had to be over for the change are over now.
         let now = self.resolve(self.now().clone());
         match ended {
             Ok(()) if change.is_some_and(|change| is_needed(&now, change)) => {
@@ -376,10 +377,10 @@ impl Life<'_> {
     }
 }
 
-/// All cases, prepared. See the module's documentation.
+/// Prepares all cases. See the module's documentation.
 ///
 /// # Errors
-/// Not even that works.
+/// The error if the preparation fails.
 pub fn cases() -> Result<Cases, Failure> {
     Words::<Clones>::cases()
 }

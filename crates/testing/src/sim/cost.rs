@@ -1,8 +1,7 @@
-//! What a simulation cost beside what it did: the table at the end of `sim`.
+//! The cost of a simulation beside its work: the table at the end of `sim`.
 //!
-//! Rates are per second of processor time, which says what a simulation is worth on a machine that
-//! does other things as well; simulated time is set beside real time, which says what it is worth
-//! to whoever waits.
+//! Rates are per second of processor time, which makes them comparable on a machine with other
+//! load; simulated time is compared with real time, which matters to people who wait.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -19,11 +18,11 @@ pub struct Cost {
     pub processor: Duration,
 }
 
-/// A rate of the table: its name in JSON, what it counts, how often it came.
+/// A rate of the table: its name in JSON, its unit, and its count.
 type Row = (&'static str, &'static str, u64);
 
 impl Cost {
-    /// Of this process, which began its work at `begin`.
+    /// Returns the cost of this process since `begin`.
     #[must_use]
     pub fn since(begin: Instant) -> Cost {
         let real = begin.elapsed();
@@ -139,7 +138,7 @@ fn as_float(count: u64) -> f64 {
     count as f64
 }
 
-/// What Linux says about the thread that simulates, which is the only one.
+/// Returns Linux's processor time of the only thread, which simulates.
 fn processor_time() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/self/schedstat").ok()?;
     let nanos = text.split_whitespace().next()?.parse().ok()?;

@@ -1,6 +1,6 @@
 //! The power fails while the devices are being prepared, at each write.
 //!
-//! What is left is either nothing that can be started, or something empty that works: never an
+//! The result is either media that cannot be started, or an empty aggregate that works: never an
 //! aggregate that starts and is damaged.
 
 use super::driver::{Driver, Manners};
@@ -11,7 +11,7 @@ use crate::workload::Action;
 use crate::world::{Cut, DeviceSpec, Images, Keep, SimWorld};
 use crate::{Rng, Seed};
 
-/// Ways of losing what was not flushed that are tried at each write, besides the systematic ones.
+/// Random subsets of unflushed changes to lose at each write, besides the systematic ones.
 const RANDOM_WAYS: u64 = 8;
 
 /// Prepares devices, cut at each write, and starts from each of the results.

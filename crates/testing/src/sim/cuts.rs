@@ -2,7 +2,7 @@
 //!
 //! The run goes through undisturbed while the world remembers a cut point at each write. Then every
 //! point is restarted in several ways, mounted and judged by what the model knows of that moment;
-//! now and then the recovered system goes on, and is cut again at each of its writes.
+//! now and then the recovered system continues, and is cut again at each of its writes.
 
 use super::driver::{Driver, Manners};
 use super::judge::{View, judge, look_at, verify};
@@ -15,34 +15,35 @@ use crate::workload::{Action, Mix, Scale, Workload};
 use crate::world::{Cut, CutPoint, DeviceSpec, Images, Keep, SimWorld};
 use crate::{Rng, Seed};
 
-/// How thoroughly to cut.
+/// The number of cuts and of their variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thoroughness {
-    /// Every so many writes are cut at.
+    /// Every `stride`-th write is cut at.
     pub stride: u64,
     /// If these are more, as many of them, evenly spread.
     pub points_max: usize,
-    /// Which of the changes that were not flushed arrive, at each write.
+    /// Variants of the unflushed changes that arrive, at each write.
     pub ways: Ways,
-    /// One recovery in so many goes on, and is itself cut at each of its writes; zero for none.
+    /// One recovery in `recoveries` continues, and is itself cut at each of its writes; zero for
+    /// none.
     pub recoveries: u64,
     /// The media are checked offline after each cut.
     pub check: bool,
 }
 
-/// Cuts of a recovery and of what it goes on with.
+/// Most cuts of a recovery and of the work after it.
 const NESTED_MAX: usize = 24;
 
-/// Of blocks that a run does not touch one in so many is looked at after each cut; the offline
-/// check looks at all.
+/// One in `OLD_ONE_IN` of the blocks that a run does not touch is checked after each cut; the
+/// offline check reads all.
 const OLD_ONE_IN: u64 = 16;
 
-/// Which of the changes that were not flushed arrive.
+/// The variants of unflushed changes that arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ways {
-    /// None, all, and for at most so many changes: this one missing, torn, alone, the last.
+    /// None, all, and for at most this many changes: this one missing, torn, alone, the last.
     Singles(usize),
-    /// None, all, each change missing, and so many random subsets, half of them torn.
+    /// None, all, each change missing, and this many random subsets, half of them torn.
     Subsets(u64),
 }
 
@@ -56,7 +57,7 @@ impl Ways {
 }
 
 impl Thoroughness {
-    /// Everything there is.
+    /// All cuts and variants.
     pub const ALL: Thoroughness = Thoroughness {
         stride: 1,
         points_max: usize::MAX,
@@ -75,7 +76,7 @@ impl Thoroughness {
 }
 
 /// Runs `actions` one after the other (`depth` at a time) on a system with the volume and LUN of
-/// [`crate::workload::small`], cutting as said.
+/// [`crate::workload::small`], with these cuts.
 ///
 /// # Errors
 /// A promise was broken; the message names write and cut.
@@ -92,7 +93,7 @@ pub fn run<M: Maker>(
     start.run(maker, actions, depth, thoroughness)
 }
 
-/// Where runs begin: media and what is known of them. One start serves many runs.
+/// A state in which runs begin: media and the model of them. One start serves many runs.
 pub struct Start {
     seed: Seed,
     reactors: usize,
@@ -107,7 +108,7 @@ impl Start {
     /// durable.
     ///
     /// # Errors
-    /// It does not even work.
+    /// The error if the preparation fails.
     pub fn prepare<M: Maker>(
         seed: Seed,
         reactors: usize,
@@ -149,13 +150,13 @@ impl Start {
         })
     }
 
-    /// The same, and each run begins with these actions, which nothing cuts.
+    /// Adds actions to the beginning of each run, which no cut interrupts.
     #[must_use]
     pub fn with_prelude(self, prelude: Vec<Action>) -> Start {
         Start { prelude, ..self }
     }
 
-    /// Runs `actions` from here, cutting as said. See [`run`].
+    /// Runs `actions` from here, with these cuts. See [`run`].
     ///
     /// # Errors
     /// A promise was broken; the message names write and cut.
@@ -252,8 +253,8 @@ pub fn run_of_seed<M: Maker>(seed: Seed, maker: &M) -> Result<Report, Failure> {
     )
 }
 
-/// Where to cut: some of the writes that were watched, and after the last one, when everything has
-/// been answered. Each with the number of the write at which the world stops.
+/// Returns the cuts: some of the watched writes, and the end, when all requests have been answered.
+/// Each with the number of the write at which the world stops.
 fn points_of(world: &SimWorld, most: usize) -> Vec<(u64, CutPoint)> {
     let watched = world.take_cuts();
     let step = watched.len().div_ceil(most).max(1);
@@ -263,7 +264,7 @@ fn points_of(world: &SimWorld, most: usize) -> Vec<(u64, CutPoint)> {
     points
 }
 
-/// What a recovery is compared with.
+/// The reference for a recovery.
 struct Asked<'a> {
     model: &'a Model,
     at: u64,
@@ -280,14 +281,14 @@ struct Context<'a, M> {
     maker: &'a M,
     model: &'a Model,
     thoroughness: Thoroughness,
-    /// The first operation of the run; what is older is only sampled.
+    /// The first operation of the run; older data is only sampled.
     since: OpId,
     known: Judged,
 }
 
 impl<M: Maker> Context<'_, M> {
-    /// Judges what a cut at write `at` left. With `nested` the recovery and what the recovered
-    /// system goes on with for a while are cut again at each of their writes.
+    /// Judges the recovery from a cut at write `at`. With `nested` the recovery and the work after
+    /// it are cut again at each of their writes.
     fn recover(
         &self,
         images: &Images,
@@ -358,7 +359,7 @@ impl<M: Maker> Context<'_, M> {
         let (known, gapped) = (Judged::default(), Judged::default());
         let points_max = (self.thoroughness.points_max / 4).clamp(1, NESTED_MAX);
         for (again, point) in points_of(&world, points_max) {
-            // Nobody saw what a recovery was about to find when it was cut.
+            // Clients did not see the results of a recovery that was cut.
             let in_recovery = again <= recovered_with;
             let asked = Asked {
                 model: if in_recovery { self.model } else { &model },
@@ -386,7 +387,7 @@ impl<M: Maker> Context<'_, M> {
         Ok(())
     }
 
-    /// What is done after a recovery: enough to reuse any block that was taken for free.
+    /// Returns the actions after a recovery: enough to reuse any block wrongly taken for free.
     fn sequel(&self, model: &Model, at: u64) -> Vec<Action> {
         let mut workload = Workload::of_mix(self.seed.0 ^ at, Scale::SMALL, Mix::EVERYTHING);
         let luns: Vec<_> = model.luns_now();

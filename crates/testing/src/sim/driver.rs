@@ -1,8 +1,8 @@
 //! Clients and administrators: actions go to the system, replies to the model and the digest.
 //!
 //! Life of an action: drawn from the source → held back while its blocks are being changed → begun
-//! in the model, submitted on some reactor → its completion ends it in the model. The replies a cut
-//! world still gives are not looked at: nobody was there to see them.
+//! in the model, submitted on some reactor → its completion ends it in the model. Replies of a
+//! world after its cut are ignored: no client received them.
 
 use std::collections::BTreeMap;
 
@@ -26,15 +26,16 @@ const TURNS_MAX: u64 = 20_000_000;
 pub enum Errors {
     /// Never: the devices are good.
     Never,
-    /// Devices fail loudly. The first error ends the life: the server wants to be restarted.
+    /// Devices fail loudly. The first error ends the life: the server needs a restart.
     End,
-    /// Where the model knows of damage, and nowhere else.
+    /// Errors only where the model knows of damage.
     Marked,
-    /// Anywhere, since anything may be damaged silently; life goes on until the system gives up.
+    /// Errors anywhere, since any block may be damaged silently; the life continues until the
+    /// system fails.
     Anywhere,
 }
 
-/// How clients behave.
+/// The behaviour of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Manners {
     /// Most operations under way on one reactor.
@@ -45,12 +46,12 @@ pub struct Manners {
     pub discards_may_be_refused: bool,
     /// Every change is durable when it is acknowledged.
     pub changes_are_durable: bool,
-    /// What devices do.
+    /// Errors of devices that are allowed.
     pub errors: Errors,
 }
 
 impl Manners {
-    /// One thing after the other, on good devices with room.
+    /// One operation at a time, on good devices with room.
     pub const STRICT: Manners = Manners {
         depth: 1,
         discards_may_skip: false,
@@ -60,7 +61,7 @@ impl Manners {
     };
 }
 
-/// What a token stands for.
+/// The request of a token.
 enum Pending {
     Read(ReadId),
     Change(OpId),
@@ -78,17 +79,17 @@ pub struct Driver<'a, S> {
     pending: BTreeMap<u64, Pending>,
     /// Operations under way per reactor.
     load: Vec<usize>,
-    /// Tokens of administrators' requests under way; LUNs are looked up only while there are none.
+    /// Tokens of administrators' requests under way; LUNs are opened only while there are none.
     next_token: u64,
     /// Drawn, and waiting for the blocks it changes.
     held: Option<Action>,
-    /// No new actions before this.
+    /// Time before which no new actions begin.
     quiet_until: Nanos,
     /// The first thing that went wrong.
     failure: Option<Failure>,
-    /// Something failed with [`Error::Io`]: the server wants to be restarted.
+    /// True after a request failed with [`Error::Io`]: the server needs a restart.
     pub poisoned: bool,
-    /// What was done.
+    /// The work done.
     pub report: Report,
 }
 
@@ -119,7 +120,7 @@ impl<'a, S: System> Driver<'a, S> {
         }
     }
 
-    /// The system, to be looked at between actions.
+    /// Returns the system, for checks between actions.
     pub fn system(&mut self) -> &mut S {
         &mut self.system
     }
@@ -160,7 +161,7 @@ impl<'a, S: System> Driver<'a, S> {
     /// thing.
     ///
     /// # Errors
-    /// It never ends.
+    /// The stop never ends.
     pub fn stop(&mut self) -> Result<bool, Failure> {
         let op = self.model.begin_cp(0);
         let world = self.world.clone();
@@ -183,10 +184,10 @@ impl<'a, S: System> Driver<'a, S> {
         Ok(can_stop)
     }
 
-    /// What clients find who connect again to a system that has become read-only, if it has:
-    /// everything they were told is there, a flush says so only if it is durable, a write is
+    /// Checks a system that has become read-only, as clients that connect again find it: all
+    /// acknowledged data is readable, a flush succeeds only if the data is durable, a write is
     /// refused, and nothing reaches the devices. With `errors` other than [`Errors::Never`] blocks
-    /// may be unreadable, and still nothing else may be read than what is there.
+    /// may be unreadable, but no read may return wrong data.
     ///
     /// # Errors
     /// A promise was broken, or something is never answered.
@@ -356,22 +357,23 @@ impl<'a, S: System> Driver<'a, S> {
                 ..
             } => busy(lun, *offset, *length),
             Action::Admin(Admin::ShrinkLun { name, size_bytes }) => {
-                // Whoever is told that something is beyond the end asked for it too late.
+                // A read that is answered as beyond the end came too late.
                 let reads = |lun| self.model.is_read(lun);
                 let tail = u64::MAX - size_bytes;
                 admin_under_way()
                     || self.model.lun(name).is_some_and(reads)
                     || busy(name, *size_bytes, tail)
             }
-            // Requests about names are asked one at a time, so that the model knows which exist.
+            // Requests about names are made one at a time, so that the model knows the existing
+            // names.
             Action::Admin(Admin::ConsistencyPoint) => false,
             Action::Admin(_) => admin_under_way(),
             _ => false,
         }
     }
 
-    /// The LUN of this name and a handle on it, if it is there and nobody is creating or deleting
-    /// it.
+    /// Returns the LUN of this name and a handle on it, if the LUN exists and is not being created
+    /// or deleted.
     fn open(&mut self, reactor: usize, name: &str) -> Option<(LunId, LunHandle)> {
         let lun = self.model.lun(name)?;
         let changing = self.pending.values().any(|pending| match pending {
@@ -387,13 +389,13 @@ impl<'a, S: System> Driver<'a, S> {
             if target.size_bytes(handle).is_some() {
                 return Some((lun, handle));
             }
-            // It was of another LUN of this name, or the aggregate has failed.
+            // The handle was of another LUN of this name, or the aggregate has failed.
             target.close(handle);
             self.handles.remove(&key);
         }
         match self.system.target(reactor).open(name) {
             Ok((handle, export)) => {
-                // It may be growing, or shrinking, just now.
+                // The LUN may be growing, or shrinking, just now.
                 let is_shrinking = self.pending.values().any(|pending| {
                     matches!(pending, Pending::Admin(_, Admin::ShrinkLun { name: other, .. })
                         if other == name)
@@ -558,7 +560,7 @@ impl<'a, S: System> Driver<'a, S> {
             }
             Admin::ConsistencyPoint => Some(self.model.begin_cp(0)),
         };
-        // What an earlier request failed to make cannot be asked about.
+        // An object that an earlier request failed to create cannot be used.
         let Some(op) = op else { return };
         self.pending
             .insert(token, Pending::Admin(op, request.clone()));
@@ -636,7 +638,7 @@ impl<'a, S: System> Driver<'a, S> {
             self.model.end(op, outcome);
         }
         if any {
-            // What was held back may go now, on any reactor.
+            // Actions that were held back may begin now, on any reactor.
             (0..self.world.reactors()).for_each(|reactor| self.world.wake(reactor));
         }
     }

@@ -20,7 +20,7 @@ pub const LENGTH_MAX: u32 = 3;
 /// Bytes of the pool that is not full.
 const POOL_BYTES: u64 = 16 << 20;
 
-/// Where sequences start.
+/// The state at the start of sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// An empty LUN in an empty pool.
@@ -32,7 +32,7 @@ pub enum State {
 }
 
 impl State {
-    /// All of them.
+    /// All start states.
     pub const ALL: [State; 3] = [State::Fresh, State::Full, State::LogHalfFull];
 
     fn maker(self) -> EngineMaker {
@@ -108,7 +108,7 @@ pub struct Exhaustive {
     starts: Vec<(EngineMaker, Start)>,
 }
 
-/// How each case is cut.
+/// The cuts of each case.
 const THOROUGHNESS: Thoroughness = Thoroughness {
     stride: 1,
     points_max: usize::MAX,
@@ -121,7 +121,7 @@ impl Exhaustive {
     /// Prepares the start states.
     ///
     /// # Errors
-    /// Not even that works.
+    /// The error if the preparation fails.
     pub fn new(seed: Seed) -> Result<Exhaustive, Failure> {
         let start = |state: State| Ok((state.maker(), state.start(seed)?));
         let starts: Result<Vec<_>, Failure> = State::ALL.into_iter().map(start).collect();

@@ -3,8 +3,8 @@
 //!
 //! Each sequence runs from one of four start states (no snapshot; two with diverged data; a branch,
 //! whose fork is a ghost; scans about to begin), and afterwards rests, so that its scans are cut
-//! too. One thing is asked at a time, as in [`super::snapshots`], but for clones of LUNs, which go
-//! on meanwhile. `words` says how it is cut and judged.
+//! too. One request is made at a time, as in [`super::snapshots`], except for clones of LUNs, which
+//! continue meanwhile. `words` describes the cuts and the judgement.
 
 use everglade_engine::admin::Change;
 use everglade_env::BLOCK_SIZE;
@@ -18,11 +18,11 @@ use crate::sim::words::{Cases, Words};
 
 const VOLUME: &str = "v";
 const LUN: &str = "l";
-/// One that comes and goes.
+/// Name of a LUN that is created and deleted.
 const OTHER: &str = "m";
 /// Two level-1 blocks and a bit.
 const LUN_BLOCKS: u64 = 512;
-/// Long enough for the timer to make consistency points until all scans are done.
+/// Rest in nanoseconds: the timer makes consistency points until all scans are done.
 const REST: u64 = 900_000_000;
 
 /// A letter of the alphabet.
@@ -105,7 +105,7 @@ fn write(lun: &str, first: u64, count: u64, fill: u64) -> Step {
     Step::Write(lun.to_owned(), first, count, fill << 20)
 }
 
-/// What the LUN that is always there is called.
+/// Returns the name of the LUN that always exists.
 fn lun_of(state: &State) -> String {
     let mut names = state.active.keys();
     let found = names.find(|name| *name != OTHER);
@@ -147,10 +147,10 @@ fn clone(state: &State, position: u64) -> Option<Change> {
     })
 }
 
-/// All cases, prepared. See the module's documentation.
+/// Prepares all cases. See the module's documentation.
 ///
 /// # Errors
-/// Not even that works.
+/// The error if the preparation fails.
 pub fn cases() -> Result<Cases, Failure> {
     Words::<Volume>::cases()
 }
@@ -375,8 +375,8 @@ mod tests {
         are_numbered::<Volume>();
     }
 
-    /// After a cut between the two the clone goes on, and recovery must not take it for the
-    /// cancelled one.
+    /// After a cut between the two the second clone continues, and recovery must not take it for
+    /// the cancelled one.
     #[test]
     fn a_clone_that_is_cancelled_is_not_one_that_goes_on() {
         let all = cases().unwrap_or_else(|failure| panic!("{failure}"));

@@ -1,7 +1,7 @@
 //! Looks at everything a freshly started system shows, and asks the model whether that may be.
 //!
-//! The two are apart because looking is dear and comparing is cheap: power cuts that leave the same
-//! blocks to be read are looked at once and compared with what each of them may leave.
+//! The two are separate because reading is expensive and comparing is cheap: power cuts with the
+//! same readable blocks are read once, and compared with the allowed states of each cut.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const RUN_BLOCKS: u64 = OP_BYTES_MAX as u64 / BLOCK;
 /// Turns one read may take.
 const TURNS_MAX: u64 = 1_000_000;
 
-/// What a block of a LUN shows.
+/// The content of a LUN's block as read.
 #[derive(Clone, Debug)]
 pub enum Shown {
     /// These bytes.
@@ -28,35 +28,35 @@ pub enum Shown {
     Error(String),
 }
 
-/// What a started system shows.
+/// The visible state of a started system.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     /// Names of exports and their sizes in bytes.
     pub exports: Vec<(String, u64)>,
     /// Names of volumes, if the system tells.
     pub volumes: Option<Vec<String>>,
-    /// The consistency point it says it found.
+    /// The consistency point that the system reports.
     pub cp: Option<u64>,
-    /// It says that operations are missing between others that survived.
+    /// True if the system reports missing operations between others that survived.
     pub has_gaps: bool,
     /// Blocks by export.
     pub blocks: BTreeMap<String, BTreeMap<u64, Shown>>,
-    /// Why the system gave up while it was being looked at.
+    /// The reason why the system failed while it was being read.
     pub failed: Option<String>,
     /// Why it can only be read.
     pub read_only: Option<String>,
 }
 
-/// Which errors are answers.
+/// The errors that are valid answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tolerance {
-    /// None.
+    /// No error.
     Nothing,
     /// Errors of blocks that the model knows to be damaged.
     Marked,
-    /// All: anything may be damaged. Wrong data is never an answer.
+    /// All errors: any block may be damaged. Wrong data is never a valid answer.
     Anything,
-    /// All; and the log is damaged, so that what was durable by it alone may be gone.
+    /// All errors; and the log is damaged, so operations durable by it alone may be lost.
     WithoutLog,
 }
 
@@ -71,7 +71,7 @@ impl Tolerance {
 /// Judges `system`, recovered from a cut at write `at`, and returns the model to go on with.
 ///
 /// # Errors
-/// What it holds is nothing a cut at that write may leave.
+/// The error if a cut at that write cannot leave the state found.
 pub fn judge<S: System>(
     world: &SimWorld,
     system: &mut S,
@@ -93,7 +93,7 @@ pub fn look<S: System>(world: &SimWorld, system: &mut S, model: &Model) -> Resul
 /// Looks at blocks that `wanted` names for each LUN, and at the first and last of each.
 ///
 /// # Errors
-/// As [`look`].
+/// The same errors as [`look`].
 pub fn look_at<S: System>(
     world: &SimWorld,
     system: &mut S,
@@ -161,7 +161,7 @@ fn look_into<S: System>(
                     shown.insert(*block, bytes_shown(&bytes[from..from + BLOCK_SIZE]));
                 }
             }
-            // One bad block takes its neighbours along; alone each answers for itself.
+            // One bad block fails its neighbours; single reads separate them.
             Err(_) => {
                 for block in run {
                     let alone = match read(world, system, handle, *block, 1)? {
@@ -182,7 +182,7 @@ fn bytes_shown(bytes: &[u8]) -> Shown {
     Shown::Bytes(page.freeze())
 }
 
-/// One read of blocks, waited for.
+/// Reads blocks, and waits for the result.
 fn read<S: System>(
     world: &SimWorld,
     system: &mut S,
@@ -231,11 +231,11 @@ pub fn compare(
     Ok(recovery.adopt())
 }
 
-/// Only judges. With `has_gaps`, operations may be missing between others that survived, whatever
-/// the view says.
+/// Only judges. With `has_gaps`, operations may be missing between others that survived, even if
+/// the view reports none.
 ///
 /// # Errors
-/// As [`compare`].
+/// The same errors as [`compare`].
 pub fn verify(view: &View, model: &Model, at: u64, has_gaps: bool) -> Result<(), Failure> {
     let mut recovery = model.recover(at);
     if has_gaps {

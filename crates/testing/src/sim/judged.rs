@@ -1,9 +1,8 @@
 //! Recoveries known from earlier ones of the same run.
 //!
-//! What a system makes of media depends on the blocks it reads ([`Footprint`]). So media whose
-//! footprint is known need not be checked, mounted and looked at again; and a view that was
-//! compared with what the model says at one moment need not be compared again as long as the model
-//! says the same.
+//! A system's result on media depends only on the blocks it reads ([`Footprint`]). So media with a
+//! known footprint need not be checked, mounted and read again; and a view that was compared with
+//! the model at one moment need not be compared again as long as the model is the same.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -12,14 +11,14 @@ use super::Failure;
 use super::judge::View;
 use crate::world::{Footprint, Images};
 
-/// Footprints kept: enough for what one run makes of its cuts, few enough to look through.
+/// Footprints kept: enough for the cuts of one run, few enough for a linear search.
 const KNOWN_MAX: usize = 256;
 
-/// What came of one recovery.
+/// The result of one recovery.
 struct Recovery {
     mark: Footprint,
     view: View,
-    /// What the model knew when this was found right: operations issued and ended, marks.
+    /// The model's state when this result was accepted: operations issued and ended, marks.
     right_at: BTreeSet<[usize; 3]>,
 }
 

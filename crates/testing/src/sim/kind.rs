@@ -22,17 +22,17 @@ const SMALL_BYTES: u64 = 16 << 20;
 pub enum Kind {
     /// Lives with restarts and cuts.
     Long,
-    /// The same, in a pool that is always close to full.
+    /// Long lives in a pool that is always close to full.
     Tight,
-    /// The same, and the pool fills up.
+    /// Long lives in a pool that fills up.
     Fill,
-    /// The same, and devices fail and hosts are full.
+    /// Long lives with failing devices and full hosts.
     Faults,
-    /// The same, and devices damage what they hold and say nothing.
+    /// Long lives with devices that damage their content silently.
     Silent,
     /// A short run, cut at each write.
     Cuts,
-    /// One sequence of three operations, cut at each write; as many seeds in a row are all of them.
+    /// One sequence of three operations, cut at each write; consecutive seeds run all sequences.
     Small,
     /// A case of the exhaustive simulation.
     Exhaustive,
@@ -40,11 +40,11 @@ pub enum Kind {
     Creation,
     /// Snapshots come, go and are restored.
     Snapshots,
-    /// The same while many clients work.
+    /// Snapshots while many clients work.
     Moments,
     /// A case of the exhaustive simulation of snapshots.
     Histories,
-    /// The same of clones and splits.
+    /// All short sequences with clones and splits.
     Clonings,
     /// A block of metadata is damaged, and something is done.
     Corrupted,
@@ -101,7 +101,7 @@ impl Kind {
         format!("{self:?}").to_lowercase()
     }
 
-    /// What prepares the cases of a kind that is made of numbered ones.
+    /// Returns the preparation of a kind that consists of numbered cases.
     #[must_use]
     pub fn cases(self) -> Option<fn() -> Result<Cases, Failure>> {
         match self {

@@ -1,4 +1,4 @@
-//! One world through many lives: work, power cut or stop, restart, judge, go on with what is left.
+//! One world through many lives: work, power cut or stop, restart, judgement, and continued work.
 //!
 //! Every life draws its own faults: most only a power cut at some write, torn or not; some a host
 //! that is full, some devices that fail. A life may end in the middle of mounting. After the last
@@ -14,7 +14,7 @@ use crate::workload::{Action, Mix, Scale, Workload};
 use crate::world::{Cut, End, Fault, Grain, Images, Keep, SimWorld};
 use crate::{Rng, Seed};
 
-/// How large a simulation is.
+/// The size of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Reactors.
@@ -33,7 +33,7 @@ pub struct Plan {
     pub silent: bool,
     /// The pool fills up, is drained, and fills up again.
     pub fill: bool,
-    /// Small operations keep the pool close to full.
+    /// True if small operations keep the pool close to full.
     pub tight: bool,
     /// Lines of trace kept for a failure.
     pub trace_lines: usize,
@@ -64,7 +64,7 @@ impl Plan {
         }
     }
 
-    /// The same, with many small operations on a pool that they keep close to full.
+    /// Returns the plan with many small operations on a pool that they keep close to full.
     #[must_use]
     pub fn tight(self, pool_bytes: u64) -> Plan {
         let scale = Scale {
@@ -83,7 +83,7 @@ impl Plan {
         }
     }
 
-    /// The same, with a pool small enough to fill up.
+    /// Returns the plan with a pool small enough to fill up.
     #[must_use]
     pub fn filling(self) -> Plan {
         let scale = Scale {
@@ -111,7 +111,7 @@ const FILL: Mix = Mix {
 /// Silent faults tried on what each life leaves.
 const BRANCHES: u64 = 3;
 
-/// Small enough to be filled by some hundred operations of 1 MiB.
+/// Bytes of a pool that some hundred operations of 1 MiB fill.
 const FILL_POOL_BYTES: u64 = 64 << 20;
 
 /// Runs the simulation of a seed.
@@ -174,7 +174,7 @@ impl<M: Maker> Life<'_, M> {
             .map_err(|error| Failure::new(error).within("check"))
     }
 
-    /// One life, from media to media.
+    /// Runs one life, from media to media.
     fn live(&mut self, number: u64, mut images: Images) -> Result<Images, Failure> {
         self.check(&images)?;
         // The power may fail while mounting, more than once.
@@ -288,7 +288,7 @@ impl<M: Maker> Life<'_, M> {
         Ok(system)
     }
 
-    /// How clients behave when nothing is wrong.
+    /// Returns the behaviour of clients without faults.
     pub(super) fn manners(&mut self) -> Manners {
         let promises = self.maker.promises();
         Manners {

@@ -6,17 +6,17 @@
 //!   what takes luck.
 //! - [`creation`]: preparing the devices is cut at every write.
 //! - [`small`], [`exhaustive`]: [`cuts`] for every short sequence over a small alphabet, from one
-//!   and from several start states. Finds what nobody thought of.
+//!   and from several start states. Finds unexpected combinations.
 //!
 //! - [`snapshots`]: one volume with snapshots, restores and deletions, against a list of states.
 //! - [`histories`]: all short sequences with snapshot verbs, cut at each write.
 //! - [`clonings`]: the same with clones of volumes and splits.
 //! - `corrupted`: every block of metadata is damaged, one at a time.
-//! - [`moments`]: many clients at once, and snapshots of what they do; devices that fail.
+//! - [`moments`]: many concurrent clients, and snapshots of their work; devices that fail.
 //!
 //! `trouble` draws the loud faults of a life, `silent` lives through the silent ones. [`driver`]
-//! carries actions to the system and replies to the model; [`judge`] looks at a system that has
-//! just started.
+//! carries actions to the system and replies to the model; [`judge`] checks a system that has just
+//! started.
 
 mod asker;
 mod background;
@@ -55,7 +55,7 @@ pub use words::Cases;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct Failure {
-    /// What was promised and is not so.
+    /// The broken promise.
     pub what: String,
     /// The last events of the world, oldest first.
     pub trace: Vec<String>,
@@ -92,7 +92,7 @@ impl Failure {
             "Counters",
             "Changes",
         ];
-        // What is nearest to the end is what was found; before it stands where.
+        // The cause is nearest to the end; the place stands before it.
         let has = |words: &str| self.what.contains(words);
         if let Some(rule) = rules.iter().find(|rule| has(&format!("{rule}: "))) {
             return rule;

@@ -1,9 +1,9 @@
-//! What a power cut at each write of a short run leaves: one of the states that it may be, and
-//! media that `check` finds clean.
+//! Recoveries from a power cut at each write of a short run: each finds one of the allowed states,
+//! and media that `check` finds clean.
 //!
-//! What a recovery does depends only on the blocks that it reads, so media that agree in those with
-//! media judged before are not mounted again ([`Footprint`]), unless they tell of something that
-//! goes on in the background: how far that is, is no matter of the state.
+//! A recovery depends only on the blocks that it reads, so media that agree in those with media
+//! judged before are not mounted again ([`Footprint`]), unless background work is under way on
+//! them: its progress is not part of the state.
 
 use super::story::{Life as _, Story};
 use super::{Failure, Report};
@@ -12,7 +12,7 @@ use crate::system::Maker;
 use crate::world::{Cut, CutPoint, Footprint, Images, Keep};
 use crate::{Rng, Seed, SimWorld};
 
-/// One recovery in so many goes on, and is itself cut at each of its writes.
+/// One recovery in `NESTED` continues, and is itself cut at each of its writes.
 const NESTED: u64 = 97;
 /// Media remembered.
 const KNOWN_MAX: usize = 128;
@@ -20,14 +20,14 @@ const KNOWN_MAX: usize = 128;
 /// A state that a run went through.
 pub(super) struct Entry<S> {
     pub(super) state: S,
-    /// Writes of the world when it was asked for, and when that was answered.
+    /// Writes of the world at the request, and at its answer.
     pub(super) asked: u64,
     pub(super) answered: u64,
     pub(super) is_durable: bool,
 }
 
 impl<S> Entry<S> {
-    /// What a life has come to by something that was asked for after so many writes.
+    /// Returns the states of a life, with the last request after `asked` writes.
     pub(super) fn of<T: Story<State = S>>(life: &T::Life<'_>, world: &SimWorld, asked: u64) -> Self
     where
         S: Clone,
@@ -55,7 +55,7 @@ fn possible_at<S: Clone>(entries: &[Entry<S>], at: u64) -> Vec<S> {
 pub(super) struct Recoveries<'a, S: Story> {
     maker: &'a EngineMaker,
     entries: &'a [Entry<S::State>],
-    /// What was read of the media, and what they held.
+    /// Footprints of judged media, and their states.
     known: Vec<(Footprint, S::State)>,
     ticket: u64,
 }
@@ -66,8 +66,8 @@ pub(super) fn mount(maker: &EngineMaker, world: &SimWorld) -> Result<EngineSyste
 }
 
 impl<'a, S: Story> Recoveries<'a, S> {
-    /// `number` is that of the run, from which it is drawn what is kept of writes that were not
-    /// flushed.
+    /// Returns the recoveries of run `number`, from which the kept subset of unflushed writes is
+    /// drawn.
     pub(super) fn new(
         maker: &'a EngineMaker,
         entries: &'a [Entry<S::State>],
@@ -168,15 +168,14 @@ impl<'a, S: Story> Recoveries<'a, S> {
         Ok(())
     }
 
-    /// Mounts what is there, and finds which of the states it is.
+    /// Mounts the media, and finds the matching state.
     fn settle(&self, world: &SimWorld, possible: Vec<S::State>) -> Result<S::State, Failure> {
         let mut life = S::Life::new(world, mount(self.maker, world)?, possible);
         life.settle()?;
         Ok(life.now().clone())
     }
 
-    /// The same, and then goes on. Returns the states that it went through, the one that it found
-    /// first.
+    /// Mounts the media, and then continues. Returns the states of the life, the state found first.
     fn go_on(
         &self,
         world: &SimWorld,

@@ -1,4 +1,4 @@
-//! What simulations did: the proof that they were not idle.
+//! The work of simulations: the proof that they were not idle.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use super::PerBackground;
 use crate::Digest;
 use crate::world::{Fault, PerFault, SimWorld};
 
-/// What a simulation did.
+/// The work of a simulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Everything that happened, as one number.
+    /// Digest of all events.
     pub digest: Digest,
     /// Operations carried out, administrators' included.
     pub actions: u64,
@@ -29,7 +29,7 @@ pub struct Report {
     pub cuts_in_recovery: u64,
     /// Times a system was started from what a power cut left, and judged.
     pub recoveries: u64,
-    /// Of those, how many were known by their footprint from an earlier one.
+    /// Recoveries among them that an earlier footprint covered.
     pub recoveries_known: u64,
     /// Virtual time, in nanoseconds.
     pub nanos: u64,

@@ -1,8 +1,8 @@
-//! Silent faults: blocks that are not what was written, and nobody said so.
+//! Silent faults: blocks that differ from their last write without an error.
 //!
 //! A branch of a long simulation: one life on a copy of the media, in which one kind of fault
-//! strikes, and two restarts of what it leaves; then the copy is thrown away, because nobody could
-//! live on with it.
+//! strikes, and two restarts from the damaged media; then the copy is dropped, because no later
+//! life could use it.
 //!
 //! *Wild* damage strikes anything behind the first label of each device: data, maps, trees, one of
 //! the two copies of a superblock. Then everything may answer with an error: reads, mounts, a
@@ -10,20 +10,19 @@
 //! that the model knows: then those answer with an error until they are written again, and nothing
 //! else does. In both:
 //!
-//! 1. What is read is what the model allows. Wrong data is never an answer.
-//! 2. Nothing gets stuck, and nothing stops at an assertion.
-//! 3. What the offline check finds clean starts, and reads without an error.
+//! 1. Reads return data that the model allows. Wrong data is never a valid answer.
+//! 2. No request gets stuck, and no assertion fails.
+//! 3. Media that the offline check finds clean start, and read without an error.
 //! 4. A system that becomes read-only, while it runs or when it starts, shows all that was
 //!    acknowledged where it can be read, says of nothing in memory that it is durable, takes no
 //!    change and writes nothing.
 //!
-//! *The journal* is damaged apart from the rest: what is durable by it alone may then be gone, the
-//! last first, because no reader can tell the end of a log from damage in it; everything else is as
-//! above.
+//! *The journal* is damaged apart from the rest: operations durable by it alone may then be lost,
+//! the last first, because no reader can distinguish the end of a log from damage in it; all other
+//! rules are as above.
 //!
-//! The first label and what else [`damage_is_found`] leaves out are spared: a superblock, lost in
-//! all its places by a device that said it was written, was never written as far as anyone can
-//! know.
+//! The first label and the other blocks that [`damage_is_found`] excludes are spared: if a device
+//! loses all copies of a superblock that it acknowledged, no reader can detect the loss.
 //!
 //! [`damage_is_found`]: crate::system::Promises::damage_is_found
 
@@ -72,7 +71,7 @@ const OF_THE_LOG: [Fault; 6] = [
 /// Most blocks that aimed damage hits.
 const AIMED_MAX: usize = 12;
 
-/// One branch: a fault, and what its clients may be told.
+/// One branch: a fault, and the allowed errors of its clients.
 struct Branch {
     fault: Fault,
     tolerance: Tolerance,
@@ -95,7 +94,8 @@ impl Branch {
 }
 
 impl<M: Maker> Life<'_, M> {
-    /// Lives through a silent fault on a copy of `images`; `older` is what they were some time ago.
+    /// Runs a life with a silent fault on a copy of `images`; `older` is an earlier copy of the
+    /// media.
     pub(super) fn silent(&mut self, images: &Images, older: &Images) -> Result<(), Failure> {
         let Some(first) = self.maker.promises().damage_is_found else {
             return Ok(());
@@ -195,7 +195,7 @@ impl<M: Maker> Life<'_, M> {
         self.restart_twice(&branch, images, model)
     }
 
-    /// Starts twice from what is left, judges it, and goes on with it for a while.
+    /// Starts twice from the damaged media, judges the result, and continues for a while.
     fn restart_twice(
         &mut self,
         branch: &Branch,
@@ -238,7 +238,7 @@ impl<M: Maker> Life<'_, M> {
             model.set_writes(world.writes());
             (images, model) = self.live_with(branch, &world, system, model)?;
             if view.read_only.is_some() {
-                // Nothing changed, and what was left out may be there again.
+                // Nothing changed, and objects that were left out may exist again.
                 model = known;
                 model.set_writes(world.writes());
             }
@@ -252,7 +252,7 @@ impl<M: Maker> Life<'_, M> {
         let checked = self.maker.check(&offline);
         self.report.answered[branch.fault] += u64::from(checked.is_err());
         // A device that missed consistency points without a block on it is refused, and is not a
-        // problem of the bytes that the check looks at.
+        // problem of the bytes that the check reads.
         let is_stale = branch.fault == Fault::StaleDevice;
         Ok(checked.is_ok() && branch.in_the_way.is_none() && !is_stale)
     }
@@ -271,7 +271,7 @@ impl<M: Maker> Life<'_, M> {
             Tolerance::Marked => Errors::Marked,
             _ => Errors::Anywhere,
         };
-        // What an administrator asks is not known to have happened when it fails.
+        // An administrator's request that fails may or may not have happened.
         let mut workload = self.workload.clone();
         workload.set_population(model.volumes_now(), &model.luns_now());
         if self.rng.one_in(3) {
@@ -282,7 +282,7 @@ impl<M: Maker> Life<'_, M> {
         driver.run(&mut |_| {
             actions = actions.checked_sub(1)?;
             Some(match actions {
-                // Whatever is damaged, the last thing asked for is that it be written.
+                // The last request on any damaged system makes everything durable.
                 0 => Action::Admin(Admin::ConsistencyPoint),
                 _ => workload.draw(),
             })
@@ -320,8 +320,8 @@ struct Target {
     block: u64,
 }
 
-/// Blocks of LUNs whose contents nobody else has, and everywhere on the devices where those
-/// contents are.
+/// Returns the blocks of LUNs with unique contents, and all places of those contents on the
+/// devices.
 fn targets(
     view: &View,
     images: &Images,

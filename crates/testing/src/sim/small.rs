@@ -6,12 +6,12 @@ use crate::Seed;
 use crate::system::Maker;
 use crate::workload::small::sequences;
 
-/// Which part of all sequences to run, so that the work can be spread or sampled.
+/// The part of all sequences to run, so that the work can be spread or sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Actions in each sequence.
     pub length: u32,
-    /// Every so many sequences …
+    /// Every `stride`-th sequence …
     pub stride: usize,
     /// … starting with this one.
     pub first: usize,

@@ -1,21 +1,21 @@
 //! Snapshots: one volume lives through writes, snapshots, deletions, restores, new names, restarts
 //! and power cuts.
 //!
-//! Things are asked one after the other, so the model is simple: the list of states the volume went
-//! through, each of them whole (LUNs and, for every snapshot, LUNs as they were). What is promised:
+//! Requests are made one at a time, so the model is simple: the list of the volume's states, each
+//! of them whole (LUNs and, for every snapshot, its LUNs). The promises are:
 //!
-//! 1. What is there is one of the states, not older than the last one that was durable:
-//!    administrative changes are when they are answered, and with them everything before.
-//! 2. Scans rest, or go on, as they were told to.
-//! 3. Every snapshot reads as what the volume held when it was taken, to the byte, and nothing else
-//!    is there.
-//! 4. What is said to have changed between two images is what differs (`diff`): looked at now and
-//!    then, the rest after each start as well.
+//! 1. The state found is one of the list, not older than the last durable one: administrative
+//!    changes, and all changes before them, are durable when they are answered.
+//! 2. Scans rest or run, as the last request demands.
+//! 3. Every snapshot reads as the volume's content when it was taken, to the byte, and there are no
+//!    other snapshots.
+//! 4. The reported changes between two images are their differences (`diff`): some are compared at
+//!    once, the rest after each start.
 //!
-//! A clone of a LUN is the exception to one thing after the other: it goes on while others are
-//! done, and is there, whole, at some moment (`Cloning`).
+//! A clone of a LUN is an exception: it continues during later requests, and appears, whole, at
+//! some moment (`Cloning`).
 //!
-//! What only media can show (who holds which block, counters, leaks) the offline check looks at.
+//! The offline check verifies properties that only media show (holders of blocks, counters, leaks).
 
 mod diff;
 mod draw;
@@ -50,7 +50,7 @@ const CLONE_REST: u64 = 300_000_000;
 
 pub(super) type Image = BTreeMap<String, Lun>;
 
-/// Everything a volume shows.
+/// The visible state of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) active: Image,
@@ -63,29 +63,29 @@ pub(super) struct State {
     /// LUNs that were made so far.
     luns_made: u64,
     cloning: Option<Cloning>,
-    /// What the volume and the aggregate are called, if not as at first.
+    /// Names of the volume and the aggregate, if they were changed.
     volume: Option<String>,
     aggregate: Option<String>,
-    /// What administrators' programs keep in the aggregate.
+    /// Notes in the aggregate.
     notes: Vec<u8>,
 }
 
-/// A LUN that is being cloned: nobody knows when it will be there, but all see whether it is.
+/// A LUN clone under way: the time of its appearance is unknown, but its presence is visible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Cloning {
     name: String,
     lun: Lun,
-    /// The volume was restored meanwhile: snapshots may have it if it was there before, and that is
-    /// all.
+    /// True if the volume was restored meanwhile: only snapshots may have the clone, if it existed
+    /// before.
     is_ended: bool,
 }
 
-/// What can be seen of a clone.
+/// The visible state of a clone.
 struct Sight {
     is_there: bool,
-    /// It ended, and this is why.
+    /// The reason why the clone job failed.
     failed: Option<String>,
-    /// It goes on.
+    /// True while the clone is under way.
     is_made: bool,
     /// Snapshots that have it.
     snapshots: Vec<String>,
@@ -111,12 +111,12 @@ impl State {
         }
     }
 
-    /// The name of a LUN that is being cloned, as far as anybody knows.
+    /// Returns the name of a LUN clone under way, as far as is known.
     pub(super) fn cloning(&self) -> Option<&str> {
         self.cloning.as_ref().map(|cloning| cloning.name.as_str())
     }
 
-    /// Somebody keeps a snapshot from being deleted.
+    /// True if a hold protects a snapshot from deletion.
     pub(super) fn is_held(&self, snapshot: &str) -> bool {
         self.holds
             .get(snapshot)
@@ -128,7 +128,7 @@ impl State {
         self.held_back == 100
     }
 
-    /// Whether a change would delete what is held, so that it must be refused.
+    /// True if a change would delete a held snapshot, so that it must be refused.
     fn keeps(&self, change: &Change) -> bool {
         match change {
             Change::DeleteSnapshot { name, .. } => self.is_held(name),
@@ -146,13 +146,13 @@ impl State {
         newer.cloned().collect()
     }
 
-    /// What the volume is called.
+    /// Returns the volume's name.
     pub(super) fn volume(&self) -> &str {
         self.volume.as_deref().unwrap_or(VOLUME)
     }
 }
 
-/// What is asked.
+/// One request.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Write(String, u64, u64, u64),
@@ -162,7 +162,7 @@ pub(super) enum Step {
     Change(Change),
     Rest(u64),
     Look,
-    /// Until the LUN that is being cloned is there.
+    /// Waits until the LUN clone under way is complete.
     AwaitClone,
 }
 
@@ -189,7 +189,7 @@ impl<'a> Life<'a> {
         self.states.last().expect("there is always one")
     }
 
-    /// What can be seen of the clone that a state knows of.
+    /// Returns the visible state of the clone under way.
     fn sight(&mut self, state: &State) -> Option<Sight> {
         let name = &state.cloning.as_ref()?.name;
         let volume = state.volume();
@@ -213,8 +213,7 @@ impl<'a> Life<'a> {
         })
     }
 
-    /// Takes note of a clone that has got there, or ended: that is durable before anybody can see
-    /// it.
+    /// Records a clone that was completed, or ended: that is durable before clients can see it.
     fn resolve(&mut self) -> Result<(), Failure> {
         let now = self.now().clone();
         let Some(sight) = self.sight(&now) else {
@@ -273,7 +272,7 @@ impl<'a> Life<'a> {
                 "Exports: {listed:?}, not {expected:?}"
             )));
         }
-        // One that was cancelled and one that goes on look alike until it is there.
+        // A cancelled clone and a clone under way look the same until the clone is complete.
         let info = self.asker.system.lun_clone(volume);
         let made = info.filter(|info| info.failed.is_none());
         if let Some(made) = made.filter(|info| state.cloning() != Some(info.name.as_str())) {
@@ -323,8 +322,8 @@ impl<'a> Life<'a> {
         Ok(Ended::With(()))
     }
 
-    /// Does one thing. False when the power failed; what was being done may or may not have
-    /// happened.
+    /// Makes one request. Returns false when the power failed; the request may or may not have been
+    /// executed.
     pub(super) fn step(&mut self, step: Step) -> Result<bool, Failure> {
         self.trace.push(format!("{step:?}"));
         self.resolve()?;
@@ -415,7 +414,7 @@ impl<'a> Life<'a> {
                 Ok(true)
             }
             Ended::With(Err(admin::Error::NoSpace)) => Ok(true),
-            // It was there, or had ended, before.
+            // The clone was complete, or had ended, before.
             Ended::With(Err(admin::Error::NotFound(_))) if is_cancel => {
                 self.resolve()?;
                 Ok(true)
@@ -436,7 +435,7 @@ impl<'a> Life<'a> {
         self.resolve()
     }
 
-    /// Waits until the clone that is being made is there, or has ended.
+    /// Waits until the clone under way is complete, or has ended.
     fn await_clone(&mut self) -> Result<bool, Failure> {
         for _ in 0..CLONE_POINTS_MAX {
             self.resolve()?;
@@ -444,13 +443,13 @@ impl<'a> Life<'a> {
             let Some(sight) = self.sight(&now) else {
                 return Ok(true);
             };
-            // A consistency point is asked for too, which may be answered at once if there is
-            // nothing to do.
+            // A consistency point is requested too; it may be answered at once if there are no
+            // changes.
             if !self.changed(None, now)? || !self.asker.rest(CLONE_REST) {
                 return Ok(false);
             }
             if !sight.is_made && self.was_cloning {
-                // It may have ended for want of space before the power failed.
+                // The clone may have ended for lack of space before the power failed.
                 self.resolve()?;
                 self.states
                     .iter_mut()
@@ -467,7 +466,7 @@ impl<'a> Life<'a> {
     }
 }
 
-/// What a change that is allowed does.
+/// Applies an allowed change to the state.
 fn apply(state: &mut State, change: &Change) {
     let State {
         active,
@@ -595,7 +594,7 @@ fn apply(state: &mut State, change: &Change) {
         Change::SetScanPace { percent, .. } => *held_back = 100 - percent,
         // The first thing that is done.
         Change::CreateVolume { .. } => {}
-        // Nothing is damaged.
+        // No block is damaged.
         Change::StartRepair | Change::StopRepair => {}
         Change::DeleteVolume { .. }
         | Change::CloneVolume { .. }
@@ -604,7 +603,7 @@ fn apply(state: &mut State, change: &Change) {
     }
 }
 
-/// How long, and how rough.
+/// The length and the faults of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Lives, each ended by a power cut.
@@ -618,7 +617,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What a seed stands for.
+    /// Returns the plan of a seed.
     #[must_use]
     pub fn of_seed(seed: Seed) -> Plan {
         let mut rng = Rng::for_part(seed.0, "snapshots plan");
@@ -706,7 +705,7 @@ fn nothing_is_mended(life: &Life<'_>) -> Result<(), Failure> {
     }
 }
 
-/// One life: look at what is there, work until the power fails.
+/// Runs one life: check the state found, work until the power fails.
 fn live(
     life: &mut Life<'_>,
     (rng, repairs): (&mut Rng, &mut Option<Rng>),
@@ -753,7 +752,7 @@ fn live(
     Ok(())
 }
 
-/// Finds which of the states that were possible is there.
+/// Finds the state among the possible ones.
 pub(super) fn settle(life: &mut Life<'_>) -> Result<(), Failure> {
     let states = std::mem::take(&mut life.states);
     let mut last = None;

@@ -4,9 +4,9 @@ use crate::SimWorld;
 use crate::engine::{EngineMaker, EngineSystem};
 use crate::sim::Failure;
 
-/// A server that is asked for one thing after the other, and what its model says.
+/// A server with one request under way, and its model.
 pub(super) trait Life<'a, S: Story>: Sized {
-    /// One that may find any of these states.
+    /// Returns a life that may find any of these states.
     fn new(world: &'a SimWorld, system: EngineSystem, states: Vec<S::State>) -> Self;
 
     /// States since the last one that is durable, which is the first.
@@ -15,10 +15,10 @@ pub(super) trait Life<'a, S: Story>: Sized {
     /// Things asked so far.
     fn asked(&self) -> u64;
 
-    /// Does one thing. The power does not fail.
+    /// Does one step. The power does not fail.
     fn step(&mut self, step: S::Step) -> Result<(), Failure>;
 
-    /// Finds which of the states that were possible is there.
+    /// Finds the state among the possible ones.
     fn settle(&mut self) -> Result<(), Failure>;
 
     fn now(&self) -> &S::State {
@@ -26,7 +26,7 @@ pub(super) trait Life<'a, S: Story>: Sized {
     }
 }
 
-/// What words are about.
+/// The subject of words: letters, states and steps.
 pub(super) trait Story: Sized + 'static {
     type State: Clone + PartialEq + Default;
     type Step: Clone;
@@ -40,21 +40,22 @@ pub(super) trait Story: Sized + 'static {
 
     fn beginnings() -> Vec<Beginning<Self>>;
 
-    /// What a letter means in a state, at a position of the word; nothing where it means nothing.
+    /// Returns the step of a letter in a state, at a position of the word; `None` if the letter has
+    /// no meaning there.
     fn spell(letter: Self::Letter, state: &Self::State, position: u64) -> Option<Self::Step>;
 
-    /// Lets everything in the background come to its end, and looks at all there is.
+    /// Returns the steps that complete all background work, and check all data.
     fn ends() -> Vec<Self::Step>;
 
     /// Writes over whatever was taken for free, before that.
     fn goes_on(state: &Self::State) -> Vec<Self::Step>;
 
-    /// Something goes on in the background of which the state says no more than that.
+    /// True if background work is under way whose progress is not part of the state.
     fn is_going_on(state: &Self::State) -> bool;
 }
 
-/// A start state: its name, what makes it, durable, and what is done once more in each run, so that
-/// it is under way.
+/// A start state: its name, its durable preparation, and steps repeated in each run, so that their
+/// work is under way.
 pub(super) struct Beginning<S: Story> {
     pub(super) name: &'static str,
     pub(super) steps: Vec<S::Step>,

@@ -1,5 +1,4 @@
-//! Loud trouble: what devices and hosts do in a life, apart from the power cut at its end, and say
-//! so.
+//! Loud faults of a life: errors of devices and hosts, apart from the power cut at its end.
 
 use everglade_env::{BLOCK_SIZE, DeviceId};
 
@@ -8,12 +7,12 @@ use crate::Rng;
 use crate::system::Promises;
 use crate::world::{Fault, Faults, SimWorld};
 
-/// What a life has to put up with.
+/// The faults of a life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Trouble {
-    /// Which, if any.
+    /// The fault, if any.
     pub(super) fault: Option<Fault>,
-    /// What clients may be told.
+    /// The errors that clients may get.
     pub(super) errors: Errors,
     /// Discards may do nothing.
     pub(super) discards_may_skip: bool,
@@ -30,7 +29,7 @@ impl Trouble {
         vanishes: None,
     };
 
-    /// What clients may be told who only read.
+    /// Returns the errors that reading clients may get.
     pub(super) fn in_reads(&self) -> Errors {
         match self.fault {
             None | Some(Fault::WriteError | Fault::FlushError | Fault::Slow | Fault::NoSpace) => {
@@ -67,7 +66,7 @@ impl Trouble {
                     let room = rng.below(16 << 20) / BLOCK_SIZE as u64 * BLOCK_SIZE as u64;
                     world.set_host_capacity(Some(world.host_used() + room));
                 } else {
-                    // At any step, and the next one may find space again.
+                    // The fault hits any step, and the next step may find space again.
                     switch(world, &Faults::only(fault, [1, 2, 4, 16][rng.index(4)]));
                 }
                 if !promises.full_host_is_no_space {
@@ -94,7 +93,7 @@ impl Trouble {
     }
 }
 
-/// All devices have these faults.
+/// Sets these faults on all devices.
 fn switch(world: &SimWorld, faults: &Faults) {
     for device in world.devices() {
         world.set_faults(device, faults.clone());

@@ -1,10 +1,10 @@
 //! All words of one to three letters over an alphabet of operations, from some start states, cut at
 //! each device write.
 //!
-//! A letter is what it means in the state there is then, or nothing. One thing is asked at a time;
-//! after the word the world rests, so that what goes on in the background is cut too. At each cut
-//! the states that may be there are those from the last durable one to the one that was being made
-//! ([`Recoveries`]). Case n is word n / b from start state n mod b of b, the short words first.
+//! The meaning of a letter depends on the state, and may be nothing. One request is made at a time;
+//! after the word the world rests, so that background work is cut too. At each cut the allowed
+//! states are those from the last durable one to the one being made ([`Recoveries`]). Case n is
+//! word n / b from start state n mod b of b, the short words first.
 
 use crate::engine::EngineMaker;
 use crate::sim::recoveries::{Entry, Recoveries, mount};
@@ -70,7 +70,7 @@ impl Cases {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of cases.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
@@ -86,7 +86,7 @@ impl Cases {
 }
 
 impl<S: Story> Words<S> {
-    /// All words from all start states, which are prepared.
+    /// Prepares all start states and returns all words from them.
     pub(super) fn cases() -> Result<Cases, Failure> {
         let all = Words::<S>::new()?;
         Ok(Cases {
@@ -188,7 +188,7 @@ impl<S: Story> Words<S> {
 pub(super) mod tests {
     use super::*;
 
-    /// Each of these words survives its cuts from one start state after the other.
+    /// Checks that each of these words survives its cuts from every start state.
     pub(in super::super) fn survive<S: Story>(words: &[&[S::Letter]]) {
         let all = Words::<S>::new().unwrap_or_else(|failure| panic!("{failure}"));
         for (number, word) in words.iter().enumerate() {

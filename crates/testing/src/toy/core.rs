@@ -33,7 +33,7 @@ pub(super) struct Lun {
 
 /// A promise to be kept once records are durable.
 pub(super) struct Waiter {
-    /// All records below this.
+    /// Sequence number: the condition covers all records below.
     pub(super) below: u64,
     pub(super) reactor: usize,
     pub(super) token: u64,
@@ -121,7 +121,7 @@ impl Core {
         Ok(core)
     }
 
-    /// Does in memory what a record says.
+    /// Applies a record in memory.
     pub(super) fn perform(
         &mut self,
         kind: Kind,
@@ -195,7 +195,7 @@ impl Core {
         }
     }
 
-    /// Appends a record and does in memory what it says.
+    /// Appends a record and applies it in memory.
     pub(super) fn log(
         &mut self,
         reactor: usize,

@@ -1,15 +1,16 @@
 //! The smallest server that keeps its promises, with bugs that can be switched on.
 //!
-//! It judges the judges: without a bug every simulation of it must pass, with any one of them some
-//! simulation must fail, or the harness is blind. It is also the shortest example of a `System`.
+//! The toy tests the judges: without a bug every simulation of it must pass, with any of its bugs
+//! some simulation must fail, or the harness is blind. The toy is also the shortest example of a
+//! `System`.
 //!
 //! Everything lives in memory; each change appends one record to a log that starts at block 0 of
 //! the only device (`record`). A flush waits until all earlier records are written, flushes the
 //! device, and answers. Mounting reads records until one does not fit: each carries a check over
-//! itself, its payload, and the check of its predecessor, so that what is found is a prefix of what
-//! was done. A number drawn at each mount is part of it, so that an old record never fits behind a
-//! new one that happens to be equal to the old one's predecessor. The log is never cleaned; when it
-//! is full, it is.
+//! itself, its payload, and the check of its predecessor, so the records found are a prefix of the
+//! operations. A number drawn at each mount is part of it, so that an old record never fits behind
+//! a new one that happens to be equal to the old one's predecessor. The log is never cleaned, and
+//! can become full.
 
 mod core;
 mod record;
@@ -43,7 +44,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    /// All of them.
+    /// All bugs.
     pub const ALL: [Bug; 10] = [
         Bug::FlushWithoutFlush,
         Bug::FlushTooEarly,

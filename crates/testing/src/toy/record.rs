@@ -23,7 +23,7 @@ const MAGIC: u64 = 0x0059_4f54_4547_5645;
 const CHECK_AT: usize = BLOCK_SIZE - 8;
 const NAME_AT: usize = 80;
 
-/// What a record says happened.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Write,

@@ -198,7 +198,7 @@ impl ToyTarget {
                     pages.clone(),
                 )?;
                 if core.bug == Some(Bug::TornWrite) && pages.len() > 1 && !durable {
-                    // As if the second half were stored a turn later than the first.
+                    // Behaves as if the second half were stored a turn later than the first.
                     let from = (data.offset / BLOCK + 1) * BLOCK;
                     let rest = data.offset + length - from;
                     let blank = vec![PageRef::zero(); pages.len() - 1];

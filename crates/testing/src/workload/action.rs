@@ -1,40 +1,40 @@
-//! What can be asked, and the bytes that writes write.
+//! The possible requests, and the bytes of writes.
 
 use everglade_env::{BLOCK_SIZE, Nanos};
 
 use crate::Rng;
 use crate::system::Admin;
 
-/// One thing asked. Ranges are in bytes and lie inside the LUN.
+/// One request. Ranges are in bytes and lie inside the LUN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Read.
     Read {
-        /// Which LUN.
+        /// Name of the LUN.
         lun: String,
-        /// First byte.
+        /// First byte of the range.
         offset: u64,
         /// Bytes, at most 1 MiB.
         length: u64,
     },
     /// Write of `contents(fill, length)`.
     Write {
-        /// Which LUN.
+        /// Name of the LUN.
         lun: String,
-        /// First byte.
+        /// First byte of the range.
         offset: u64,
         /// Bytes, at most 1 MiB.
         length: u64,
-        /// What the contents follow from.
+        /// Seed of the contents.
         fill: u64,
         /// Force unit access.
         durable: bool,
     },
     /// Discard.
     Discard {
-        /// Which LUN.
+        /// Name of the LUN.
         lun: String,
-        /// First byte.
+        /// First byte of the range.
         offset: u64,
         /// Bytes, any length.
         length: u64,
@@ -43,9 +43,9 @@ pub enum Action {
     },
     /// Write of zeroes.
     WriteZeroes {
-        /// Which LUN.
+        /// Name of the LUN.
         lun: String,
-        /// First byte.
+        /// First byte of the range.
         offset: u64,
         /// Bytes, any length.
         length: u64,
@@ -61,7 +61,7 @@ pub enum Action {
     },
     /// A request of an administrator.
     Admin(Admin),
-    /// Nothing is asked for this long.
+    /// A pause without requests, in nanoseconds.
     Pause(Nanos),
 }
 

@@ -1,8 +1,8 @@
-//! How often each kind of action comes, and how large things are.
+//! The frequency of each kind of action, and the sizes of objects.
 
 use crate::Rng;
 
-/// How often each kind of action comes, relative to the others.
+/// The frequency of each kind of action, relative to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mix {
     /// Reads.
@@ -31,14 +31,14 @@ pub struct Mix {
     pub delete_volume: u64,
     /// Pauses.
     pub pause: u64,
-    /// One change in so many is durable by itself; zero for never.
+    /// One change in `durable` is durable by itself; zero for never.
     pub durable: u32,
     /// Writes are as long as they may be.
     pub long: bool,
 }
 
 impl Mix {
-    /// Some of everything.
+    /// A mix of all kinds.
     pub const EVERYTHING: Mix = Mix {
         read: 200,
         write: 400,
@@ -57,7 +57,7 @@ impl Mix {
         long: false,
     };
 
-    /// Nothing but growth.
+    /// Only growth.
     pub const FILL: Mix = Mix {
         write: 1000,
         discard: 0,
@@ -66,7 +66,7 @@ impl Mix {
         ..Mix::EVERYTHING
     };
 
-    /// Nothing but shrinkage.
+    /// Only shrinkage.
     pub const DRAIN: Mix = Mix {
         write: 20,
         discard: 300,
@@ -108,7 +108,7 @@ impl Mix {
         ..Mix::EVERYTHING
     };
 
-    /// No administrator.
+    /// A mix without an administrator.
     pub const CLIENTS: Mix = Mix {
         create_lun: 0,
         delete_lun: 0,
@@ -118,7 +118,7 @@ impl Mix {
         ..Mix::EVERYTHING
     };
 
-    /// One of the above, with some kinds left out and others stressed.
+    /// Returns one of the mixes above, with some kinds left out and others stressed.
     pub fn random(rng: &mut Rng) -> Mix {
         let base = [
             Mix::EVERYTHING,
@@ -150,10 +150,10 @@ impl Mix {
     }
 }
 
-/// How large things are.
+/// The sizes of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
-    /// Largest LUN in bytes. LUNs are thin, so this may exceed the pool.
+    /// Largest LUN in bytes. LUNs are thin, so this size may exceed the pool.
     pub lun_bytes_max: u64,
     /// Most LUNs at a time.
     pub luns_max: usize,

@@ -1,4 +1,5 @@
-//! Where operations fall in a LUN: hot spots, sequential runs, edges of blocks and of tree nodes.
+//! The places of operations in a LUN: hot spots, sequential runs, edges of blocks and of tree
+//! nodes.
 
 use everglade_env::BLOCK_SIZE;
 
@@ -15,7 +16,7 @@ pub const SPAN: u64 = 255;
 pub struct Places {
     /// Fractions of the LUN's size, in 1/65536.
     hot: [u64; 3],
-    /// Where the sequential run goes on.
+    /// Next byte of the sequential run.
     cursor: u64,
 }
 
@@ -58,7 +59,8 @@ impl Places {
         (offset, length)
     }
 
-    /// The next `length` bytes of the sequential run, or what is left before the end of the LUN.
+    /// Returns the next `length` bytes of the sequential run, or the rest before the end of the
+    /// LUN.
     pub fn next_run(&mut self, size: u64, length: u64) -> (u64, u64) {
         let offset = if self.cursor < size { self.cursor } else { 0 };
         self.cursor = (offset + length).min(size);
@@ -79,7 +81,7 @@ fn near_edge(length: u64, rng: &mut Rng) -> u64 {
     (SPAN * BLOCK).saturating_sub(before)
 }
 
-/// From one byte to `most`, with all orders of magnitude alike.
+/// Draws a length from one byte to `most`, with all orders of magnitude equally likely.
 fn length(most: u64, rng: &mut Rng) -> u64 {
     let drawn = match rng.below(16) {
         0 => rng.between(1, 16),

@@ -1,7 +1,7 @@
 //! Small worlds, enumerated: every sequence of a few actions over an alphabet.
 //!
-//! Where sampling trusts luck, this does not: a rule that can be broken by three operations on one
-//! small LUN is broken by one of these.
+//! Unlike sampling, this covers all cases: a rule that three operations on one small LUN can break
+//! is broken by one of these sequences.
 
 use everglade_env::BLOCK_SIZE;
 
@@ -122,7 +122,7 @@ pub fn spelled(letters: &[Action], length: u32, mut number: u64) -> Vec<Action> 
     sequence
 }
 
-/// How many sequences of exactly `length` letters there are.
+/// Returns the number of sequences of exactly `length` letters.
 #[must_use]
 pub fn sequence_count(length: u32) -> u64 {
     (alphabet().len() as u64).pow(length)
@@ -133,8 +133,8 @@ pub fn sequences(length: u32) -> impl Iterator<Item = Vec<Action>> {
     (0..sequence_count(length)).map(move |number| sequence(length, number))
 }
 
-/// Sequence `number` of those of exactly `length` letters. Contents differ from write to write, and
-/// what was deleted is what is created again.
+/// Returns sequence `number` of those of exactly `length` letters. Contents differ from write to
+/// write, and a deleted object is created again under the same name.
 #[must_use]
 pub fn sequence(length: u32, mut number: u64) -> Vec<Action> {
     let letters = alphabet();

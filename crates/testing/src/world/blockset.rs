@@ -21,7 +21,7 @@ impl BlockSet {
         self.words.get(word).is_some_and(|w| w & bit != 0)
     }
 
-    /// How many of `range` are not in the set.
+    /// Returns the number of blocks in `range` that are not in the set.
     pub(super) fn missing(&self, range: Range<u64>) -> u64 {
         range.filter(|&block| !self.contains(block)).count() as u64
     }

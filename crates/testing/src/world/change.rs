@@ -1,4 +1,4 @@
-//! What an operation does to a medium, and how a part of it does.
+//! The effect of an operation on a medium, whole or in part.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::Image;
 use super::blockset::BlockSet;
 use crate::Rng;
 
-/// Smallest unit a medium writes whole.
+/// Smallest unit that a medium writes atomically, in bytes.
 const SECTOR: usize = 512;
 
 /// One change of a medium. Cheap to clone.
@@ -37,7 +37,7 @@ impl Change {
         Change::Write((first..).zip(pages).collect())
     }
 
-    /// Does it.
+    /// Applies the change to an image.
     pub(super) fn apply(&self, version: u64, image: &mut Image, allocated: &mut BlockSet) {
         match self {
             Change::Write(blocks) => {
@@ -54,7 +54,7 @@ impl Change {
         }
     }
 
-    /// The same with one bit of one block flipped.
+    /// Returns the change with one bit of one block flipped.
     pub(super) fn flipped(&self, rng: &mut Rng) -> Option<Change> {
         let Change::Write(blocks) = self else {
             return Some(self.clone());

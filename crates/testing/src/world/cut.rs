@@ -1,6 +1,6 @@
 //! Power cuts: what a moment leaves to chance, and the media each way of it leaves behind.
 //!
-//! At a cut, what is durable stays. Every change that is not durable, completed or still under way,
+//! At a cut, durable changes stay. Every change that is not durable, completed or still under way,
 //! may have reached the medium, in any combination, and may be torn. A [`CutPoint`] holds both
 //! parts; [`CutPoint::images`] makes one world of them, [`CutPoint::singles`] lists the ways worth
 //! trying at every write: nothing, everything, each change alone missing, torn, or alone present.
@@ -17,18 +17,18 @@ use super::device::DeviceSpec;
 use super::fault::Fault;
 use crate::{Digest, Rng};
 
-/// Which of the changes that were not durable reach the medium.
+/// The changes that were not durable and reach the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// None of them.
+    /// No change.
     Nothing,
-    /// All of them.
+    /// All changes.
     Everything,
-    /// All but this one.
+    /// All changes but this one.
     AllBut(usize),
-    /// Only this one.
+    /// Only this change.
     Only(usize),
-    /// The first so many, in the order in which they took effect.
+    /// The first changes, this many, in the order in which they took effect.
     First(usize),
     /// Each with even chances, from this seed.
     Random(u64),
@@ -37,7 +37,7 @@ pub enum Keep {
 /// A way for the power to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// What arrives.
+    /// The changes that reach the medium.
     pub keep: Keep,
     /// If set, a change this names is torn instead of whole: the missing one of `AllBut`, the one
     /// of `Only`, the last of `First`, some of `Random`.
@@ -45,14 +45,14 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Nothing is torn.
+    /// Returns a cut without torn changes.
     #[must_use]
     pub fn whole(keep: Keep) -> Cut {
         Cut { keep, tear: None }
     }
 }
 
-/// How much a cut took away.
+/// The losses of a cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Changes that did not reach the medium.
@@ -99,7 +99,7 @@ pub(super) struct DeviceAtCut {
     pub(super) unflushed: Vec<AtChance>,
 }
 
-/// One moment of a world, as a power cut finds it. Cheap to keep by the thousand.
+/// One moment of a world, as a power cut leaves it. Cheap to keep by the thousand.
 #[derive(Clone)]
 pub struct CutPoint {
     /// Writes the world had counted, including the one it was cut at.
@@ -112,7 +112,7 @@ pub struct CutPoint {
     pub(super) devices: Vec<DeviceAtCut>,
 }
 
-/// What all devices hold while the power is off.
+/// The contents of all devices while the power is off.
 #[derive(Clone)]
 pub struct Images {
     pub(super) now: Nanos,
@@ -121,12 +121,12 @@ pub struct Images {
     pub(super) digest: Digest,
     pub(super) host_capacity: Option<u64>,
     pub(super) devices: Vec<Medium>,
-    /// What the cut took.
+    /// Losses of the cut.
     pub losses: Losses,
 }
 
 impl Images {
-    /// What one device holds.
+    /// Returns the content of one device.
     #[must_use]
     pub fn image(&self, device: usize) -> &Image {
         &self.devices[device].image
@@ -137,7 +137,7 @@ impl Images {
         self.host_capacity = bytes;
     }
 
-    /// Flips a bit of a block while nobody looks.
+    /// Flips a bit of a block silently.
     pub fn flip_bit(&mut self, device: usize, block: u64, bit: usize) {
         let medium = &mut self.devices[device];
         let whole = medium.image.read(block);
@@ -185,7 +185,7 @@ impl Images {
 }
 
 impl Medium {
-    /// What a cut leaves of a change.
+    /// Applies the part of a change that survives the cut.
     fn land(&mut self, entry: &AtChance, fate: &Fate, rng: &mut Rng) {
         let cut = |fault: Fault| {
             if entry.claimed {
@@ -254,14 +254,14 @@ impl CutPoint {
         }))
     }
 
-    /// None, all, each change alone missing, and `random` random subsets, every second of them
-    /// torn.
+    /// Returns the cuts: none, all, each change alone missing, and `random` random subsets, every
+    /// second of them torn.
     pub fn subsets(&self, random: u64, seed: u64) -> impl Iterator<Item = Cut> + use<> {
         let count = self.unflushed();
         let ends = [Keep::Nothing, Keep::Everything].map(Cut::whole);
         let singles = (0..if count > 1 { count } else { 0 }).map(|i| Cut::whole(Keep::AllBut(i)));
         let mut rng = Rng::for_part(seed, "subsets");
-        // Of nothing there is one subset.
+        // The empty set has one subset.
         let random = if count > 0 { random } else { 0 };
         let random = (0..random).map(move |number| Cut {
             keep: Keep::Random(rng.draw()),

@@ -1,7 +1,7 @@
-//! Damage: blocks of a device that are not what was written to them, and what did it.
+//! Damage: blocks of a device that differ from their last write, each with its fault.
 //!
-//! This is bookkeeping of the world, not something a device knows: it tells a fault that was met
-//! from one that struck where nobody looked.
+//! This is bookkeeping of the world, which devices do not know: it separates faults that a read met
+//! from faults in blocks that were never read.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use super::fault::Fault;
 #[derive(Clone)]
 struct Entry {
     fault: Fault,
-    /// What the block should hold.
+    /// Content that the block should have.
     wanted: PageRef,
 }
 
@@ -30,12 +30,12 @@ impl Damage {
         self.blocks.insert(block, Entry { fault, wanted });
     }
 
-    /// A bit of `block` flipped; what it should hold may be known from before.
+    /// Records a flipped bit of `block`; the right content may be known from earlier damage.
     pub(super) fn insert_unless_known(&mut self, block: u64, fault: Fault, wanted: PageRef) {
         self.blocks.entry(block).or_insert(Entry { fault, wanted });
     }
 
-    /// Everything `change` should have brought about is damage, as far as `part` did not do it.
+    /// Records as damage all blocks of `change` that `part` did not write.
     pub(super) fn insert_missing(&mut self, fault: Fault, change: &Change, part: Option<&Change>) {
         let Change::Write(blocks) = change else {
             return;
@@ -61,7 +61,7 @@ impl Damage {
         }
     }
 
-    /// What damaged `block`, if `page` read from it shows that.
+    /// Returns the fault that damaged `block`, if `page` read from it shows the damage.
     pub(super) fn shown_by(&self, block: u64, page: &Page) -> Option<Fault> {
         let entry = self.blocks.get(&block)?;
         (entry.wanted[..] != page[..]).then_some(entry.fault)

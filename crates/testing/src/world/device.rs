@@ -1,8 +1,8 @@
-//! One simulated device: what is on the medium, what sits in its volatile cache, what may go wrong.
+//! One simulated device: the content of its medium and its volatile cache, and its faults.
 //!
-//! A change goes through three moments: *effect* (reads see it), *completion* (the submitter is
-//! told), *durable* (a power cut no longer undoes it). Effect lies between submission and
-//! completion, where the die says. Changes with effect that are not durable are the `unflushed`
+//! A change goes through three moments: *effect* (reads see it), *completion* (the submitter gets
+//! the result), *durable* (a power cut no longer undoes it). Effect lies between submission and
+//! completion, at a random moment. Changes with effect that are not durable are the `unflushed`
 //! list.
 
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use super::fault::{Fault, FaultCounts, Faults};
 use super::{EIO, Image};
 use crate::Rng;
 
-/// How long operations take: shortest and longest, in nanoseconds.
+/// Durations of operations: shortest and longest, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latency {
     /// Reads.
@@ -38,19 +38,20 @@ impl Default for Latency {
     }
 }
 
-/// What a simulated device is like.
+/// The properties of a simulated device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceSpec {
     /// Size in bytes, a multiple of the block size.
     pub size_bytes: u64,
-    /// It owns its space, as block devices do; else the host gives space when it is written.
+    /// True if the device owns its space, as block devices do; else the host provides space at the
+    /// first write.
     pub owns_space: bool,
-    /// How long operations take.
+    /// Durations of operations.
     pub latency: Latency,
 }
 
 impl DeviceSpec {
-    /// A file on a host: space comes when it is asked for.
+    /// Returns a file on a host: space is provided on request.
     #[must_use]
     pub fn thin(size_bytes: u64) -> DeviceSpec {
         DeviceSpec {
@@ -93,9 +94,9 @@ pub(super) struct Device {
     pub(super) live_allocated: BlockSet,
     pub(super) durable: Image,
     pub(super) durable_allocated: BlockSet,
-    /// In order of effect, which is the order of versions.
+    /// Unflushed changes in order of effect, which is the order of versions.
     pub(super) unflushed: Vec<Unflushed>,
-    /// What blocks held before their last write; kept only while reads may be stale.
+    /// Former contents of blocks before their last write; kept only while reads may be stale.
     previous: Image,
     /// Blocks that cannot be read until they are written again.
     pub(super) bad: BTreeSet<u64>,
@@ -274,8 +275,8 @@ impl Device {
         self.live.put(block, version, page);
     }
 
-    /// What becomes of a write the submitter believes in: all of it, unless a silent fault says
-    /// else.
+    /// Returns the effect of an acknowledged write: the whole change, unless a silent fault alters
+    /// it.
     pub(super) fn deflected(&mut self, change: Change, range: &Range<u64>) -> Option<Change> {
         self.damage.clear(range.clone());
         if !self.faults.concern(range) {
@@ -299,7 +300,7 @@ impl Device {
         part
     }
 
-    /// The same write somewhere else among the blocks that may be hit.
+    /// Returns the write at another place among the blocks that faults may hit.
     fn misdirected(&mut self, change: &Change, range: &Range<u64>) -> Option<Change> {
         let Change::Write(blocks) = change else {
             return Some(change.clone());
@@ -320,7 +321,7 @@ impl Device {
         Some(Change::write(first, pages))
     }
 
-    /// How long an operation takes, with a long tail now and then.
+    /// Draws the duration of an operation, with a long tail now and then.
     pub(super) fn latency(&mut self, (shortest, longest): (Nanos, Nanos)) -> Nanos {
         let usual = self.rng.between(shortest, longest);
         let tail = if self.rng.one_in(64) { 10 } else { 1 };

@@ -1,11 +1,11 @@
-//! What can go wrong with devices and power, and the proof that it did.
+//! Faults of devices and power, and the proof that they happened.
 //!
 //! Every fault has a rate (one in so many operations, zero for never), a seeded die, and two
-//! counters: how often it *fired*, and how often it was *met*: the code under test was given the
-//! consequence. For a loud fault, which answers with an error or takes long, that is the same. A
-//! silent one, which leaves a block other than it was written, fires when it strikes and is met
-//! when somebody reads that block and gets bytes that differ from what was written there. A run
-//! that claims to have survived a fault must show that it was met.
+//! counters: how often it *fired*, and how often it was *met*: the code under test received the
+//! consequence. For a loud fault, which answers with an error or takes long, both are the same. A
+//! silent fault changes a block: it fires then, and is met when a read of that block returns bytes
+//! that differ from those written. A run that claims to have survived a fault must show that it was
+//! met.
 
 use std::fmt;
 use std::ops::{Index, IndexMut, Range};
@@ -43,7 +43,7 @@ pub enum Fault {
     StaleRead,
     /// A flush reports success and made nothing durable.
     LostFlush,
-    /// A device comes back as it was some time ago.
+    /// A device returns with its content of some time ago.
     StaleDevice,
     /// A power cut takes changes away that were not flushed.
     CutDropped,
@@ -52,7 +52,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// All of them.
+    /// All faults.
     pub const ALL: [Fault; 18] = [
         Fault::ReadError,
         Fault::WriteError,
@@ -74,7 +74,7 @@ impl Fault {
         Fault::CutTorn,
     ];
 
-    /// True if nobody is told when it happens.
+    /// True if the fault causes no error when it happens.
     #[must_use]
     pub fn is_silent(self) -> bool {
         self >= Fault::Torn
@@ -106,7 +106,7 @@ impl Fault {
     }
 }
 
-/// One number for each fault.
+/// A number for each fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerFault([u64; Fault::ALL.len()]);
 
@@ -140,7 +140,7 @@ impl IndexMut<Fault> for PerFault {
 /// Rates of the faults of one device. The default has none. Rates are "one in n", zero is never.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Only operations that touch these blocks are hit; `None` is the whole device.
+    /// Blocks that faults hit; `None` is the whole device.
     pub blocks: Option<Range<u64>>,
     /// See [`Fault::ReadError`].
     pub read_error: u32,
@@ -154,24 +154,24 @@ pub struct Faults {
     pub lost_write: u32,
     /// See [`Fault::Misdirected`].
     pub misdirected_write: u32,
-    /// See [`Fault::MediaFlip`]; one in so many reads.
+    /// See [`Fault::MediaFlip`]; one in `bit_flip` reads.
     pub bit_flip: u32,
     /// See [`Fault::FlipWriting`].
     pub flip_writing: u32,
     /// See [`Fault::FlipReading`].
     pub flip_reading: u32,
-    /// See [`Fault::StaleRead`]; one in so many blocks read.
+    /// See [`Fault::StaleRead`]; one in `stale_read` blocks read.
     pub stale_read: u32,
     /// See [`Fault::LostFlush`].
     pub lost_flush: u32,
     /// An allocation, or a write to blocks without space, finds the host full.
     pub no_space: u32,
-    /// Everything takes this many times as long. Zero and one change nothing.
+    /// Factor on the duration of all operations. Zero and one change nothing.
     pub slow: u64,
 }
 
 impl Faults {
-    /// Only this fault, one in `rate`. Those that are no matter of a device's rate change nothing.
+    /// Returns only this fault, one in `rate`. Faults without a rate on devices change nothing.
     #[must_use]
     pub fn only(fault: Fault, rate: u32) -> Faults {
         let mut faults = Faults::default();
@@ -206,7 +206,7 @@ impl Faults {
     }
 }
 
-/// How often each fault happened, and was met.
+/// The number of times that each fault happened, and was met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounts {
     /// Times each fault happened.

@@ -1,9 +1,9 @@
-//! Footprints: which blocks of the media a run looked at, and what they held.
+//! Footprints: the blocks of the media that a run read, and their contents.
 //!
 //! A run from given media under a given seed is a function of the blocks it reads before it writes
 //! them. Media that agree on those blocks lead to the same run, however much they differ elsewhere.
-//! Trying every way for the power to fail makes thousands of media that differ in blocks nobody
-//! looks at; this is what makes that affordable.
+//! The variants of a power failure make thousands of media that differ only in blocks that no run
+//! reads; footprints make these variants affordable.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use everglade_env::PageRef;
 
 use super::cut::Images;
 
-/// What a run read of the media it began with.
+/// The blocks that a run read of its initial media.
 #[derive(Clone, Default)]
 pub struct Footprint {
     /// Device, block, content, in order of reading.
@@ -46,7 +46,7 @@ impl Tracker {
         }
     }
 
-    /// `block` is changed; what it holds from now on is the run's own doing.
+    /// Records that `block` is changed; its later content is the run's own.
     pub(super) fn written(&mut self, device: usize, block: u64) {
         self.known.insert((device, block));
     }

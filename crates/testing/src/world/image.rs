@@ -1,4 +1,4 @@
-//! What a medium holds: a sparse map from block to page, cheap to fork.
+//! The content of a medium: a sparse map from block to page, cheap to fork.
 //!
 //! Forking shares everything; writing to a fork copies one chunk and the table of chunks. So a
 //! power cut can be tried in thousands of ways from one base. Each block carries the *version* of
@@ -46,7 +46,7 @@ impl Image {
         self.slot(block).map_or(0, |slot| slot.version)
     }
 
-    /// Puts `page` at `block` unless something newer is there.
+    /// Puts `page` at `block` unless the block has a newer version.
     pub fn put(&mut self, block: u64, version: u64, page: PageRef) {
         if self.version(block) <= version {
             let chunks = Arc::make_mut(&mut self.chunks);
@@ -69,7 +69,7 @@ impl Image {
         }
     }
 
-    /// All blocks that were written, in order.
+    /// Returns all written blocks, in order.
     pub fn blocks(&self) -> impl Iterator<Item = (u64, &PageRef)> {
         self.chunks
             .values()

@@ -1,8 +1,8 @@
 //! The seeded world: virtual time, simulated devices, any number of reactors on one thread.
 //!
-//! Everything the code under test learns from outside comes from here, and everything here follows
-//! from a seed: latencies and thereby the order of completions, the order in which reactors get
-//! their turns, the moment at which a write is seen by reads, which faults strike.
+//! All inputs of the code under test come from here, and a seed determines all of them: latencies
+//! and thereby the order of completions, the order in which reactors get their turns, the moment at
+//! which a write is seen by reads, which faults strike.
 //!
 //! # What a device promises, and nothing more
 //!
@@ -16,11 +16,11 @@
 //!
 //! # Who calls what
 //!
-//! [`SimWorld::run`] gives turns until nothing is left to do; [`SimOutside`] is what a reactor
-//! holds, [`SimStorage`] what start-up holds. [`SimWorld::cut_at_write`] stops the world in the
-//! middle; [`SimWorld::watch_cuts`] instead remembers every such moment of a run that goes on,
-//! which makes all cuts of a run as cheap as the run. [`SimWorld::restart`] begins again from what
-//! a cut left.
+//! [`SimWorld::run`] gives turns until no work is left; [`SimOutside`] is the outside of a reactor,
+//! [`SimStorage`] the storage at start-up. [`SimWorld::cut_at_write`] stops the world in the
+//! middle; [`SimWorld::watch_cuts`] instead remembers every such moment of a continuing run, which
+//! makes all cuts of a run as cheap as the run. [`SimWorld::restart`] begins again from the media
+//! after a cut.
 
 mod blockset;
 mod change;
@@ -60,11 +60,11 @@ use state::{ReactorState, State, Watch};
 
 use crate::{Digest, Rng, Seed};
 
-/// What Linux calls an input/output error, and an invalid argument.
+/// Linux's error numbers of an input/output error, and of an invalid argument.
 const EIO: i32 = 5;
 const EINVAL: i32 = 22;
 
-/// Time goes on while the power is off.
+/// Time that passes while the power is off, in nanoseconds.
 const POWER_OFF: Nanos = 1_000_000_000;
 
 /// First word of a reply's record in the digest.
@@ -94,7 +94,7 @@ impl SimWorld {
         SimWorld::restart(images, seed, reactors)
     }
 
-    /// A world that goes on from what is on the media. Clock, digest and write count go on too.
+    /// Returns a world that continues from the media. Clock, digest and write count continue too.
     #[must_use]
     pub fn restart(images: Images, seed: Seed, reactors: usize) -> SimWorld {
         assert!(reactors > 0, "a world without reactors does nothing");
@@ -166,7 +166,7 @@ impl SimWorld {
         Arc::new(SimStorage::new(self.clone()))
     }
 
-    /// All devices, in order.
+    /// Returns all devices, in order.
     #[must_use]
     pub fn devices(&self) -> Vec<DeviceId> {
         let count = u32::try_from(self.state().devices.len()).expect("few devices");
@@ -202,7 +202,7 @@ impl SimWorld {
         self.state().is_cut
     }
 
-    /// What a power cut now would find.
+    /// Returns the cut point of a power cut now.
     #[must_use]
     pub fn cut_point(&self) -> CutPoint {
         self.state().cut_point()
@@ -238,7 +238,7 @@ impl SimWorld {
         self.state().tracker = Some(footprint::Tracker::default());
     }
 
-    /// What was read of the media the world began with; stops tracking.
+    /// Returns the blocks read of the world's initial media; stops tracking.
     #[must_use]
     pub fn take_footprint(&self) -> Footprint {
         let tracker = self.state().tracker.take();
@@ -253,7 +253,7 @@ impl SimWorld {
         state.digest.bytes(reply);
     }
 
-    /// Everything that happened so far, as one number.
+    /// Returns the digest of all events so far.
     #[must_use]
     pub fn digest(&self) -> Digest {
         self.state().digest
@@ -282,7 +282,7 @@ impl SimWorld {
         self.with_device(device, |device| device.faults = faults);
     }
 
-    /// What has struck so far, since the start or restart.
+    /// Returns the counts of faults since the start or restart.
     #[must_use]
     pub fn fault_counts(&self, device: DeviceId) -> FaultCounts {
         self.with_device(device, |device| device.counts)
@@ -311,7 +311,7 @@ impl SimWorld {
         self.with_device(device, |device| device.bad.insert(block));
     }
 
-    /// Makes it readable again, with what it held.
+    /// Makes a block readable again, with its former content.
     pub fn mend_block(&self, device: DeviceId, block: u64) {
         self.with_device(device, |device| device.bad.remove(&block));
     }
@@ -321,7 +321,7 @@ impl SimWorld {
         self.with_device(device, |device| device.flip_bit(block, bit));
     }
 
-    /// What the medium would answer now for `block`.
+    /// Returns the medium's present answer to a read of `block`.
     #[must_use]
     pub fn peek(&self, device: DeviceId, block: u64) -> everglade_env::PageRef {
         self.with_device(device, |device| device.live.read(block))

@@ -9,14 +9,14 @@ use crate::Rng;
 /// Seconds since 1970 at virtual time zero.
 const EPOCH: u64 = 1_800_000_000;
 
-/// Longest way of a wake-up from one reactor to another.
+/// Longest duration of a wake-up from one reactor to another, in nanoseconds.
 const WAKE_MAX: Nanos = 5_000;
 
 /// The outside world of one reactor.
 pub struct SimOutside {
     world: SimWorld,
     reactor: usize,
-    /// Draws of this reactor shift nobody else's.
+    /// Random numbers of this reactor only, independent of other reactors.
     rng: Rng,
 }
 

@@ -1,7 +1,7 @@
 //! The mutable inside of a world: clock, events, devices, reactors, records.
 //!
-//! Operations and blocking calls come in here under one lock, which nobody holds while the code
-//! under test runs. Time moves only in [`State::advance_to`] and by the cost of a turn.
+//! Operations and blocking calls come in here under one lock, which is free while the code under
+//! test runs. Time moves only in [`State::advance_to`] and by the cost of a turn.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -28,7 +28,7 @@ pub(super) struct Flight {
     /// Tick of the submission.
     pub(super) submitted: u64,
     pub(super) kind: FlightKind,
-    /// What it will report.
+    /// Result that the operation will report.
     pub(super) result: Result<(), DiskError>,
 }
 
@@ -48,26 +48,26 @@ pub(super) enum FlightKind {
         durable: bool,
     },
     Flush {
-        /// It claims what it does not do.
+        /// True if the write is acknowledged without effect.
         is_lost: bool,
     },
-    /// Does nothing but fail.
+    /// The operation has no effect and fails.
     Refused,
 }
 
 #[derive(Default)]
 pub(super) struct ReactorState {
     pub(super) runnable: bool,
-    /// It wants to run at this time even if nothing happens.
+    /// Time at which the reactor runs even without an event.
     pub(super) deadline: Option<Nanos>,
     pub(super) done: VecDeque<Completion>,
 }
 
-/// Cut points kept while the world goes on, so that one run yields every power cut of it.
+/// Cut points kept while the world continues, so that one run yields every power cut of it.
 pub(super) struct Watch {
     pub(super) points: Vec<CutPoint>,
     pub(super) points_max: usize,
-    /// Only every so many writes.
+    /// Keeps every `stride`-th write only.
     pub(super) stride: u64,
 }
 
@@ -164,7 +164,7 @@ impl State {
         }
     }
 
-    /// What a power cut now would leave to chance.
+    /// Returns the changes that a power cut now could lose.
     pub(super) fn cut_point(&self) -> CutPoint {
         let devices = self.devices.iter().enumerate().map(|(index, device)| {
             let mut unflushed: Vec<_> = device
@@ -214,7 +214,7 @@ impl State {
         }
     }
 
-    /// When something next happens by itself.
+    /// Returns the time of the next event.
     pub(super) fn next_time(&self) -> Option<Nanos> {
         let event = self.events.keys().next().map(|&(time, _)| time);
         let deadline = self
@@ -247,7 +247,7 @@ impl State {
         }
     }
 
-    /// True if nobody but the caller ever learns of the world again.
+    /// True if only the caller has references to the world.
     pub(super) fn is_dead(&self) -> bool {
         self.is_cut
     }

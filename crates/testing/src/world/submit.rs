@@ -63,7 +63,7 @@ impl State {
                 length,
             } => self.submit_punch(device, offset, length),
         };
-        // Allocations change no contents, so nothing is learned by cutting at them.
+        // Allocations change no contents, so a cut at them adds nothing.
         let counts = match &kind {
             FlightKind::Change {
                 pending: Some(Change::Allocate(_)),

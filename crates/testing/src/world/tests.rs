@@ -1,4 +1,4 @@
-//! The world keeps what was flushed, may lose what was not, and repeats itself.
+//! The world keeps flushed changes, may lose unflushed ones, and repeats itself.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

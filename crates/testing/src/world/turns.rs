@@ -1,8 +1,8 @@
 //! Turns: which reactor runs next, and when the clock moves.
 //!
 //! One turn at a time, chosen by the die among the runnable. A turn costs a little virtual time, so
-//! that code which waits by looking at the clock gets on. When nobody is runnable the clock jumps
-//! to the next event or deadline; when there is none, the world is quiet.
+//! that code which polls the clock makes progress. When no reactor is runnable, the clock jumps to
+//! the next event or deadline; when there is none, the world is quiet.
 
 use everglade_env::Nanos;
 
@@ -11,39 +11,39 @@ use super::SimWorld;
 /// Shortest and longest a turn takes.
 const TURN_COST: (Nanos, Nanos) = (200, 4_000);
 
-/// One turn in so many goes to a reactor nobody woke: a spurious wake-up.
+/// One turn in `SPURIOUS` goes to a reactor without a wake-up: a spurious wake-up.
 const SPURIOUS: u32 = 256;
 
-/// What a reactor says at the end of its turn.
+/// The state of a reactor at the end of its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It has more to do.
+    /// The reactor has more work.
     Busy,
-    /// It waits for a completion or a wake-up, at most until this time.
+    /// The reactor waits for a completion or a wake-up, at most until this time.
     Idle {
         /// When to run even if nothing happened.
         until: Option<Nanos>,
     },
-    /// The caller of [`SimWorld::run`] has what it wants.
+    /// The caller of [`SimWorld::run`] has its result.
     Stop,
 }
 
 /// Why [`SimWorld::run`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// A turn said so.
+    /// A turn requested the stop.
     Stopped,
-    /// Nobody is runnable and nothing will ever happen.
+    /// No reactor is runnable and no event is pending.
     Quiet,
     /// The power failed.
     Cut,
-    /// All turns were used up: something never comes to rest.
+    /// All turns were used up: the system never comes to rest.
     Exhausted,
 }
 
 impl SimWorld {
-    /// Gives turns until the end, at most `turns_max`. `turn` runs one reactor and says what it
-    /// did.
+    /// Gives turns until the end, at most `turns_max`. `turn` runs one reactor and returns its
+    /// state.
     pub fn run(&self, turns_max: u64, turn: &mut dyn FnMut(usize) -> Turn) -> End {
         for _ in 0..turns_max {
             let Some(reactor) = self.choose() else {
@@ -68,8 +68,7 @@ impl SimWorld {
         End::Exhausted
     }
 
-    /// Lets the next thing happen: moves the clock to the next event or deadline. False if there is
-    /// none.
+    /// Moves the clock to the next event or deadline. Returns false if there is none.
     pub fn step(&self) -> bool {
         let mut state = self.state();
         let next = if state.is_cut {
@@ -83,7 +82,7 @@ impl SimWorld {
         next.is_some()
     }
 
-    /// Lets `nanos` pass, with everything that is due in them.
+    /// Lets `nanos` pass, with all events due in them.
     pub fn pass(&self, nanos: Nanos) {
         let mut state = self.state();
         let time = state.now + nanos;
@@ -95,7 +94,7 @@ impl SimWorld {
         self.state().reactors[reactor].runnable = true;
     }
 
-    /// The reactor to run next, moving the clock if nobody is runnable.
+    /// Returns the reactor to run next, moving the clock if none is runnable.
     fn choose(&self) -> Option<usize> {
         loop {
             let mut state = self.state();

@@ -1,5 +1,5 @@
-//! Is the harness any good? It must acquit the correct toy on every seed and convict each bug of
-//! it. Is the engine? It must be acquitted by that harness.
+//! Tests of the harness and of the engine: the harness must accept the correct toy on every seed
+//! and report each bug of it, and must accept the engine.
 
 mod acquittal;
 mod conviction;

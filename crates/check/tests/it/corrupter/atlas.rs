@@ -24,21 +24,21 @@ pub(crate) struct Spot {
     pub(crate) index: u64,
 }
 
-/// Where a block is.
+/// The place of a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
-    /// In the volume; 0 in the aggregate.
+    /// Vvbn in the volume; 0 in the aggregate.
     pub(crate) vvbn: u64,
     pub(crate) pvbn: u64,
 }
 
-/// One file.
+/// The tree of one file.
 pub(crate) struct Tree {
     pub(crate) inode: Inode,
     pub(crate) nodes: BTreeMap<(u8, u64), Node>,
 }
 
-/// One file system.
+/// The trees of one file system.
 pub(crate) struct FileSystem {
     /// The volume's id; none for the aggregate.
     pub(crate) volume: Option<u32>,
@@ -54,7 +54,7 @@ pub(crate) struct FileSystem {
 pub(crate) struct Volume {
     pub(crate) fs: FileSystem,
     pub(crate) superblock: VolumeSuperblock,
-    /// Where its vvbns are: in its container or, of a clone, in those of its parents.
+    /// Pvbns by vvbn: from the volume's container or, for a clone, from its parents' too.
     pub(crate) places: BTreeMap<u64, u64>,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Leaf {
     pub(crate) fbn: u64,
     pub(crate) vvbn: u64,
     pub(crate) pvbn: u64,
-    /// As the verifier calls the LUN.
+    /// The verifier's name of the LUN.
     pub(crate) lun: String,
 }
 
@@ -101,7 +101,7 @@ impl Leaf {
         [self.lun.clone(), format!("fbn {}", self.fbn)]
     }
 
-    /// Where its container's level 1 block has it.
+    /// Returns the slot in the container's level-1 block.
     pub(crate) fn container_slot(&self) -> (Spot, u64) {
         let spot = Spot {
             volume: None,
@@ -177,7 +177,7 @@ impl Atlas {
         &self.contents[&pvbn]
     }
 
-    /// All leaves of LUNs that can be seen and have at least one level of indirect blocks.
+    /// Returns all leaves of visible LUNs with at least one level of indirect blocks.
     pub(crate) fn leaves(&self) -> Vec<Leaf> {
         let mut leaves = Vec::new();
         for (id, volume) in &self.volumes {
@@ -199,7 +199,7 @@ impl Atlas {
         leaves
     }
 
-    /// One of them.
+    /// Returns one such leaf at random.
     pub(crate) fn leaf(&self, rng: &mut Rng) -> Option<Leaf> {
         pick(rng, self.leaves())
     }
@@ -252,7 +252,7 @@ impl FileSystem {
         }
     }
 
-    /// As the verifier calls it: words of its lines.
+    /// Returns the verifier's name of the object, as words of its lines.
     pub(crate) fn words(&self) -> String {
         match self.volume {
             None => "aggregate".into(),
@@ -260,7 +260,7 @@ impl FileSystem {
         }
     }
 
-    /// As the verifier calls a file of it.
+    /// Returns the verifier's name of one of its files.
     pub(crate) fn title(&self, file: u32) -> String {
         let name = self.names.get(&file);
         match (file, name) {

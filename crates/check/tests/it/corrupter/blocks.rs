@@ -1,4 +1,4 @@
-//! Blocks that are not what they should be: flipped bits, lost sectors, headers of other blocks.
+//! Damage to whole blocks: flipped bits, lost sectors, headers of other blocks.
 
 use everglade_check::Kind;
 use everglade_env::BLOCK_SIZE;

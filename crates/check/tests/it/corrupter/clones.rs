@@ -24,7 +24,7 @@ pub(super) const OF_CLONES: &[Way] = &[
     ("block-of-the-base-another-in-the-parent", base_tag),
 ];
 
-/// A clone, and what it is a clone of.
+/// Returns a clone and its parent.
 fn clone_of<'a>(atlas: &'a Atlas, rng: &mut Rng) -> Option<(&'a Volume, FileId, SnapshotId)> {
     let clones = atlas.volumes.values().filter_map(|volume| {
         let (parent, snapshot) = volume.superblock.snapshots.base?;
@@ -33,7 +33,7 @@ fn clone_of<'a>(atlas: &'a Atlas, rng: &mut Rng) -> Option<(&'a Volume, FileId, 
     pick(rng, clones.collect())
 }
 
-/// What may follow where blocks of the base cannot be found, or others are taken for them.
+/// Problems that may follow if blocks of the base are missing or confused with others.
 pub(super) const FOLLOWS_CLONE: &[Kind] = &[
     Kind::ContainerHole,
     Kind::ContainerExtra,
@@ -49,8 +49,8 @@ pub(super) const FOLLOWS_CLONE: &[Kind] = &[
     Kind::HoldersApart,
 ];
 
-/// What may follow besides where no container has the blocks of the base, so that images cannot be
-/// told apart by them.
+/// Further problems that may follow if no container has the blocks of the base, so that images
+/// cannot be distinguished by them.
 const FOLLOWS_ITSELF: &[Kind] = &[
     Kind::DoubleReference,
     Kind::NotMarked,
@@ -141,7 +141,7 @@ fn base_itself(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     Some(damage.along(FOLLOWS_CLONE).along(FOLLOWS_ITSELF))
 }
 
-/// What a clone would say had it been cloned from an older clone of the same snapshot.
+/// Gives a clone the base record of a clone made earlier from the same snapshot.
 pub(crate) fn base_of_an_older_clone(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let made = |id: FileId| atlas.aggregate.files[&id.0].inode.cp_created;
     let pairs = atlas.volumes.values().flat_map(|volume| {
@@ -174,7 +174,7 @@ fn base_map(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     Some(damage.along(FOLLOWS_CLONE))
 }
 
-/// The base as its parent has it, of a volume without scans.
+/// Returns the base's record at its parent, of a volume without scans.
 fn base_record<'a>(atlas: &'a Atlas, rng: &mut Rng) -> Option<(&'a Volume, Record<'a>)> {
     let (volume, parent, snapshot) = clone_of(atlas, rng)?;
     let records = all_records(atlas).into_iter();
@@ -196,8 +196,8 @@ fn base_gone(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     Some(damage.along(&[Kind::SnapshotRoots, Kind::SnapshotRecord]))
 }
 
-/// Where the parent's container has a block that clone and base hold, and nobody else. The parent
-/// is no clone, or another block of this number might be found above it.
+/// Returns the slot of the parent's container for a block that only clone and base hold. The parent
+/// is no clone, or a block of this number might be found above it.
 fn base_slot(atlas: &Atlas, rng: &mut Rng) -> Option<(Spot, u64, [String; 2])> {
     let (volume, base) = base_record(atlas, rng)?;
     let parent = base.volume;

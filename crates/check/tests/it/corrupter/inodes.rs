@@ -113,7 +113,7 @@ fn lost(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     Some(damage.spoil(spot, move |block| Inode::erase(block, slot)))
 }
 
-/// An overflow file with at least so many leaves.
+/// Returns an overflow file with at least `least` leaves.
 fn log<'a>(atlas: &'a Atlas, rng: &mut Rng, least: usize) -> Option<(&'a FileSystem, u64)> {
     let of = |fs: &'a FileSystem| {
         let leaves = fs.files.get(&OVERFLOW.0)?.leaves().count();
@@ -160,7 +160,7 @@ fn notes_too_long(atlas: &Atlas, _: &mut Rng) -> Option<Damage> {
 
 fn notes_after_end(atlas: &Atlas, _: &mut Rng) -> Option<Damage> {
     let fs = &atlas.aggregate;
-    // Of two blocks the second has some.
+    // Only notes with a second block have the second node.
     fs.files.get(&NOTES.0)?.nodes.get(&(0, 1))?;
     let damage = Damage::new(Kind::NotesDamaged, [fs.title(NOTES.0)]);
     Some(damage.spoil(fs.spot(NOTES.0, 0, 0), |block| block[16..20].fill(0)))

@@ -25,7 +25,7 @@ pub(super) const WAYS: &[Way] = &[
     ("journal-nowhere", journal_nowhere),
 ];
 
-/// One copy of something.
+/// One copy of a label's record.
 #[derive(Clone, Copy)]
 struct Copy {
     device: DeviceId,
@@ -34,7 +34,7 @@ struct Copy {
     label: u64,
 }
 
-/// All copies, of all devices.
+/// Returns all copies on all devices.
 fn copies(storage: &dyn Storage, devices: &[DeviceId]) -> Vec<Copy> {
     let of = |(member, device): (u32, &DeviceId)| {
         let device = *device;
@@ -95,7 +95,7 @@ fn label_torn(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
 }
 
 fn label_stale(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
-    // One copy is left behind when the epoch advances by two.
+    // One copy keeps the old epoch when the epoch advances by two.
     let mut newer = atlas.config.clone();
     newer.epoch += 2;
     let slot = config_slot(newer.epoch);
@@ -196,7 +196,7 @@ fn superblocks_differ(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
 }
 
 fn superblock_slot_wrong(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
-    // As all copies are by then.
+    // All other copies have these values by then.
     let mut it = atlas.superblock.clone();
     it.written_seconds += 1;
     let (slot, secret) = (1 - superblock_slot(it.cp), atlas.config.secret);
@@ -241,7 +241,7 @@ fn journal_nowhere(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let member = u32::try_from(atlas.devices.len()).expect("few");
     let beyond = atlas.config.members[0].size_blocks;
     let place = [(member, 300), (0, beyond - 3), (0, u64::MAX - 3)][rng.index(3)];
-    // Where it begins is the label's copy.
+    // The label's copy of the region begins here.
     let damage = Damage::new(Kind::JournalRegion, ["journal".into()]);
     Some(everywhere(
         atlas,

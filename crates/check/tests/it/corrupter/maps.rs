@@ -28,7 +28,7 @@ fn bit_of(atlas: &Atlas, fs: &FileSystem, number: u64) -> Option<(Spot, u64, boo
     Some((fs.spot(ACTIVE_MAP.0, 0, leaf), bit, is_set))
 }
 
-/// A block of the aggregate that nobody uses.
+/// Returns a free block of the aggregate.
 pub(super) fn free_pvbn(atlas: &Atlas, rng: &mut Rng) -> Option<u64> {
     let extents = atlas.geometry.extents();
     (0..50).find_map(|_| {
@@ -39,7 +39,7 @@ pub(super) fn free_pvbn(atlas: &Atlas, rng: &mut Rng) -> Option<u64> {
     })
 }
 
-/// Some volume.
+/// Returns a volume at random.
 fn volume<'a>(atlas: &'a Atlas, rng: &mut Rng) -> Option<&'a FileSystem> {
     pick(
         rng,

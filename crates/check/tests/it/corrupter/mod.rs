@@ -4,17 +4,16 @@
 //! media ──Atlas──▶ every block of every tree ──kind──▶ what to spoil ──Sealing──▶ media
 //! ```
 //!
-//! A disk that lies is caught by tags. A bug writes what it believes, tags and all; so every block
-//! is spoiled before its parent takes its tag, and everything above is sealed again: pointers,
-//! contexts, inodes, the volume's superblock, the container, the aggregate's superblock. What the
-//! verifier then sees is consistent in every way but the one that was spoiled.
+//! A disk that lies is caught by tags. A bug writes wrong content with the right tag; so every
+//! block is spoiled before its parent takes its tag, and everything above is sealed again:
+//! pointers, contexts, inodes, the volume's superblock, the container, the aggregate's superblock.
+//! The result is consistent except for the spoiled value.
 //!
 //! 1. A kind draws its victims from the image at random; it may find none (no second LUN, no
 //!    journal).
 //! 2. A kind says what the verifier must call it and which words the line must contain, and which
 //!    other kinds follow of necessity. Anything else the verifier reports is a false accusation.
-//! 3. What is spoiled harmlessly is clean after sealing, and undone, the same bytes as before
-//!    (tested).
+//! 3. A harmless change is clean after sealing, and undoing it restores the same bytes (tested).
 //!
 //! Reads and writes by `format` alone, like the verifier, and shares no code with it.
 
@@ -46,18 +45,18 @@ pub(crate) use seal::seal;
 type Change<T> = Box<dyn Fn(&mut T)>;
 type OnMedia = Box<dyn Fn(&SimWorld)>;
 
-/// One way to damage one image.
+/// Damage to one image.
 pub(crate) struct Damage {
     /// Blocks to change before they are sealed.
     spoils: Vec<(Spot, Change<Block>)>,
     superblock: Option<Change<Superblock>>,
     /// Done to the media in the end, behind all tags.
     after: Option<OnMedia>,
-    /// What the verifier must call it.
+    /// Kind of problem that the verifier must report.
     pub(crate) expect: Kind,
-    /// What it must say of it.
+    /// Words that the report must have.
     pub(crate) words: Vec<String>,
-    /// What else it may report.
+    /// Further kinds that the verifier may report.
     pub(crate) along: Vec<Kind>,
 }
 
@@ -93,7 +92,7 @@ impl Damage {
         self
     }
 
-    /// Does it.
+    /// Applies the damage.
     pub(crate) fn apply(&self, atlas: &Atlas, world: &SimWorld) {
         seal(atlas, self, world);
         if let Some(after) = &self.after {
@@ -102,13 +101,13 @@ impl Damage {
     }
 }
 
-/// How to do something to some image, if it finds a victim.
+/// A function that makes damage for an image, if it finds a victim.
 pub(crate) type Make = fn(&Atlas, &mut Rng) -> Option<Damage>;
 
 /// A kind of damage: its name, and how to do it.
 pub(crate) type Way = (&'static str, Make);
 
-/// All kinds.
+/// Returns all kinds of damage.
 pub(crate) fn all() -> Vec<Way> {
     [
         blocks::WAYS,
@@ -123,33 +122,33 @@ pub(crate) fn all() -> Vec<Way> {
     .concat()
 }
 
-/// Those that need snapshots.
+/// Returns the kinds of damage that need snapshots.
 pub(crate) fn of_snapshots() -> &'static [Way] {
     snapshots::WAYS
 }
 
-/// Those that need clones of LUNs.
+/// Returns the kinds of damage that need clones of LUNs.
 pub(crate) fn of_lun_clones() -> &'static [Way] {
     counts::WAYS
 }
 
-/// What is wrong with a LUN's clone that is being made, for the engine to find.
+/// Returns the kinds of damage to a LUN clone under way, for the engine to detect.
 pub(crate) fn of_clones_under_way() -> &'static [Way] {
     underway::WAYS
 }
 
-/// What only images with clones, or with notes, have. Those of [`of_snapshots`] have more
-/// consequences there, where what is done to a base is done to its clones.
+/// Returns the kinds of damage that need clones or notes. The kinds of [`of_snapshots`] have more
+/// consequences in images with clones, because damage to a base affects its clones.
 pub(crate) fn of_clones() -> Vec<Way> {
     [clones::OF_CLONES, inodes::OF_NOTES].concat()
 }
 
-/// What only images with clones that are split, or were, have.
+/// Returns the kinds of damage that need present or former splits.
 pub(crate) fn of_splits() -> &'static [Way] {
     splits::WAYS
 }
 
-/// One of `items`.
+/// Returns one of `items` at random.
 fn pick<T>(rng: &mut Rng, items: Vec<T>) -> Option<T> {
     if items.is_empty() {
         return None;

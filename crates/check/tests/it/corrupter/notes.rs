@@ -12,14 +12,14 @@ use super::atlas::Atlas;
 use super::blocks::{fail, flip};
 use super::seal::{change_inode, change_pointer};
 
-/// What the engine is to make of it.
+/// The expected effect on the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// A text that says something else; the next one replaces it.
     Text,
-    /// No text, and why; the next one replaces it.
+    /// The text is unreadable, with a reason; the next text replaces it.
     Unreadable,
-    /// The same, and it cannot be replaced.
+    /// The text is unreadable and cannot be replaced.
     Stuck,
     /// Either of the first two.
     Replaceable,
@@ -30,7 +30,7 @@ pub(crate) enum Effect {
 /// A way to damage notes: its name, what the engine is to make of it, and how.
 pub(crate) type Way = (&'static str, Effect, fn(&Atlas, &mut Rng) -> Damage);
 
-/// All of them, for images whose notes have two blocks.
+/// All ways of damage, for images whose notes have two blocks.
 pub(crate) const WAYS: &[Way] = &[
     ("flipped", Effect::Unreadable, |atlas, rng| {
         let victim = pvbn_of(atlas, 0, rng.below(2));
@@ -109,7 +109,7 @@ pub(crate) const WAYS: &[Way] = &[
     }),
 ];
 
-/// What the verifier says of it is another matter.
+/// The verifier's report is tested elsewhere.
 fn nothing() -> Damage {
     Damage::new(Kind::NotesDamaged, [])
 }

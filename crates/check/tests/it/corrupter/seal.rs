@@ -21,7 +21,7 @@ use super::atlas::{Atlas, FileSystem, Spot, Tree};
 struct Sealing<'s> {
     atlas: &'s Atlas,
     damage: &'s Damage,
-    /// What differs from the image, by pvbn.
+    /// Blocks that differ from the image, by pvbn.
     changed: BTreeMap<u64, Block>,
     /// Spoils that found their block.
     hits: usize,

@@ -98,8 +98,8 @@ fn cyclic_tree(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
         pvbn: Pvbn(node.pvbn),
         tag: Tag(1),
     };
-    // Where the slot led before is lost, but nobody can say so: the subtree is not readable any
-    // more.
+    // Blocks below the slot's former block are lost, but cannot be reported: the subtree is no
+    // longer readable.
     let along = &[Kind::ContainerTag, Kind::BeyondEnd];
     let damage = Damage::new(Kind::DoubleReference, words).along(along);
     Some(set(damage, (spot, slot), VOLUME, itself))
@@ -110,7 +110,7 @@ fn cyclic_container(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let tree = atlas.aggregate.tree(id);
     let levels = tree.inode.levels;
     let node = tree.nodes[&(levels, 0)];
-    // Not the slot of the volume's superblock.
+    // Any slot but that of the volume's superblock.
     let slot = rng.between(1, SPAN - 1);
     let words = [
         atlas.aggregate.title(id),

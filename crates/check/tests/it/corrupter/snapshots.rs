@@ -73,7 +73,7 @@ pub(crate) struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// As the verifier calls it.
+    /// Returns the verifier's name of the snapshot.
     fn words(&self) -> [String; 1] {
         [format!("{}@{}", self.volume.fs.name, self.record.name)]
     }
@@ -126,14 +126,14 @@ pub(super) fn active(atlas: &Atlas, volume: &Volume, vvbn: u64) -> bool {
     bit(atlas, volume, map, vvbn)
 }
 
-/// All records of volumes, of those that are not gone.
+/// Returns the records of all volumes' snapshots that are not gone.
 fn records(atlas: &Atlas) -> Vec<Record<'_>> {
     let mut found = all_records(atlas);
     found.retain(|it| it.record.state != State::Gone);
     found
 }
 
-/// All records of volumes.
+/// Returns the records of all volumes' snapshots.
 pub(crate) fn all_records(atlas: &Atlas) -> Vec<Record<'_>> {
     let mut found = Vec::new();
     for volume in atlas.volumes.values() {
@@ -207,7 +207,7 @@ pub(super) fn roots(
     })
 }
 
-/// Where the summary map has the bit of a vvbn, and the bit there.
+/// Returns the place of a vvbn's bit in the summary map, and the bit.
 pub(crate) fn summary_bit(atlas: &Atlas, volume: &Volume, vvbn: u64) -> Option<(Spot, u64, bool)> {
     let (summary, _) = volume.superblock.snapshots.files?;
     let (leaf, bit) = (vvbn / BITS_PER_BLOCK, vvbn % BITS_PER_BLOCK);
@@ -368,8 +368,8 @@ fn also_none(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
         let mut live = all.iter().filter(|it| it.record.state == State::Live);
         live.find(|it| it.record.id == id)
     };
-    // With just one such edge, and a block that the parent does not have, nothing else connects its
-    // holders.
+    // With just one such edge, and a block that the parent does not have, no other edge connects
+    // its holders.
     let edges_of_active = &volume.superblock.snapshots.also;
     let edges = all.iter().map(|it| it.record.also.len());
     if edges.sum::<usize>() + edges_of_active.len() != 1 {
@@ -418,7 +418,7 @@ fn base_other(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     Some(damage.along(FOLLOWS_BASE))
 }
 
-/// A volume of which the split goes on, though it is no clone.
+/// Gives a volume that is no clone a split under way.
 fn split_of_none(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let volume = volume(atlas, rng, |_| true)?;
     Some(roots(volume, Kind::VolumeSuperblockDamaged, move |it| {
@@ -469,7 +469,7 @@ fn held_twice(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
 }
 
 fn gone(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
-    // With one descendant it joins nothing.
+    // A snapshot with one descendant joins nothing.
     let all = all_records(atlas);
     let children = |it: &Record<'_>| {
         let of = all
@@ -495,7 +495,7 @@ fn gone(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     ]))
 }
 
-/// What may follow where a snapshot has another's maps.
+/// Problems that may follow if a snapshot has another's maps.
 const FOLLOWS_MAPS: &[Kind] = &[
     Kind::UsedCount,
     Kind::ExclusiveCount,
@@ -637,7 +637,7 @@ const FOLLOWS_SCAN: &[Kind] = &[
     Kind::SnapshotRoots,
 ];
 
-/// Vvbns that are looked through for a place to damage.
+/// Vvbns searched for a place to damage.
 const LOOKED_AT: u64 = 8192;
 
 fn delete_ahead(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
@@ -664,7 +664,7 @@ fn delete_ahead(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     Some(damage.along(FOLLOWS_SCAN))
 }
 
-/// A place before that of the pass at which a victim has a block that nobody holds any more.
+/// Adds a block without holders to a victim, before the position of the delete pass.
 fn delete_behind(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let is_harmful = |(it, next): &(Record<'_>, u64)| {
         let has_released = |vvbn: u64| {

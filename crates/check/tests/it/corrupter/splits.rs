@@ -25,7 +25,7 @@ pub(super) const WAYS: &[Way] = &[
 /// A clone that is being split: its base, how far it is, and the vvbns of the base.
 struct Splitting<'a> {
     volume: &'a Volume,
-    /// Those that have slots, and those that have none yet.
+    /// Vvbns that have slots, and vvbns that have none yet.
     copied: Vec<u64>,
     left: Vec<u64>,
     end: u64,
@@ -68,8 +68,7 @@ fn some<'a>(
     pick(rng, all)
 }
 
-/// Of many that are wrong the verifier keeps the first hundred, so the number is not among the
-/// words.
+/// The verifier keeps the first hundred wrong slots, so the number is not among the words.
 fn words(volume: &Volume) -> Vec<String> {
     vec![format!("volume {}", volume.fs.name)]
 }
@@ -128,7 +127,7 @@ fn beyond(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     Some(damage.along(&[Kind::ContainerHole]))
 }
 
-/// Where the clone's own container has a vvbn.
+/// Returns the slot of a vvbn in the clone's own container.
 fn own_slot(atlas: &Atlas, volume: &Volume, vvbn: u64) -> Option<(super::Spot, u64)> {
     let container = volume.superblock.volume.0;
     let spot = atlas
@@ -150,7 +149,7 @@ fn hole(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     }))
 }
 
-/// A slot for a block that is still the parent's, with a block that is somebody else's.
+/// Gives a block that is still the parent's a slot with a block of another owner.
 fn slot_above(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let it = some(atlas, rng, |it| !it.left.is_empty())?;
     let vvbn = pick(rng, it.left)?;

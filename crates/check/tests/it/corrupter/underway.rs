@@ -1,5 +1,5 @@
-//! LUN clones under way that do not fit what the superblock says of them. The verifier may or may
-//! not see it: these are for the engine, which goes on with the clone when it starts.
+//! LUN clones under way that do not fit the superblock's record of them. The verifier may or may
+//! not report them: they are for the engine, which resumes the clone when it starts.
 
 use everglade_check::Kind;
 use everglade_format::volume::LunCloning;
@@ -30,7 +30,7 @@ fn cloning<'a>(
     )
 }
 
-/// What was shared is to be shared again.
+/// Moves the cursor back, so that shared blocks would be shared again.
 fn cursor_behind(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let is_begun = |it: &Volume, clone: LunCloning| {
         clone.next > 0 && it.fs.tree(clone.to.0).leaves().next().is_some()

@@ -46,7 +46,7 @@ fn a_full_aggregate_has_given_out_every_number_but_0_once() {
             Err(stop) => panic!("{stop:?}"),
         }
     }
-    // What one purpose has in stock is not the other's.
+    // Stock of one purpose is not used for the other.
     let rest = [Purpose::Data, Purpose::Metadata].map(|purpose| {
         let mut count = 0;
         while let Ok(more) = take(&mut fs, purpose, 1) {
@@ -232,7 +232,7 @@ fn a_scan_scores_an_area_by_what_neither_map_holds() {
 #[derive(Clone, Debug)]
 enum Event {
     Take(bool, usize),
-    /// So many, from this one of those in use on.
+    /// Frees this many blocks in use, starting at this index.
     Free(usize, usize),
     Commit,
 }

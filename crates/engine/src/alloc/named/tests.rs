@@ -13,7 +13,7 @@ use crate::read::fixture::Shelf;
 use crate::read::load::Stop;
 use crate::tree::Content;
 
-/// What is on media.
+/// The blocks on media.
 struct Media {
     shelf: Shelf,
     fs: FileSystem,

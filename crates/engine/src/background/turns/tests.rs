@@ -12,14 +12,14 @@ use crate::pool::info::Progress;
 use crate::read::fixture::Shelf;
 use crate::read::load::{LoadCx, Stop};
 
-/// What a fake pass answers.
+/// The behaviour of a fake pass.
 #[derive(Clone, Copy)]
 enum Manner {
     Moves(u64),
     Waits,
-    /// It does, and wants to go on all the same.
+    /// Gives up, but stays in the list of passes with work.
     GivesUp,
-    /// It waits for a page that nobody loads.
+    /// Waits for a page that is never loaded.
     Stops,
 }
 
@@ -28,7 +28,7 @@ struct Fake {
     manner: Manner,
     volumes: Vec<u32>,
     budget: fn(u64) -> Budget,
-    /// By volume; 100 if nothing is said.
+    /// Pace of each volume in percent; 100 by default.
     paces: BTreeMap<u32, u8>,
     frees: bool,
 }
@@ -44,7 +44,7 @@ fn fake(name: &'static str, manner: Manner, volumes: &[u32]) -> Fake {
     }
 }
 
-/// A pass whose steps cost so many regions.
+/// Returns a pass whose steps cost `regions` regions each.
 fn working(name: &'static str, regions: u64, volumes: &[u32]) -> Fake {
     fake(name, Manner::Moves(regions * SPAN), volumes)
 }

@@ -1,4 +1,4 @@
-//! What is applied after cleaning is what changing the trees leaf by leaf would leave.
+//! Applying the result of a cleaner leaves the same state as changing the trees leaf by leaf.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

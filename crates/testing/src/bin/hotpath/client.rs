@@ -1,11 +1,11 @@
-//! The client's end of a connection: bytes of requests in, bytes of replies out, nothing of which
-//! is looked at while instructions are counted but how many replies there were.
+//! The client's end of a connection: bytes of requests in, bytes of replies out, of which only the
+//! number of replies is read while instructions are counted.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 
-/// Both directions of a socket. A read finds what the client queued; what is written is counted and
-/// dropped.
+/// Both directions of a socket. A read returns the client's queued bytes; written bytes are counted
+/// and dropped.
 #[derive(Default)]
 pub(crate) struct Wire {
     to_server: VecDeque<u8>,
@@ -49,7 +49,7 @@ impl Read for Wire {
         }
         let mut total = 0;
         for piece in pieces {
-            // As a queue of bytes reads: one or two copies.
+            // Costs as much as a queue of bytes: one or two copies.
             total += self.to_server.read(piece)?;
         }
         Ok(total)

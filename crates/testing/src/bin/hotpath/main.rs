@@ -3,9 +3,9 @@
 //! shared machine cannot change.
 //!
 //! A request goes in as bytes of NBD and its reply comes out as bytes; the engine under it is the
-//! real one, on one reactor; what is left out is the kernel: sockets are byte queues and the device
-//! is memory ([`ram`]). Everything before [`measured`] is set-up; callgrind is told to count inside
-//! of that function only.
+//! real one, on one reactor; only the kernel is left out: sockets are byte queues and the device is
+//! memory ([`ram`]). Everything before [`measured`] is set-up; callgrind counts inside that
+//! function only.
 
 mod client;
 mod path;
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What is counted. Found by its name, so it must stay a function.
+/// Runs the counted part. Callgrind finds the function by its name, so it must stay a function.
 #[inline(never)]
 fn measured(rig: &mut Rig, path: Path, count: u64) -> u64 {
     path.run(rig, count)

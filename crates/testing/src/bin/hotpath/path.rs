@@ -1,4 +1,5 @@
-//! The paths that are counted: per request at a depth of 32, or per block where that is said.
+//! The counted paths: per request at a depth of 32, or per block for the paths that are documented
+//! so.
 
 use everglade_env::BLOCK_SIZE;
 
@@ -6,11 +7,11 @@ use crate::rig::{BLOCK, FLUSH, LUN_BYTES, READ, Rig, WRITE};
 
 /// Requests a client has in flight.
 const DEPTH: usize = 32;
-/// The same of a stream.
+/// Requests under way in a stream.
 const STREAM_DEPTH: usize = 8;
 /// Bytes of each.
 const STREAM_BYTES: usize = 128 << 10;
-/// What the cached read stays in.
+/// Bytes of the LUN that cached reads use.
 const CACHED_BYTES: u64 = 4 << 20;
 
 /// A path.
@@ -20,15 +21,15 @@ pub(crate) enum Path {
     CachedRead,
     /// 4 KiB that come from the device, their level-1 block from the cache.
     ReadMiss,
-    /// 4 KiB over what is committed, not logged.
+    /// A 4 KiB write over committed data, not logged.
     Overwrite,
     /// Eight overwrites and a flush, per overwrite.
     FlushedOverwrite,
-    /// What a consistency point does for each block that was overwritten.
+    /// A consistency point's work for each overwritten block.
     Clean,
     /// Writes of 128 KiB in order, eight at a time, per block.
     Stream,
-    /// What a consistency point does for each block of those.
+    /// A consistency point's work for each block written by a stream.
     StreamClean,
 }
 
@@ -67,7 +68,7 @@ impl Path {
         }
     }
 
-    /// What is not counted.
+    /// Does the preparation that is not counted.
     pub(crate) fn prepare(self, rig: &mut Rig, count: u64) {
         match self {
             Path::CachedRead => reads(rig, count, CACHED_BYTES),
@@ -79,7 +80,7 @@ impl Path {
         }
     }
 
-    /// What is counted. Returns how many times it was done.
+    /// Does the counted work. Returns the number of repetitions.
     pub(crate) fn run(self, rig: &mut Rig, count: u64) -> u64 {
         match self {
             Path::CachedRead => reads(rig, count, CACHED_BYTES),
@@ -113,7 +114,7 @@ fn overwrites(rig: &mut Rig, count: u64) {
     }
 }
 
-/// From the LUN's start.
+/// Writes a stream from the LUN's start.
 fn stream(rig: &mut Rig, count: u64) {
     let payload = [0x5c; STREAM_BYTES];
     let offsets: Vec<u64> = (0..count * BLOCK).step_by(STREAM_BYTES).collect();

@@ -1,5 +1,5 @@
-//! A device in memory whose operations complete at once, in order. As cheap as an outside can be,
-//! so that what is counted is the server.
+//! A device in memory whose operations complete at once, in order. The cost is minimal, so that the
+//! server's instructions are counted.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl Storage for Ram {
     }
 }
 
-/// The device as the engine sees it. Time passes only when somebody says so.
+/// The device as the engine sees it. Time passes only when the rig advances it.
 pub(crate) struct RamOutside {
     ram: Ram,
     done: Vec<Completion>,

@@ -11,7 +11,8 @@ use crate::ram::{Ram, RamOutside};
 
 /// 64 MiB: enough level-1 blocks that the tree is a tree, and filled in a second under callgrind.
 pub(crate) const LUN_BYTES: u64 = 64 << 20;
-/// Large, so that neither the journal nor the reserve asks for a consistency point by itself.
+/// Device size in bytes: large, so that neither the journal nor the reserve causes a consistency
+/// point.
 const DEVICE_BYTES: u64 = 16 << 30;
 /// Turns after which something is stuck.
 const TURNS_MAX: u64 = 1 << 20;
@@ -33,7 +34,7 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// With a LUN full of data, all of it committed.
+    /// Returns a rig with a LUN full of committed data.
     pub(crate) fn new(memory_bytes: u64) -> Rig {
         let ram = Ram::new(DEVICE_BYTES);
         let device = [DeviceId(0)];
@@ -42,7 +43,7 @@ impl Rig {
         let engine = Engine::new(Options {
             reactors: 1,
             memory_bytes,
-            // Consistency points come when they are asked for.
+            // Consistency points run only on request.
             cp_interval: 1 << 60,
             ..Options::default()
         });
@@ -104,7 +105,7 @@ impl Rig {
         panic!("a change was never answered");
     }
 
-    /// What the server's reactor does in a turn.
+    /// Does the work of the server's reactor in a turn.
     pub(crate) fn turn(&mut self) {
         self.sessions
             .receive(self.session, &mut self.wire, &mut self.core);
@@ -116,7 +117,7 @@ impl Rig {
         }
     }
 
-    /// Turns until everything asked so far was answered with so many bytes.
+    /// Runs turns until all requests are answered with this many bytes.
     pub(crate) fn until(&mut self, bytes: u64) {
         for _ in 0..TURNS_MAX {
             if self.wire.received_bytes == bytes {

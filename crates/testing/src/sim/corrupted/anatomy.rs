@@ -29,7 +29,7 @@ pub(super) struct Part {
     pub(super) block: u64,
 }
 
-/// What kind of file it is of.
+/// The kind of a block's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PartKind {
     VolumeSuperblock,
@@ -50,7 +50,7 @@ struct Reader<'r> {
     seen: std::collections::BTreeSet<u64>,
 }
 
-/// All of them, aggregate first.
+/// Returns all parts, aggregate first.
 pub(super) fn of(world: &SimWorld) -> Vec<Part> {
     let storage = &*world.storage();
     let device = world.devices()[0];
@@ -74,7 +74,7 @@ pub(super) fn of(world: &SimWorld) -> Vec<Part> {
         let superblock = reader.read(own[&SUPERBLOCK_VVBN.0]);
         let superblock = VolumeSuperblock::decode(&superblock, FileId(id), &config.uuid);
         let Ok(superblock) = superblock else {
-            // It is being deleted.
+            // The file is being deleted.
             continue;
         };
         let mut all = superblock
@@ -151,7 +151,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Where the leaves of a file of the aggregate are.
+    /// Returns the places of a file's leaves in the aggregate.
     fn leaves(&self, inode: &Inode) -> BTreeMap<u64, Pvbn> {
         let mut found = BTreeMap::new();
         let mut left = vec![(inode.levels, 0, inode.root)];

@@ -1,17 +1,17 @@
 //! Every block of metadata of a pool is damaged, one at a time, in each of several ways, and then
 //! the pool is worked on.
 //!
-//! The pool has snapshots, a deletion of one under way, shared blocks of LUNs that were cloned, a
-//! clone that went its own way, a LUN that is being deleted. A case is a block ([`anatomy`]), a way
-//! to damage it, and something that is done: blocks are written, or trimmed, a LUN or a snapshot is
-//! deleted, a snapshot is taken, or restored. Then come a consistency point, time for the
-//! background, a power cut, a start, and a look at everything.
+//! The pool has snapshots, a snapshot deletion under way, shared blocks of cloned LUNs, a clone
+//! with changes, and a LUN that is being deleted. A case is a block ([`anatomy`]), a way to damage
+//! it, and an operation: blocks are written or trimmed, a LUN or a snapshot is deleted, a snapshot
+//! is taken or restored. Then follow a consistency point, time for background work, a power cut, a
+//! start, and a check of all data.
 //!
-//! 1. What can be derived costs nothing: the pool opens, all is done and durable, all reads are
-//!    right, and the verifier finds the pool clean.
-//! 2. What cannot be derived costs what hangs below it, and never yields wrong data.
-//! 3. At each write from the start to the end the power may fail, and what was acknowledged before
-//!    is there.
+//! 1. Damage to a derivable block costs nothing: the pool opens, all operations succeed and are
+//!    durable, all reads are right, and the verifier finds the pool clean.
+//! 2. Damage to any other block loses the blocks below it, and never yields wrong data.
+//! 3. The power may fail at each write from the start to the end, and changes acknowledged before
+//!    it survive.
 
 mod anatomy;
 
@@ -38,11 +38,11 @@ use crate::{Rng, Seed, SimWorld};
 const BLOCK: u64 = BLOCK_SIZE as u64;
 const POOL_BYTES: u64 = 32 << 20;
 const LUN_BLOCKS: u64 = 600;
-/// Long enough for the timer to make consistency points until all scans are done.
+/// Rest in nanoseconds: the timer makes consistency points until all scans are done.
 const REST: u64 = 1_500_000_000;
 const MAKER: EngineMaker = EngineMaker::SMALL_LOGGED;
 
-/// The same, with repairs that need several consistency points.
+/// The maker whose repairs need several consistency points.
 const SLICED: EngineMaker = EngineMaker {
     reclaim_regions: 8,
     ..MAKER
@@ -51,17 +51,17 @@ const SLICED: EngineMaker = EngineMaker {
 /// Times that a repair is waited for.
 const REPAIR_RESTS: u32 = 100;
 
-/// What clients can read, by name.
+/// LUNs that clients can read, by name.
 type State = BTreeMap<String, Lun>;
 
 /// A way to damage a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Harm {
-    /// One bit is another.
+    /// One bit is flipped.
     Flip,
     /// The device cannot read it.
     Unreadable,
-    /// Another block of the pool is there.
+    /// The block has the content of another block of the pool.
     Misplaced,
 }
 
@@ -87,7 +87,7 @@ const DEEDS: [Deed; 6] = [
     Deed::Restore,
 ];
 
-/// A pool, and what is in it.
+/// A pool and its expected contents.
 struct Pool {
     images: Images,
     state: State,
@@ -127,7 +127,7 @@ fn own(text: &str) -> String {
     text.to_owned()
 }
 
-/// One who works on a pool and knows what must be there.
+/// A client of a pool that knows its expected contents.
 struct Worker<'w> {
     asker: Asker<'w>,
     state: State,
@@ -137,7 +137,7 @@ struct Worker<'w> {
 enum DeedEnd {
     /// It is done, and durable.
     Done,
-    /// It was refused, or failed.
+    /// The operation was refused, or failed.
     Refused(String),
     Cut,
 }
@@ -408,7 +408,7 @@ fn prepare() -> Result<Pool, Failure> {
     must(worker.write("v/n", 310, 20, 7_000))?;
     must(worker.commit())?;
     worker.asker.rest(REST);
-    // From here on the background rests.
+    // Background work rests from here on.
     let (volume, percent) = (own("v"), 0);
     must(worker.change(Change::SetScanPace { volume, percent }))?;
     must(worker.delete_snapshot("v", "four"))?;
@@ -509,12 +509,12 @@ impl Pool {
         report.actions += 1;
         report.writes += world.writes();
         drop(worker);
-        // What it left.
+        // The possible media after the operation.
         let points = world.take_cuts();
         let end = world.after_cut(Cut::whole(Keep::Nothing));
         let possible = match refused {
             None => vec![after.clone()],
-            // It may have been done.
+            // The operation may have been done.
             Some(_) => vec![before.clone(), after.clone()],
         };
         self.judge(end, &possible, is_whole, is_whole)
@@ -540,7 +540,8 @@ impl Pool {
         Ok(report)
     }
 
-    /// One of these states is there. With `is_clean` the verifier must find nothing.
+    /// Checks that the system has one of these states. With `is_clean` the verifier must find no
+    /// problem.
     fn judge(
         &self,
         images: Images,
@@ -569,9 +570,9 @@ impl Pool {
         verdict?;
         if is_clean {
             worker.asker.rest(REST);
-            // What nobody had to read is damaged still.
+            // Blocks that no operation read are still damaged.
             worker.repair()?;
-            // And another consistency point lets go of the places of what was written elsewhere.
+            // Another consistency point frees the former places of relocated blocks.
             must(worker.commit())?;
             drop(worker);
             let images = world.after_cut(Cut::whole(Keep::Nothing));
@@ -587,7 +588,7 @@ impl Pool {
     }
 }
 
-/// All cases of the pool.
+/// Returns all cases of the pool.
 pub(super) fn cases() -> Result<Cases, Failure> {
     let pool = prepare().map_err(|failure| failure.within("preparing the pool"))?;
     Ok(Cases::new(pool.count(), move |number| pool.run(number)))
@@ -616,7 +617,7 @@ mod tests {
             );
             let known: &mut u64 = kinds.entry(of_kind).or_default();
             *known += 1;
-            // Of blocks of one kind a few are as good as all.
+            // A few blocks of each kind are enough.
             let times = if *known <= 2 {
                 2
             } else {

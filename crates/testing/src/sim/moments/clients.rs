@@ -1,4 +1,4 @@
-//! What clients ask for, and what they make of the answers.
+//! Requests of clients, and their checks of the answers.
 
 use everglade_target::{Completion, Error, LunHandle, Op, Reply, WriteSpan};
 
@@ -8,7 +8,7 @@ use super::{BLOCK, Life, Pending, Reading};
 use crate::system::System;
 
 impl Life<'_> {
-    /// Lets the clients of a reactor ask for something. True if they would ask for more.
+    /// Lets the clients of a reactor make requests. Returns true if they have more.
     pub(super) fn work(&mut self, reactor: usize) -> bool {
         if self.world.is_cut() || self.is_failed {
             return false;
@@ -40,7 +40,7 @@ impl Life<'_> {
         }
         let reactor = it.reactor;
         let mut refused = None;
-        // It has one of these names.
+        // The LUN has one of these names.
         for name in self.known.volumes[it.volume].possible_names(it.lun) {
             match self.system.target(reactor).open(&name) {
                 Ok((handle, _)) => {
@@ -141,7 +141,8 @@ impl Life<'_> {
         });
     }
 
-    /// What a read that begins now shows, if no restore is under way when it ends either.
+    /// Records the expected content of a read that begins now, if no restore is under way when it
+    /// ends either.
     fn expect(&mut self, client: usize) {
         let it = &self.known.clients[client];
         let volume = &self.known.volumes[it.volume];
@@ -153,9 +154,9 @@ impl Life<'_> {
         };
     }
 
-    /// A restore may have happened before a client's read: then all of that shows the target, with
-    /// the client's changes from some number on on top of it, at least with none that was answered
-    /// before the restore was asked for. Called when a restore is asked for, and when a read ends.
+    /// Handles a restore before a client's read: all blocks then show the target, with the client's
+    /// changes from some number on on top of it, at least without those answered before the request
+    /// for the restore. Called when a restore is requested, and when a read ends.
     pub(super) fn may_show_target(&mut self, client: usize) {
         let it = &self.known.clients[client];
         let volume = &self.known.volumes[it.volume];
@@ -210,7 +211,7 @@ impl Life<'_> {
         let mut done = Vec::new();
         self.system.target(reactor).poll(&mut done);
         if !done.is_empty() {
-            // Whose turn it is to go on with tasks.
+            // Reactor 0 continues the tasks.
             self.world.wake(0);
         }
         for completion in done {
@@ -312,7 +313,7 @@ impl Life<'_> {
         self.excuse(&format!("client {client}: {what}"), error);
     }
 
-    /// What a reader saw.
+    /// Returns the values that a reader saw.
     fn seen(&mut self, result: Result<Reply, Error>, slots: usize) -> Vec<Seen> {
         let span = match result {
             Ok(Reply::Data(span)) => span,

@@ -1,9 +1,9 @@
 //! Clones of LUNs, made while clients and administrators go on.
 //!
-//! Each is made from a snapshot that somebody has looked at, or from another clone as it is, which
-//! may go in the same freeze, under a name that is never used again, and nobody writes to it. So
-//! wherever it is, in the volume, after restores, or in a clone of the volume, it shows what is
-//! known from the beginning; whether it is there yet nobody can know.
+//! Each clone is made from a snapshot that was read before, or from an existing clone, which may be
+//! deleted in the same freeze. The name of a clone is never used again, and no client writes to the
+//! clone. So in the volume, after restores, or in a clone of the volume, its content is known from
+//! the beginning; only the time of its appearance is unknown.
 
 use everglade_engine::admin::{self, Change};
 
@@ -35,7 +35,7 @@ impl Life<'_> {
             .collect()
     }
 
-    /// Draws something about clones of LUNs. `known` are snapshots that somebody has looked at.
+    /// Draws a request about clones of LUNs. `known` are snapshots that were read before.
     pub(super) fn draw_lun_clone(&mut self, volume: usize, known: &[String]) -> Option<Task> {
         let there = self.lun_clones(volume);
         let name = self.known.volumes[volume].name.clone();
@@ -106,7 +106,8 @@ impl Life<'_> {
         }
     }
 
-    /// What was asked about a clone was answered: it may be there, or gone, or not possible now.
+    /// Handles the answer to a request about a clone: the clone may exist, be deleted, or be
+    /// impossible now.
     pub(super) fn answered_lun_clone(&mut self, volume: usize, result: Result<(), admin::Error>) {
         use admin::Error::{Busy, Limit, NoSpace, NotFound};
         match result {
@@ -118,7 +119,7 @@ impl Life<'_> {
         }
     }
 
-    /// Begins to look at a clone.
+    /// Begins to read a clone.
     fn look_at_clone(&mut self, volume: usize, clone: String) -> Task {
         let it = &mut self.known.volumes[volume];
         it.seen = vec![None; it.clients.len()];
@@ -147,7 +148,7 @@ impl Life<'_> {
         }
     }
 
-    /// Compares a clone with what it must be.
+    /// Compares a clone with its expected content.
     pub(super) fn judge_clone(
         &self,
         volume: usize,
@@ -172,7 +173,7 @@ impl Life<'_> {
         Ok(())
     }
 
-    /// Looks at all clones that a volume shows after a start. False when the power failed.
+    /// Reads all clones that a volume shows after a start. Returns false when the power failed.
     pub(super) fn see_clones(&mut self, volume: usize) -> Result<bool, Failure> {
         for clone in self.lun_clones(volume) {
             self.look_at_clone(volume, clone.clone());
@@ -186,8 +187,7 @@ impl Life<'_> {
         Ok(true)
     }
 
-    /// Ends clones that are being made and deletes those that are there. False when the power
-    /// failed.
+    /// Cancels clones under way and deletes existing clones. Returns false when the power failed.
     pub(super) fn delete_lun_clones(&mut self) -> Result<bool, Failure> {
         let volumes = 0..self.known.volumes.len();
         for volume in volumes.clone() {

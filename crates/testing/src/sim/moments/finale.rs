@@ -1,10 +1,10 @@
-//! The end: what is deleted gives its space back, and the counters knew how much.
+//! The end: deletions free all their space, and the counters predicted how much.
 //!
-//! Half of the times all clones are split first, and what they were cloned from goes before anybody
-//! looks at them. What is a clone then is deleted, those of clones first. All clients' blocks are
-//! discarded, and of each volume all snapshots but one are deleted. Then that one alone holds its
-//! data, so it must count all of that as exclusive. Without it nothing is left but what empty
-//! volumes have: a block that nobody released shows here.
+//! Half of the times all clones are split first, and their parents are emptied before the clones
+//! are read. The remaining clones are deleted, clones of clones first. All clients' blocks are
+//! discarded, and of each volume all snapshots but one are deleted. The last snapshot alone holds
+//! its data, so it must count all of that as exclusive. After its deletion only the blocks of empty
+//! volumes remain: a leaked block shows here.
 
 use everglade_engine::SplitState;
 use everglade_engine::admin::Change;
@@ -18,9 +18,9 @@ use crate::system::System;
 /// Blocks of metadata that a volume may keep for good: maps, tables and directories that grew.
 const KEPT_MAX: u64 = 64;
 
-/// Rests in which everything deleted must have been given back.
+/// Rests within which all deleted blocks must be free.
 const POINTS_MAX: usize = 100;
-/// Longer than any time between consistency points.
+/// Rest in nanoseconds, longer than any time between consistency points.
 const REST: u64 = 11_000_000_000;
 
 impl Life<'_> {
@@ -80,8 +80,8 @@ impl Life<'_> {
         Ok(true)
     }
 
-    /// Splits all clones, empties what they were cloned from, and looks at them. False when the
-    /// power failed.
+    /// Splits all clones, empties their parents, and reads the clones. Returns false when the power
+    /// failed.
     fn split_clones(&mut self) -> Result<bool, Failure> {
         let all = 0..self.known.volumes.len();
         let clones: Vec<usize> = all
@@ -194,7 +194,7 @@ impl Life<'_> {
         }
     }
 
-    /// Lets go of a snapshot.
+    /// Releases the holds of a snapshot.
     fn release(&mut self, volume: usize, snapshot: &str, tags: Vec<String>) {
         for tag in tags {
             let change = Change::ReleaseSnapshot {
@@ -206,7 +206,7 @@ impl Life<'_> {
         }
     }
 
-    /// Lets time pass until everything that was deleted has been given back.
+    /// Lets time pass until all deleted blocks are free.
     fn rest(&mut self) -> Result<bool, Failure> {
         for _ in 0..POINTS_MAX {
             if !self.pump(&|life| life.is_quiet())? {
@@ -232,7 +232,7 @@ impl Life<'_> {
         Err(Failure::new("stuck: deletions do not end"))
     }
 
-    /// A snapshot that nobody shares data with.
+    /// Checks a snapshot that shares no data.
     fn judge_exclusive(&mut self, volume: usize, name: &str) -> Result<(), Failure> {
         let it = &self.known.volumes[volume];
         let Some(image) = &it.snapshots[name].image else {

@@ -4,25 +4,24 @@
 //! every image of a volume is, for each client, a number of its changes. Several clients, on
 //! several reactors and LUNs, work at once; administrators work on each volume meanwhile. Promises:
 //!
-//! 1. A snapshot is a moment: it has every change that was answered before it was asked for, none
-//!    that was asked for after it was answered, and with a change everything that was answered
-//!    before that was asked for.
-//! 2. Whoever reads a snapshot sees the same bytes, always.
-//! 3. A restore is a moment: each change that was under way is in the safety snapshot, or on top of
-//!    the target; or with what is newer it is discarded as if the volume had been as it is from
-//!    that moment on. Each read shows the image before or the one after, all blocks of it the same
-//!    one; when anybody has seen the one after, nobody sees the one before any more, and it was not
+//! 1. A snapshot is a moment: it has every change answered before its request, none requested after
+//!    its answer, and with each change all changes answered before that change was requested.
+//! 2. All reads of a snapshot return the same bytes, always.
+//! 3. A restore is a moment: each change under way is in the safety snapshot, or on top of the
+//!    target; or it is discarded with newer snapshots, as if the volume had stayed at the target.
+//!    Each read shows the image before or the image after, the same for all blocks. Once a client
+//!    has read the image after, no client reads the image before, and the restore must not be
 //!    refused.
-//! 4. After a power cut all of this holds, and what was durable is there; an administrative change
+//! 4. After a power cut all of this holds, and durable changes survived; an administrative change
 //!    happened or did not.
-//! 5. A volume that is deleted comes back empty, or as a clone of a snapshot of another: then it
-//!    has that image, all of it or none, whatever becomes of the other, and neither that snapshot
-//!    nor its volume goes before the clone.
-//! 6. A clone that is split meanwhile stays what it is; when that is done nothing needs its base
-//!    any more.
-//! 7. LUNs and snapshots get other names, and each is what it was: a LUN is restored under its
-//!    present name from a snapshot that has it under an older one, and a volume with the names that
-//!    its LUNs had. What is held cannot be deleted.
+//! 5. A deleted volume is created again, empty or as a clone of another volume's snapshot. A clone
+//!    has that image, whole or not at all, regardless of later changes to its parent, and neither
+//!    the snapshot nor its volume can be deleted before the clone.
+//! 6. The content of a clone does not change during a split; after the split its base is no longer
+//!    needed.
+//! 7. LUNs and snapshots are renamed and keep their content: a LUN is restored under its present
+//!    name from a snapshot that has it under an older one, and a volume with the former names of
+//!    its LUNs. Held snapshots cannot be deleted.
 //! 8. Devices may fail, loudly or silently: then an error may be the answer, wrong data never.
 
 mod clients;
@@ -75,7 +74,7 @@ const LOUD: [Fault; 5] = [
     Fault::Slow,
 ];
 
-/// How many of everything.
+/// The sizes and numbers of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Reactors.
@@ -102,12 +101,12 @@ pub struct Plan {
     pub clones: bool,
     /// LUNs and snapshots get other names; snapshots are held.
     pub names: bool,
-    /// Restores of volumes discard what is newer, if there is any.
+    /// True if restores of volumes discard newer snapshots, if there are any.
     pub rolls: bool,
 }
 
 impl Plan {
-    /// What a seed stands for.
+    /// Returns the plan of a seed.
     #[must_use]
     pub fn of_seed(seed: Seed) -> Plan {
         let mut rng = Rng::for_part(seed.0, "moments plan");
@@ -129,14 +128,14 @@ impl Plan {
     }
 }
 
-/// What a token stands for.
+/// The request of a token.
 #[derive(Clone, Copy, Debug)]
 enum Pending {
     /// A change of a client.
     Change(usize),
-    /// A flush of a client's LUN; so many changes of each client of it are durable then.
+    /// A flush of a client's LUN; this many changes of each client of the LUN are durable then.
     Flush(usize),
-    /// A client reads what it has written.
+    /// A client's read of its own blocks.
     Read(usize),
     /// The end of all data.
     Last,
@@ -161,20 +160,20 @@ struct Client {
 /// Images that a client's read may show.
 #[derive(Clone, Debug, Default)]
 struct Reading {
-    /// What is there, unless somebody saw already that it is not.
+    /// The present content, unless a read has shown already that it was replaced.
     before: Option<Vec<track::Value>>,
-    /// What may be there after a restore that is under way.
+    /// The possible contents after a restore under way.
     after: Vec<Vec<track::Value>>,
 }
 
-/// What is known; it outlives systems.
+/// The model's knowledge; it outlives systems.
 #[derive(Clone, Debug)]
 struct Knowledge {
     clients: Vec<Client>,
     volumes: Vec<Volume>,
     next_value: u64,
     next_name: u64,
-    /// Counts what is asked and answered.
+    /// Counts requests and answers.
     moment: u64,
 }
 
@@ -184,23 +183,23 @@ struct Life<'a> {
     plan: Plan,
     known: &'a mut Knowledge,
     rng: Rng,
-    /// Draws what is done to clones, so that it changes nothing where there are none.
+    /// Draws operations on clones, so that runs without clones are unaffected.
     splits: Rng,
-    /// The same for names and holds.
+    /// Draws names and holds, likewise.
     names: Rng,
     /// Changes are durable when they are answered.
     is_always: bool,
     actions: u64,
     token: u64,
     pending: BTreeMap<u64, Pending>,
-    /// Administrators' requests: volume, and what it is for.
+    /// Administrators' requests: volume and purpose.
     asked: BTreeMap<u64, (usize, tasks::Asked)>,
     failure: Option<Failure>,
     /// Errors are answers.
     is_tolerant: bool,
     /// An error was an answer: the aggregate may be gone.
     is_failed: bool,
-    /// Nobody waits for anything but this time.
+    /// Time until which all wait, if they do.
     rests_until: Option<u64>,
     trace: Vec<String>,
     errors: u64,
@@ -408,7 +407,7 @@ pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failur
             .map_err(|failure| {
                 let mut failure = within(failure);
                 if failure.trace.is_empty() {
-                    // What was done to media that are wrong.
+                    // The operations on the wrong media.
                     failure.trace = std::mem::take(&mut run.trace);
                 }
                 failure
@@ -577,14 +576,14 @@ impl Run<'_> {
                 && again > 0
                 && reason.contains("cannot be read")
             {
-                // Volumes or snapshots are left out: nothing can be said of what is not there.
+                // Volumes or snapshots are left out: missing objects cannot be judged.
                 self.report.answered[fault] += 1;
                 return Ok(());
             }
             let draw = self.rng.draw();
             let mut life = Life::new(&world, system, plan, &mut known, draw, always);
             life.is_tolerant = again > 0;
-            // Nobody could tell what is there.
+            // True if a state is unknown.
             let mut is_blurred = false;
             let mut work = || {
                 life.settle()?;

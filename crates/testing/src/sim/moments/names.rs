@@ -77,7 +77,7 @@ impl Life<'_> {
                 };
                 (task, change, Asked::Task)
             }
-            // By the name that it had.
+            // Restores the LUN by its name in the snapshot.
             (7, Some(snapshot)) if snapshots.len() < SNAPSHOTS_MAX => {
                 let old = it.snapshots[&snapshot].luns[lun].clone();
                 if old == it.luns[lun] {
@@ -99,7 +99,7 @@ impl Life<'_> {
         true
     }
 
-    /// What was asked for is so.
+    /// Records that a request about names succeeded.
     pub(super) fn named(&mut self, volume: usize, task: Task) {
         match task {
             Task::RenameLun { lun, to } => self.known.volumes[volume].luns[lun] = to,
@@ -144,7 +144,7 @@ impl Life<'_> {
         it.luns.clone_from(&it.snapshots[snapshot].luns);
     }
 
-    /// After a start: whether a name that was asked for is there.
+    /// Determines after a start whether a requested name exists.
     pub(super) fn settle_names(&mut self, volume: usize, task: &Task, listed: &BTreeSet<String>) {
         let is_so = match task {
             Task::RenameLun { to, .. } => {
@@ -160,8 +160,8 @@ impl Life<'_> {
         }
     }
 
-    /// After a start: snapshots are held as they were; of a change under way (snapshot and tag)
-    /// either is right.
+    /// Checks holds after a start: snapshots are held as before; for a change under way (snapshot
+    /// and tag) both states are right.
     pub(super) fn judge_holds(
         &mut self,
         volume: usize,

@@ -11,7 +11,7 @@ use super::track::{Seen, least_consistent};
 use super::volume::{Before, Goal, Task};
 
 impl Life<'_> {
-    /// A restore happened, after at least so many changes of each client.
+    /// Records a restore that happened after at least this many changes of each client.
     pub(super) fn restored(&mut self, volume: usize, goal: &Goal, least: &[usize]) {
         let from = self.known.volumes[volume].clients.clone().zip(least);
         let from = from.map(|(client, least)| (*least..=self.known.most_before(client)).collect());
@@ -29,7 +29,8 @@ impl Life<'_> {
         }
     }
 
-    /// Compares the image after a restore with what it must be, which says from when on it counts.
+    /// Compares the image after a restore with its expected content, which determines the changes
+    /// that count.
     pub(super) fn after_restore(
         &mut self,
         volume: usize,
@@ -76,7 +77,7 @@ impl Life<'_> {
         })
     }
 
-    /// A restore was made after so many changes of each client: only later ones count, and not all
+    /// Records a restore after this many changes of each client: only later ones count, and not all
     /// of them are durable.
     pub(super) fn move_base(&mut self, volume: usize, goal: &Goal, from: &[usize]) {
         let it = &self.known.volumes[volume];

@@ -1,5 +1,5 @@
-//! What is there after a start: everything that was durable, whole, and of what was under way all
-//! or nothing.
+//! The state after a start: all durable changes whole, and each change under way whole or not at
+//! all.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ impl Life<'_> {
     /// as known. Returns false if the power failed.
     pub(super) fn settle(&mut self) -> Result<bool, Failure> {
         self.actions = 0;
-        // Nobody goes on with what was under way.
+        // Tasks under way end with the life.
         let volumes = self.known.volumes.iter_mut();
         let tasks: Vec<Task> = volumes
             .map(|volume| {
@@ -34,7 +34,7 @@ impl Life<'_> {
         if let Task::Rename { to } = &task
             && all.contains(to)
         {
-            // Whoever had it open knows it by its handle; in the next life there are none.
+            // Clients with the volume open use its handle; in the next life there are none.
             self.known.volumes[volume].name.clone_from(to);
         }
         let name = self.known.volumes[volume].name.clone();
@@ -143,7 +143,7 @@ impl Life<'_> {
             if let Some(goal) = &restored
                 && goal.is_safety(&name)
             {
-                // A safety snapshot that was looked at before ended a restore that is over.
+                // A safety snapshot that was read before belongs to a restore that is over.
                 let counts = match counts.is_empty() {
                     true => self.known.volumes[volume].from.clone(),
                     false => counts,
@@ -159,7 +159,7 @@ impl Life<'_> {
         };
         let restored = from.as_ref().map(|(goal, from)| (goal, from.as_slice()));
         if self.is_failed || seen.iter().flatten().any(Option::is_none) {
-            // What cannot be read tells nothing; what can must be right as far as it goes.
+            // Unreadable blocks prove nothing; readable blocks must be right.
             self.is_failed = true;
             if restored.is_none() {
                 self.judge_active(volume, restored, false, &seen)
@@ -173,7 +173,7 @@ impl Life<'_> {
         Ok(true)
     }
 
-    /// Compares a volume to which nothing happens with what is known of it. False when the power
+    /// Compares a volume without requests under way with the model. Returns false when the power
     /// failed.
     pub(super) fn judge_quiet(&mut self, volume: usize) -> Result<bool, Failure> {
         let names = self.known.volumes[volume].snapshots.keys();
@@ -193,7 +193,8 @@ impl Life<'_> {
         Ok(true)
     }
 
-    /// Looks at all blocks of a snapshot or of the active image. Nothing when the power failed.
+    /// Reads all blocks of a snapshot or of the active image. Returns nothing when the power
+    /// failed.
     fn see(
         &mut self,
         volume: usize,
@@ -209,7 +210,7 @@ impl Life<'_> {
         Ok(Some(seen.expect("all reads were answered")))
     }
 
-    /// Nothing is left of a volume, or of what it was.
+    /// Forgets a volume that no longer exists, or whose content is lost.
     fn begin_anew(&mut self, volume: usize) -> bool {
         for client in self.known.volumes[volume].clients.clone() {
             self.known.clients[client].track = Track::new(vec![0; self.plan.width]);
@@ -227,8 +228,8 @@ impl Life<'_> {
         self.pump(&|life| life.is_quiet())
     }
 
-    /// What volumes and LUNs are missing is to be made. Until it is, nobody expects to find it
-    /// after a start.
+    /// Plans the creation of missing volumes and LUNs. Until then they may be missing after a
+    /// start.
     pub(super) fn plan_building(&mut self) {
         let exports = self.system.target(0).exports();
         let names = self.system.volumes().unwrap_or_default();

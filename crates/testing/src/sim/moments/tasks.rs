@@ -1,4 +1,4 @@
-//! What administrators ask for while clients work.
+//! Requests of administrators while clients work.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::volume::{After, Base, Before, Goal, Image, Shot, Task};
 use super::{BLOCK, LUNS, Life, Pending, SNAPSHOTS_MAX, lun_bytes};
 use crate::system::System;
 
-/// What an administrator's request is for.
+/// The purpose of an administrator's request.
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
     /// The volume's task.
@@ -25,16 +25,16 @@ pub(super) enum Asked {
     Release,
     /// Something about a clone of a LUN.
     LunClone,
-    /// What cannot be: any answer but no is wrong.
+    /// An impossible request: only a refusal is right.
     Vain,
-    /// A split begins or stops; whether that is possible now nobody knows.
+    /// The begin or stop of a split; whether it is possible now is unknown.
     Split,
-    /// At the end: no answer but yes.
+    /// A request at the end: only success is right.
     Last,
 }
 
 impl Life<'_> {
-    /// Goes on with every volume's task.
+    /// Continues every volume's task.
     pub(super) fn administer(&mut self) {
         let mut done = Vec::new();
         self.system.core(0).poll_admin(&mut done);
@@ -189,7 +189,7 @@ impl Life<'_> {
                 Task::None
             }
             Task::Restore { .. } => {
-                // It did not happen: what is read meanwhile is what was there.
+                // The restore did not happen: reads meanwhile show the former image.
                 if self.known.volumes[volume].shown.is_some() {
                     self.fail(format!(
                         "Exports: {name}: a restore was refused, but a client saw its target"
@@ -200,13 +200,12 @@ impl Life<'_> {
                 }
                 Task::None
             }
-            // Refused for lack of space, or because somebody has it open.
+            // Refused for lack of space, or because a client has the LUN open.
             _ => Task::None,
         };
     }
 
-    /// A clone that was asked for may be refused because its base is gone, if somebody deletes
-    /// that.
+    /// True if a requested clone may be refused because its base is deleted by another request.
     fn may_lack_base(&self, volume: usize) -> bool {
         let Task::Clone(base) = &self.known.volumes[volume].task else {
             return false;
@@ -220,7 +219,7 @@ impl Life<'_> {
         is_doomed || !parent.snapshots.contains_key(&base.snapshot)
     }
 
-    /// True if a clone of a volume was asked for, by its name.
+    /// True if a clone of a volume was requested, by its name.
     pub(super) fn is_being_cloned(&self, volume: usize) -> bool {
         let mut all = self.known.volumes.iter();
         all.any(|other| matches!(&other.task, Task::Clone(base) if base.parent == volume))
@@ -238,12 +237,13 @@ impl Life<'_> {
         })
     }
 
-    /// A snapshot, or all of a volume, was deleted: nobody may have been a clone of it.
+    /// Checks after the deletion of a snapshot, or of a whole volume, that no clone can depend on
+    /// it.
     fn expect_no_clone(&mut self, volume: usize, snapshot: Option<&str>) {
         let needs = |base: &Base| {
             base.parent == volume && snapshot.is_none_or(|known| known == base.snapshot)
         };
-        // One whose own deletion was asked for may have gone first.
+        // A clone whose own deletion was requested may have been deleted first.
         let mut others = self.known.volumes.iter();
         let clone = others.find(|other| {
             other.base.as_ref().is_some_and(needs)
@@ -273,7 +273,7 @@ impl Life<'_> {
         }
     }
 
-    /// A volume was deleted: nobody may have held any of its snapshots.
+    /// Checks after the deletion of a volume that no snapshot of it can have been held.
     pub(super) fn expect_no_holds(&mut self, volume: usize) {
         let it = &self.known.volumes[volume];
         let held = it.snapshots.iter().find(|(_, shot)| !shot.holds.is_empty());
@@ -308,7 +308,7 @@ impl Life<'_> {
         it.may_be_split = false;
     }
 
-    /// What a volume could be a clone of.
+    /// Returns a possible base for a clone.
     fn draw_base(&mut self, volume: usize) -> Option<Base> {
         let parent = self.rng.index(self.known.volumes.len());
         let it = &self.known.volumes[parent];
@@ -348,7 +348,7 @@ impl Life<'_> {
             .zip(tracks)
             .map(|(least, track)| (*least, track.changes.len()))
             .collect();
-        // It is durable, and with it everything before.
+        // The snapshot is durable, and so are all earlier changes.
         self.set_floor(volume, least);
         let shot = Shot {
             image: None,
@@ -423,13 +423,13 @@ impl Life<'_> {
         it.seen[client - it.clients.start] = Some(seen);
     }
 
-    /// A read of a look was answered.
+    /// Records the answer to a read of a look.
     pub(super) fn looked(&mut self, volume: usize, client: usize, seen: Vec<Seen>) {
         self.known.volumes[volume].reads -= 1;
         self.looked_at(volume, client, seen);
     }
 
-    /// Everything that the look saw, when it is over.
+    /// Returns all values of a finished look.
     pub(super) fn sight(&mut self, volume: usize) -> Option<Vec<Vec<Seen>>> {
         let it = &mut self.known.volumes[volume];
         if it.reads > 0 {
@@ -487,7 +487,7 @@ impl Life<'_> {
             }
             After::LunClone(name) => self.judge_clone(volume, &name, seen).map(|()| Task::None),
             After::Shot(name) => self.judge_shot(volume, &name, seen).map(|_| Task::None),
-            // Nobody can tell what happened: the life ends here, and the next finds out.
+            // The result is unknown: the life ends here, and the next one finds the state.
             After::Safety(_) | After::Restored(_) if is_blurred => {
                 self.is_failed = true;
                 return;
@@ -509,8 +509,8 @@ impl Life<'_> {
         }
     }
 
-    /// Compares a snapshot with what it must be. Returns how many changes of each client it may
-    /// have, if it was seen for the first time.
+    /// Compares a snapshot with its expected content. Returns the number of changes of each client
+    /// that it may have, if it was read for the first time.
     pub(super) fn judge_shot(
         &mut self,
         volume: usize,
@@ -571,9 +571,9 @@ impl Life<'_> {
         Ok(fits.into_iter().zip(counts).map(later).collect())
     }
 
-    /// Compares the active image with what it may be, after a restore to a target if there was one:
-    /// for each client the numbers of its changes that may have come before it are given. Returns
-    /// the number that did.
+    /// Compares the active image with its possible contents, after a restore to a target if there
+    /// was one: the possible numbers of changes before the restore are given for each client.
+    /// Returns the actual number.
     pub(super) fn judge_active(
         &self,
         volume: usize,
@@ -632,7 +632,7 @@ impl Life<'_> {
         Ok(chosen.collect())
     }
 
-    /// What was seen is where everything begins from now on.
+    /// Begins a new era with the values read as the initial content.
     pub(super) fn new_era(&mut self, volume: usize, seen: &[Vec<Seen>]) {
         let clients = self.known.volumes[volume].clients.clone();
         for (client, seen) in clients.zip(seen) {
@@ -804,8 +804,8 @@ impl Life<'_> {
             }
             95..99 => {
                 let mut restore = None;
-                // With clones or holds it may be refused, and then the restore would not be in
-                // vain.
+                // With clones or holds the restore may be refused, and then the request would not
+                // be in vain.
                 let is_doomed = self.rng.one_in(2)
                     && !self.has_clones(volume)
                     && !self.known.volumes[volume].may_be_held();
@@ -819,7 +819,7 @@ impl Life<'_> {
                     };
                     self.ask(volume, Asked::InVain, Some(change));
                 }
-                // From here on its clients may be told that it is gone.
+                // From here on clients may get the answer that the volume is deleted.
                 self.known.volumes[volume].task = Task::Raze { restore };
                 self.ask(volume, Asked::Task, Some(Change::DeleteVolume { name }));
                 return;

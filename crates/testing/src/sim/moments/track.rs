@@ -1,5 +1,5 @@
-//! What one client did to the blocks that only it changes, and which beginnings of that an image
-//! can be.
+//! One client's changes to the blocks that only it writes, and the prefixes of them that an image
+//! can have.
 //!
 //! A client asks for one change at a time, so an image of its blocks is what some number of its
 //! changes, from the first on, made of them. Every block written is unlike any other, so an image
@@ -9,9 +9,9 @@ use everglade_env::BLOCK_SIZE;
 
 use crate::rng::scramble;
 
-/// What a block holds: the number of the write that it is from; 0 are zeroes.
+/// The content of a block: the number of its write; 0 stands for zeroes.
 pub(super) type Value = u64;
-/// What a reader saw of a block; nothing if there was an error.
+/// The value that a reader saw; `None` after an error.
 pub(super) type Seen = Option<Value>;
 
 /// The contents of block `slot` as write `value` writes it.
@@ -35,7 +35,7 @@ pub(super) fn value_of(page: &[u8], slot: u64) -> Option<Value> {
     (page == page_of(value, slot)).then_some(value)
 }
 
-/// Blocks of which something else was seen, with what it was and what it would be.
+/// Returns the blocks with unexpected values, with the value seen and the expected one.
 pub(super) fn odd_blocks(blocks: &[Value], seen: &[Seen]) -> Vec<(usize, Value, Value)> {
     let pairs = blocks.iter().zip(seen).enumerate();
     let odd = pairs.filter_map(|(slot, (block, seen))| {
@@ -51,21 +51,21 @@ pub(super) struct Change {
     pub(super) first: usize,
     pub(super) count: usize,
     pub(super) value: Value,
-    /// When it was asked for.
+    /// Moment of the request.
     pub(super) issued: u64,
     /// When it was answered.
     pub(super) ended: Option<u64>,
-    /// It was refused, and nothing happened.
+    /// True if the change was refused and had no effect.
     pub(super) is_refused: bool,
 }
 
 /// See the module's documentation.
 #[derive(Clone, Debug)]
 pub(super) struct Track {
-    /// Before all changes.
+    /// Blocks before all changes.
     pub(super) base: Vec<Value>,
     pub(super) changes: Vec<Change>,
-    /// So many are durable at least.
+    /// Number of changes that are durable at least.
     pub(super) floor: usize,
 }
 
@@ -99,8 +99,8 @@ impl Track {
         self.blocks(&self.base, 0, self.changes.len())
     }
 
-    /// What does not fit, for people: of the number of changes that explains most, the blocks that
-    /// it does not explain, with what they are and what they would be.
+    /// Describes the difference, for people: for the best number of changes, the unexplained
+    /// blocks, with their values and the expected ones.
     pub(super) fn odd(
         &self,
         base: &[Value],
@@ -121,8 +121,8 @@ impl Track {
         )
     }
 
-    /// For how many changes, from `least` to `most`, of which those from `from` on were made to
-    /// `base`, the blocks look like `seen`.
+    /// Returns the numbers of changes, from `least` to `most`, for which the blocks match `seen`.
+    /// Changes from `from` on apply to `base`.
     pub(super) fn fits(
         &self,
         base: &[Value],
@@ -141,8 +141,8 @@ impl Track {
     }
 }
 
-/// For each track the least number of its changes, of those that fit, so that whatever was answered
-/// before one that is in the image was asked for is in the image too.
+/// Returns the least fitting number of changes for each track, such that the image has all changes
+/// answered before the request of any change in it.
 pub(super) fn least_consistent(
     tracks: &[&Track],
     fits: &[Vec<usize>],

@@ -1,22 +1,22 @@
-//! What is known of a volume, and what an administrator is doing to it.
+//! The model of a volume, and an administrator's task on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::track::{Seen, Value};
 
-/// One client's blocks, for each client of a volume.
+/// The blocks of each client of a volume.
 pub(super) type Image = Vec<Vec<Value>>;
 
 /// A snapshot.
 #[derive(Clone, Debug)]
 pub(super) struct Shot {
-    /// What it shows, once somebody has looked.
+    /// Content of the snapshot, after its first read.
     pub(super) image: Option<Image>,
-    /// Changes of each client that were answered before it was asked for, and that were asked for
-    /// before it was answered: what it may have.
+    /// For each client, the changes answered before the snapshot's request and those requested
+    /// before its answer: the bounds of its content.
     pub(super) bounds: Vec<(usize, usize)>,
-    /// What the LUNs are called in it.
+    /// Names of the LUNs in the snapshot.
     pub(super) luns: Vec<String>,
     /// Tags of holds that stay.
     pub(super) holds: BTreeSet<String>,
@@ -27,79 +27,80 @@ pub(super) struct Shot {
 pub(super) enum Task {
     #[default]
     None,
-    /// A snapshot was asked for.
+    /// A snapshot was requested.
     Create { name: String, least: Vec<usize> },
-    /// Some deletions were asked for at once.
+    /// Several deletions were requested at once.
     Delete { names: Vec<String> },
     /// The volume, or one LUN of it, is to be as it was.
     Restore { goal: Goal, least: Vec<usize> },
-    /// It was answered; clients end what they began before or during it.
+    /// The restore was answered; clients finish requests begun before or during it.
     Drain(Goal),
-    /// What was seen after it is made durable, where nothing else tells which changes came before
-    /// it.
+    /// The values read after a restore are made durable, if nothing else proves which changes came
+    /// before it.
     Seal { goal: Goal, seen: Vec<Vec<Seen>> },
     /// A snapshot is held, deleted in vain, and released.
     Hold,
-    /// Another name for the volume was asked for.
+    /// A rename of the volume was requested.
     Rename { to: String },
     /// For a LUN.
     RenameLun { lun: usize, to: String },
     /// For a snapshot.
     RenameSnapshot { from: String, to: String },
-    /// A hold that stays was asked for, or its end.
+    /// A lasting hold was requested, or its release.
     Keep {
         snapshot: String,
         tag: String,
         is_end: bool,
     },
-    /// Something was asked for that cannot be.
+    /// An impossible change was requested.
     Vain,
-    /// A consistency point was asked for. So many changes of each client are durable with it.
+    /// A consistency point was requested. It makes this many changes of each client durable.
     Point { least: Vec<usize> },
-    /// Somebody looks at all blocks of a snapshot, or of the active image.
+    /// All blocks of a snapshot, or of the active image, are being read.
     Look { after: After },
-    /// Its deletion was asked for; a restore may be on its way too: its target, its safety
-    /// snapshot, and how many changes that has at least.
+    /// The volume's deletion was requested. A restore may be under way too: its target, its safety
+    /// snapshot, and the least number of changes in that snapshot.
     Raze {
         restore: Option<(String, String, Vec<usize>)>,
     },
-    /// It was deleted. It, then its LUNs, are made anew when its clients have heard of it.
+    /// The volume was deleted. The volume and then its LUNs are created again when all clients have
+    /// noticed the deletion.
     Rebuild { is_asked: bool, luns: usize },
-    /// The same, but it was asked for as a clone.
+    /// The volume is created again as a clone.
     Clone(Base),
-    /// Something about a clone of a LUN was asked for.
+    /// A request about a clone of a LUN is under way.
     LunClone,
 }
 
-/// What a clone begins as.
+/// The base of a clone.
 #[derive(Clone, Debug)]
 pub(super) struct Base {
     /// The volume that it is a clone of.
     pub(super) parent: usize,
     /// The snapshot of that.
     pub(super) snapshot: String,
-    /// What it is called in the clone.
+    /// Name of the base in the clone.
     pub(super) own: String,
     pub(super) image: Image,
-    /// What its LUNs are called.
+    /// Names of its LUNs.
     pub(super) luns: Vec<String>,
 }
 
-/// What a restore goes to.
+/// The goal of a restore.
 #[derive(Clone, Debug)]
 pub(super) struct Goal {
     pub(super) target: String,
     pub(super) before: Before,
-    /// Only this LUN.
+    /// LUN to restore; the whole volume if `None`.
     pub(super) lun: Option<usize>,
 }
 
-/// What becomes of the image before a restore.
+/// The fate of the image before a restore.
 #[derive(Clone, Debug)]
 pub(super) enum Before {
-    /// It stays, as this snapshot.
+    /// The image stays, as this snapshot.
     Safety(String),
-    /// It is discarded, with these snapshots.
+    /// The image is discarded, with these snapshots.
     Discarded(Vec<String>),
 }
 
@@ -109,12 +110,12 @@ impl Goal {
         self.lun.is_none_or(|only| only == lun)
     }
 
-    /// True for a snapshot that shows what was there before.
+    /// True for the snapshot of the image before the restore.
     pub(super) fn is_safety(&self, snapshot: &str) -> bool {
         matches!(&self.before, Before::Safety(name) if name == snapshot)
     }
 
-    /// Whether it happened, by the snapshots that there are.
+    /// True if the restore happened, according to the existing snapshots.
     pub(super) fn is_reached(&self, listed: &BTreeSet<String>) -> bool {
         match &self.before {
             Before::Safety(name) => listed.contains(name),
@@ -123,16 +124,16 @@ impl Goal {
     }
 }
 
-/// What comes after a look.
+/// The check after a look.
 #[derive(Clone, Debug)]
 pub(super) enum After {
-    /// The snapshot shows what it always did, or is seen for the first time.
+    /// The snapshot has its known content, or is read for the first time.
     Shot(String),
     /// The safety snapshot of a restore tells which changes came before it.
     Safety(Goal),
     /// The restored image has the target's blocks, and what came after.
     Restored(Goal),
-    /// A clone of a LUN shows what it always did.
+    /// A clone of a LUN has its known content.
     LunClone(String),
 }
 
@@ -140,34 +141,33 @@ pub(super) enum After {
 #[derive(Clone, Debug)]
 pub(super) struct Volume {
     pub(super) name: String,
-    /// What its LUNs are called.
+    /// Names of its LUNs.
     pub(super) luns: Vec<String>,
     /// Its clients, among all.
     pub(super) clients: Range<usize>,
     pub(super) snapshots: BTreeMap<String, Shot>,
-    /// Clones of its LUNs, by name: which LUN, and what they show wherever they are.
+    /// Clones of its LUNs, by name: the source LUN, and their constant content.
     pub(super) clones: BTreeMap<String, (usize, Image)>,
-    /// Of a clone.
+    /// Base, if the volume is a clone.
     pub(super) base: Option<Base>,
-    /// Its split was asked for: it may be no clone any more.
+    /// True if its split was requested: the volume may be no clone any more.
     pub(super) may_be_split: bool,
-    /// It was deleted for good, at the end.
+    /// True after its last deletion, at the end.
     pub(super) is_gone: bool,
     pub(super) task: Task,
     /// Administrators' requests not answered.
     pub(super) asked: usize,
-    /// Blocks that a look has seen so far, and reads that are under way.
+    /// Blocks read by a look so far, and reads under way.
     pub(super) seen: Vec<Option<Vec<Seen>>>,
     pub(super) reads: usize,
     /// Numbers of changes of each client that may have been before the last restore.
     pub(super) from: Vec<Vec<usize>>,
-    /// Somebody saw what the restore under way goes to, when so many changes of each client had
-    /// been asked for: nobody sees anything else from then on, and what is asked for later comes on
-    /// top of it.
+    /// Number of each client's requested changes when a read first showed the target of the restore
+    /// under way: all later reads show the target, and later changes come on top of it.
     pub(super) shown: Option<Vec<usize>>,
 }
 
-/// What LUNs are called when they are made.
+/// Returns the initial names of LUNs.
 pub(super) fn first_names() -> Vec<String> {
     (0..super::LUNS).map(|lun| format!("l{lun}")).collect()
 }
@@ -236,13 +236,13 @@ impl Volume {
         )
     }
 
-    /// Some of its snapshots may not be deleted, for all that is known.
+    /// True if some of its snapshots may be held, as far as is known.
     pub(super) fn may_be_held(&self) -> bool {
         let mut shots = self.snapshots.values();
         shots.any(|shot| !shot.holds.is_empty())
     }
 
-    /// What a restore under way goes to.
+    /// Returns the goal of a restore under way.
     pub(super) fn restoring(&self) -> Option<&Goal> {
         match &self.task {
             Task::Restore { goal, .. }

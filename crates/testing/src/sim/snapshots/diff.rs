@@ -7,7 +7,7 @@ use crate::sim::asker::{Ended, Lun};
 use crate::sim::changes::Side;
 use crate::system::System;
 
-/// The same LUN in another image or, if that has none, the one that is called the same.
+/// Returns the same LUN in another image or, if the image lacks it, the LUN of the same name.
 fn counterpart<'a>(image: &'a Image, name: &str, lun: &Lun) -> Option<(&'a String, &'a Lun)> {
     let mut luns = image.iter();
     luns.find(|(_, known)| known.number == lun.number)
@@ -50,7 +50,7 @@ impl Life<'_> {
         Ok(Ended::With(()))
     }
 
-    /// What a LUN can be compared with is named to backup programs.
+    /// Checks that comparable images of a LUN are listed for backup programs.
     fn expect_image(
         &mut self,
         side: &Side<'_>,

@@ -1,4 +1,4 @@
-//! What happens next: drawn from a seed, and always something that is allowed.
+//! The next request: drawn from a seed, and always an allowed one.
 
 use everglade_engine::admin::Change;
 
@@ -7,8 +7,8 @@ use crate::Rng;
 use crate::sim::asker::Lun;
 use crate::workload::contents;
 
-/// LUNs of a snapshot that can be restored under their names: they are gone and nobody else has the
-/// name, or they are there and still called so.
+/// Returns the LUNs of a snapshot that can be restored under their names: deleted LUNs whose names
+/// are free, and existing LUNs of the same name.
 pub(in super::super) fn restorable(state: &State, snapshot: &str) -> Vec<String> {
     let is_free = |(name, then): &(&String, &Lun)| {
         let now = state

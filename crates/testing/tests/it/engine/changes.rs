@@ -1,5 +1,4 @@
-//! What changed since a snapshot: exactly the blocks that were written or discarded since, wherever
-//! they are now.
+//! Changed blocks since a snapshot: exactly the blocks written or discarded since, at any place.
 
 use std::collections::BTreeMap;
 
@@ -76,7 +75,7 @@ impl Rig {
         result.result.expect("nothing is wrong with it")
     }
 
-    /// For each block, whether it is said to have changed.
+    /// Returns for each block whether it is reported as changed.
     fn changes(&mut self, lun: &str, since: &str, blocks: u64) -> Vec<bool> {
         let mut all = Vec::new();
         while (all.len() as u64) < blocks {

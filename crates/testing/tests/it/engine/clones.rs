@@ -38,7 +38,7 @@ impl Rig {
         Rig::of(EngineMaker::SMALL_LOGGED)
     }
 
-    /// One whose consistency points do little in the background.
+    /// Returns a rig whose consistency points do little background work.
     pub(super) fn slow() -> Rig {
         Rig::of(EngineMaker {
             reclaim_regions: 1,
@@ -71,7 +71,7 @@ impl Rig {
         rig
     }
 
-    /// What is there already.
+    /// Returns a rig on an existing system.
     pub(super) fn on(maker: EngineMaker, world: SimWorld, system: EngineSystem) -> Rig {
         Rig {
             maker,
@@ -129,7 +129,7 @@ impl Rig {
     /// Writes blocks from `first` on, each with contents that follow from `fill` and its place.
     pub(super) fn write(&mut self, lun: &str, first: u64, count: u64, fill: u64) {
         let end = first + count;
-        // At most 1 MiB at a time.
+        // Each write has at most 1 MiB.
         for from in (first..end).step_by(256) {
             let bytes: Vec<u8> = (from..end.min(from + 256))
                 .flat_map(|block| contents(fill + block, BLOCK))
@@ -194,7 +194,7 @@ impl Rig {
         self.system.split(volume)
     }
 
-    /// Blocks that deletions in a volume have yet to give back.
+    /// Returns the blocks that deletions in a volume have yet to free.
     pub(super) fn pending(&self, volume: &str) -> u64 {
         self.system.pending_blocks(volume)
     }
@@ -225,7 +225,7 @@ impl Rig {
         }
     }
 
-    /// What a power cut leaves.
+    /// Returns the media after a power cut.
     pub(super) fn images(&self) -> Images {
         self.world.after_cut(Cut::whole(Keep::Nothing))
     }
@@ -288,8 +288,7 @@ impl Rig {
         self.system.lun_clone(volume)
     }
 
-    /// What the verifier finds wrong after a power cut now; that blocks are lost, or were damaged,
-    /// is not among it.
+    /// Returns the verifier's problems after a power cut now, except lost or damaged blocks.
     pub(super) fn problems(&self) -> Vec<String> {
         let world = SimWorld::restart(self.images(), Seed(self.lives), 1);
         let report = everglade_check::check(&*world.storage(), &world.devices(), &mut |_| {});
@@ -311,7 +310,7 @@ impl Rig {
         self.system.state() == State::Online
     }
 
-    /// Lets scans and deletions get on.
+    /// Lets scans and deletions make progress.
     pub(super) fn rest(&mut self) {
         let until = self.world.now() + 3_000_000_000;
         while self.world.now() < until {

@@ -16,7 +16,7 @@ const BLOCK: u64 = BLOCK_SIZE as u64;
 /// Most snapshots of a volume.
 const MOST: u64 = 1_023;
 
-/// One volume, `v`, with one LUN, `l`.
+/// A rig with one volume, `v`, with one LUN, `l`.
 pub(super) struct Rig {
     pub(super) maker: EngineMaker,
     pub(super) world: SimWorld,
@@ -43,7 +43,7 @@ impl Rig {
         rig
     }
 
-    /// What is there already.
+    /// Returns a rig on an existing system.
     pub(super) fn of(maker: EngineMaker, world: SimWorld, system: EngineSystem) -> Rig {
         Rig {
             maker,
@@ -70,7 +70,7 @@ impl Rig {
         self.change_all([change]).pop().expect("one answer")
     }
 
-    /// All at once, so that they share a consistency point.
+    /// Requests all changes at once, so that they share a consistency point.
     fn change_all(
         &mut self,
         changes: impl IntoIterator<Item = Change>,
@@ -113,7 +113,7 @@ impl Rig {
         }
     }
 
-    /// Lets scans and deletions get on until they are done.
+    /// Lets scans and deletions run until they are done.
     pub(super) fn rest(&mut self) {
         for _ in 0..200 {
             let until = self.world.now() + 1_000_000_000;
@@ -131,7 +131,7 @@ impl Rig {
         );
     }
 
-    /// Runs so many turns; if nothing happens in them, time passes, at most until then.
+    /// Runs `turns` turns; if no event happens in them, lets time pass, at most until `until`.
     fn step(&mut self, turns: u64, until: u64) {
         let before = self.world.now();
         let system = &mut self.system;
@@ -153,7 +153,7 @@ impl Rig {
         0
     }
 
-    /// Lets so many seconds pass.
+    /// Lets `seconds` seconds pass.
     fn wait(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.world.pass(1_000_000_000);
@@ -338,7 +338,7 @@ fn a_thousand_snapshots_go_in_one_pass_and_those_that_stay_read_as_before() {
     );
     let mut rig = rig.restart();
     let before = rig.system.usage().used_blocks;
-    // All but the last 23, and one between.
+    // All but the last 23, and one in the middle.
     let gone = |number: &u64| *number <= 1_000 && *number != 500;
     let deleted = rig.change_all((1..=MOST).filter(gone).map(deletion));
     assert!(deleted.iter().all(Result::is_ok));
@@ -349,7 +349,7 @@ fn a_thousand_snapshots_go_in_one_pass_and_those_that_stay_read_as_before() {
         victims > 900,
         "one pass is for nearly all of them, not {victims}"
     );
-    // The power fails in the middle, and the scan goes on.
+    // The power fails in the middle, and the scan continues.
     let mut rig = rig.restart();
     let refusal = rig
         .snapshot("too-early")
@@ -374,7 +374,7 @@ fn a_thousand_snapshots_go_in_one_pass_and_those_that_stay_read_as_before() {
             number % 1_999 + 1,
             number * 10_000,
         );
-        // Of the one before, only its first block is left.
+        // Only the first block of the snapshot before is left.
         let older = number - 1;
         rig.expect(&format!("v/l@s{number}"), older % 1_999, older * 10_000);
     }
@@ -382,7 +382,7 @@ fn a_thousand_snapshots_go_in_one_pass_and_those_that_stay_read_as_before() {
     assert!(after + 2_000 < before, "{before} → {after}");
     let names = rig.system.snapshots("v").len();
     assert_eq!(names, 25);
-    // One of few goes by subtraction.
+    // A single victim is released by subtraction.
     rig.change(deletion(500)).expect("it is there");
     rig.rest();
     let scan = rig.system.scan("v");
@@ -393,8 +393,8 @@ fn a_thousand_snapshots_go_in_one_pass_and_those_that_stay_read_as_before() {
     drop(rig.restart());
 }
 
-/// Blocks of the maps that are the same for a victim and its neighbours are not looked into: where
-/// nothing was written between two snapshots only the one that has the bits of the victim's map
+/// A delete pass skips map blocks that are the same for a victim and its neighbours: where nothing
+/// was written between two snapshots, it reads only the block with the bits of the victim's map
 /// itself.
 #[test]
 fn a_delete_pass_skips_what_is_the_same_for_everybody() {
@@ -458,7 +458,7 @@ fn from_a_full_pool_a_snapshot_a_lun_and_a_volume_can_be_deleted() {
         rig.snapshot("s1").expect("there is space");
         rig.write(0, 256, 2_000).expect("there is space");
         rig.snapshot("s2").expect("there is space");
-        // Somebody had told scans to rest. Now others wait for them.
+        // Scans rested by an administrator's setting. Now clients wait for them.
         let (volume, percent) = (own("v"), 0);
         rig.change(Change::SetScanPace { volume, percent })
             .expect("it is there");
@@ -478,7 +478,7 @@ fn from_a_full_pool_a_snapshot_a_lun_and_a_volume_can_be_deleted() {
         deleted.unwrap_or_else(|error| panic!("{what}: {error}, {full:?}"));
         let mut rig = rig.restart();
         if what == "lun" {
-            // The snapshots hold what they had of it.
+            // The snapshots hold their blocks of the LUN.
             rig.expect("v/l@s2", 7, 2_000);
         }
         if what != "volume" {
@@ -493,7 +493,7 @@ fn from_a_full_pool_a_snapshot_a_lun_and_a_volume_can_be_deleted() {
             "{what}: {full:?} {rested:?}"
         );
         if what != "volume" {
-            // There is space now, so they rest until they are told to go on.
+            // Space is available now, so the scans rest until the setting changes.
             let (volume, percent) = (own("v"), 100);
             rig.change(Change::SetScanPace { volume, percent })
                 .expect("it is there");

@@ -19,7 +19,7 @@ use super::rig::{Rig, ask, consistency_point, create_lun, create_volume, write};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 
-/// Where the device holds these bytes.
+/// Returns the offset of these bytes on the device.
 fn find(world: &SimWorld, bytes: &[u8]) -> u64 {
     let blocks = (16 << 20) / BLOCK;
     let holds = |block: &u64| world.peek(DeviceId(0), *block)[..] == *bytes;
@@ -107,8 +107,7 @@ fn what_cannot_be_written_leaves_the_aggregate_readable_and_a_restart_recovers()
         panic!("a read is answered with data")
     };
     assert_eq!(span.to_vec(), contents(5, 16 * BLOCK)[BLOCK_SIZE..]);
-    // What was written is in memory, and nobody may take it for durable; nothing more reaches the
-    // device.
+    // The written data is in memory and never counts as durable; nothing more reaches the device.
     let writes = rig.world.writes();
     ask(&rig.world, &mut system, "v/l", read(0, 1)).expect("also what was not acknowledged");
     let flushed = ask(&rig.world, &mut system, "v/l", Op::Flush);
@@ -135,9 +134,9 @@ fn what_cannot_be_written_leaves_the_aggregate_readable_and_a_restart_recovers()
     );
 }
 
-/// Where space is short a write is asked what it replaces, and so it is right after a start, when
-/// nobody knows how much there is. It was answered with an error where the block that says so is
-/// damaged, though it needs nothing of it.
+/// When space is short, and right after a start, when free space is unknown, a write needs the
+/// blocks that it replaces. A damaged block must not fail such a write, which needs none of its
+/// content.
 #[test]
 fn a_whole_block_below_a_damaged_block_is_written_or_there_is_no_space_for_it() {
     for is_full in [false, true] {

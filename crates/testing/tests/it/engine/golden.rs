@@ -29,7 +29,7 @@ use super::rig::ask;
 
 const POOL_BYTES: u64 = 16 << 20;
 const LUN_BYTES: u64 = 1 << 20;
-/// What a consistency point may release: little, so that the image has a scan in the middle.
+/// Settings with a small release budget, so that the image has a scan in the middle.
 const MAKER: EngineMaker = EngineMaker {
     reclaim_regions: 1,
     ..EngineMaker::SMALL_LOGGED
@@ -66,7 +66,7 @@ fn make() -> Images {
     rig.world.after_cut(Cut::whole(Keep::Nothing))
 }
 
-/// What was clean and was served when it was written is so now.
+/// Opens images that were clean and served when they were written, and checks that they still are.
 fn opened(images: Images) -> (SimWorld, EngineSystem) {
     let offline = SimWorld::restart(images.clone(), Seed(2), 1);
     MAKER
@@ -132,9 +132,9 @@ fn a_pool_with_snapshots_of_version_1_is_read_checked_and_worked_on() {
 /// Pools for everything that is shared are this large.
 const SHARED_BYTES: u64 = 64 << 20;
 
-/// Everything else that can be on media: counts of references, a LUN that is being cloned, clones
-/// of volumes in each state of a split with stale pointers in them, notes, another name of the
-/// aggregate, a volume whose snapshots were deleted, and operations that only the journal has.
+/// Makes an image with all other structures: counts of references, a LUN clone under way, clones of
+/// volumes in each state of a split with stale pointers in them, notes, a renamed aggregate, a
+/// volume whose snapshots were deleted, and operations that only the journal has.
 fn make_shared() -> Images {
     let mut rig = clones::Rig::of(MAKER);
     let ok = |rig: &mut clones::Rig, change: Change| rig.change(change).expect("it can be done");
@@ -170,7 +170,7 @@ fn make_shared() -> Images {
     ok(&mut rig, clone_lun("k"));
     rig.rest();
     rig.write("v/k", 3, 2, 2_000);
-    // One that was split, and that nobody needs any more: its pointers are stale.
+    // A clone that was split and has no dependants: its pointers are stale.
     rig.snapshot("v", "s");
     rig.clone_of("gone", "v", "s").expect("a new name");
     ok(&mut rig, split("gone"));
@@ -208,7 +208,7 @@ fn make_shared() -> Images {
         }
         nudge(&mut rig, "w");
     }
-    // What goes on when the power fails.
+    // Work under way when the power fails.
     let (of, name) = (own("v"), own("k"));
     ok(&mut rig, clone_lun("making"));
     ok(&mut rig, split("copying"));
@@ -237,7 +237,7 @@ fn a_pool_of_version_1_with_everything_that_is_shared_is_read_checked_and_worked
     ];
     assert_eq!(states, expected);
     let told = rig.split("copying");
-    // Right after a start nobody knows how much space there is.
+    // Right after a start the available space is unknown.
     let goes_on = [SplitState::Copying, SplitState::WaitingForSpace];
     assert!(goes_on.contains(&told.state), "{told:?}");
     let told = rig.split("stopped");
@@ -265,7 +265,7 @@ fn a_pool_of_version_1_with_everything_that_is_shared_is_read_checked_and_worked
     };
     expect_all(&mut rig);
     assert!(rig.stale_reads() > 0, "pointers of a volume that was split");
-    // Everything under way comes to its end.
+    // All work under way is completed.
     rig.rest();
     rig.rest();
     rig.expect("v/making", 0, 12, 3_000);
@@ -282,7 +282,7 @@ fn a_pool_of_version_1_with_everything_that_is_shared_is_read_checked_and_worked
 /// Snapshots of `r`; all but the first and the last go in one pass. What they have of maps fills
 /// more than a block of the release file.
 const GOING: u64 = 174;
-/// What fits into a block of the release file.
+/// Entries in a block of the release file.
 const RELEASES: u64 = release::RELEASES_PER_BLOCK as u64;
 
 /// Sets the pace of a volume's scans; there is a consistency point with it.
@@ -326,8 +326,8 @@ fn expect_same(rig: &mut clones::Rig, lun: &str, blocks: Range<u64>, byte: u8) {
     }
 }
 
-/// What is going, each in the middle when the power fails: maps of snapshots that were deleted
-/// (`r`), blocks of another one (`d`), and a LUN, of which a snapshot keeps a part (`v`).
+/// Makes an image with deletions in the middle when the power fails: maps of deleted snapshots
+/// (`r`), blocks of a deleted snapshot (`d`), and a LUN, of which a snapshot keeps a part (`v`).
 fn make_leaving() -> Images {
     let mut rig = clones::Rig::of(MAKER);
     for volume in ["r", "d"] {
@@ -383,7 +383,7 @@ fn make_leaving() -> Images {
     rig.world.after_cut(Cut::whole(Keep::Nothing))
 }
 
-/// What the snapshot of `r` of this number is the first to have.
+/// Returns the content that the snapshot of `r` of this number is the first to have.
 fn kept_byte(number: u64) -> u8 {
     if number.is_multiple_of(2) { 31 } else { 32 }
 }
@@ -442,7 +442,7 @@ fn a_pool_of_version_1_with_everything_that_is_going_is_read_checked_and_worked_
         expect_same(rig, "v/gone@s", 100..600, 0);
     };
     expect_all(&mut rig);
-    // They go on from there, and end.
+    // The deletions continue from there, and end.
     for volume in ["r", "d"] {
         pace(&mut rig, volume, 100);
     }
@@ -460,7 +460,7 @@ fn a_pool_of_version_1_with_everything_that_is_going_is_read_checked_and_worked_
     );
     let mut rig = rig.restart();
     expect_all(&mut rig);
-    // What was given back is used again.
+    // The freed blocks are used again.
     for lun in ["r/l", "d/l", "v/l"] {
         write_same(&mut rig, lun, 100..500, 41);
     }
@@ -590,7 +590,7 @@ fn a_pool_of_version_1_with_a_history_of_every_shape_is_read_checked_and_worked_
     assert_eq!(rig.system.scan("v").kind, "none");
     let mut rig = rig.restart();
     expect_all(&mut rig);
-    // All of it can go, and the last one counts what it alone has.
+    // All snapshots can be deleted, and the last one counts its exclusive blocks.
     for name in ["a", "r1", "r2", "cut", "r3", "r4"] {
         rig.delete_snapshot("v", name).expect("nobody holds it");
     }

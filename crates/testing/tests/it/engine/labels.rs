@@ -32,7 +32,7 @@ fn engine() -> Engine {
     })
 }
 
-/// Opens the aggregate, and writes anew what is lost.
+/// Opens the aggregate, and rewrites lost copies.
 fn mend(world: &SimWorld) -> Vec<LostCopy> {
     let engine = engine();
     let storage = world.storage();
@@ -84,8 +84,8 @@ fn whichever_copy_is_lost_comes_back_from_the_other() {
             assert!(after == before);
             assert_eq!(found(&world), []);
         }
-        // The whole MiB. Its superblocks come back with the next consistency point, which this test
-        // does without.
+        // The whole MiB. The next consistency point would write its superblocks again, which this
+        // test does without.
         let label = record - CONFIG_OFFSETS[config_slot(1)];
         let mut whole = vec![0; usize::try_from(LABEL_BYTES).expect("a MiB")];
         storage.read(device, label, &mut whole).expect("no faults");
@@ -106,7 +106,7 @@ fn whichever_copy_is_lost_comes_back_from_the_other() {
         assert_eq!(mend(&world).len(), 1);
         assert_eq!(found(&world), []);
     }
-    // A copy that says something else is nobody's to overwrite.
+    // A copy with other content is never overwritten.
     let (device, _, record) = records(&world)[1];
     let mut bytes = vec![0; CONFIG_BYTES];
     storage.read(device, record, &mut bytes).expect("no faults");

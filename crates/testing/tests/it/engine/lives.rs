@@ -33,7 +33,7 @@ fn what_was_written_is_read_again_after_a_restart() {
     rig.mount();
 }
 
-/// Runs seeds of a kind and adds up what they did.
+/// Runs seeds of a kind and adds up their reports.
 fn run(first: u64, count: u64, plan_of: fn(Seed) -> long::Plan) -> Report {
     let mut all = Report::default();
     for number in 0..count {
@@ -71,7 +71,7 @@ fn engine_survives_pools_that_fill_up_and_drain() {
     assert!(all.refused > 0, "{all}");
 }
 
-/// Each kind of silent fault is met, and some error is the answer; what is read is never wrong.
+/// Each kind of silent fault is met, and errors are the answers; reads are never wrong.
 #[test]
 fn engine_answers_silent_damage_with_errors_and_never_with_wrong_data() {
     let mut all = run(24, 60, |seed| long::Plan {
@@ -85,7 +85,7 @@ fn engine_answers_silent_damage_with_errors_and_never_with_wrong_data() {
         actions: 60,
         ..long::Plan::of_seed(seed)
     });
-    // Small worlds are in the cache, so that hardly anything is read twice from a device.
+    // Small worlds are in the cache, so hardly any block is read twice from a device.
     all.add(&run(24, 20, |seed| long::Plan {
         silent: true,
         faults: false,
@@ -94,7 +94,7 @@ fn engine_answers_silent_damage_with_errors_and_never_with_wrong_data() {
     let silent = Fault::ALL.into_iter().filter(|fault| fault.is_silent());
     for fault in silent.chain([Fault::ReadError]) {
         assert!(all.met[fault] > 0, "{fault} was never met: {all:?}");
-        // A cut is no error, and what is only in the way is often gone when it is read again.
+        // A cut is no error, and a fault on the way often disappears in the second read.
         let may_pass = matches!(
             fault,
             Fault::CutDropped | Fault::CutTorn | Fault::StaleRead | Fault::FlipReading
@@ -114,7 +114,7 @@ fn run_kind(kind: Kind, seeds: impl Iterator<Item = Seed>) -> Report {
     all
 }
 
-/// The power fails in each thing that goes on in the background for snapshots and clones.
+/// The power fails during each kind of background work for snapshots and clones.
 #[test]
 fn snapshots_and_clones_survive_lives_with_cuts_in_all_that_goes_on() {
     let mut all = run_kind(Kind::Moments, (0..40).map(|number| Seed(41).nth(number)));
@@ -127,8 +127,8 @@ fn snapshots_and_clones_survive_lives_with_cuts_in_all_that_goes_on() {
     }
 }
 
-/// A device failed the last consistency point of a server that was stopped: what it had answered
-/// was not durable.
+/// A device failed the last consistency point of a stopping server: the acknowledged changes were
+/// not durable.
 #[test]
 fn a_stop_that_a_device_fails_makes_nothing_durable() {
     let report = run_kind(Kind::Moments, [Seed(0x7545_3e2e_7d75_b3f6)].into_iter());

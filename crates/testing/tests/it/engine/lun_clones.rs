@@ -59,7 +59,7 @@ fn a_clone_has_what_the_lun_had_and_both_are_written_on_their_own() {
     expect_both(&mut rig);
     let mut rig = rig.restart();
     expect_both(&mut rig);
-    // The source goes, and the clone stays what it is.
+    // The source is deleted, and the clone keeps its content.
     rig.remove_lun("l");
     rig.rest();
     let mut rig = rig.restart();
@@ -131,7 +131,7 @@ fn counts_are_part_of_snapshots_restores_and_clones_of_volumes() {
     rig.expect("w/c", 0, 150, 4_000);
     rig.expect("w/c", 150, 150, 1_000);
     rig.expect("v/c@r", 0, 300, 2_000);
-    // One LUN comes back that its clone still shares.
+    // Restores one LUN whose blocks its clone still shares.
     let mut lun = |lun: &str, safety: &str| {
         rig.change(Change::RestoreLun {
             volume: own("v"),
@@ -151,9 +151,9 @@ fn counts_are_part_of_snapshots_restores_and_clones_of_volumes() {
     rig.expect("v/l", 0, 300, 1_000);
 }
 
-/// The clone's source is a snapshot of the image that the consistency point seals at its end.
-/// Deleted or cut short in the same freeze, the LUN was not whole in it, or not at all, and the
-/// clone was made without a word.
+/// The clone's source is a snapshot of the image that the consistency point seals at its end. If
+/// the LUN was deleted or cut short in the same freeze, the snapshot lacked some or all of its
+/// blocks, and the clone was made without an error.
 #[test]
 fn what_a_clone_begins_with_is_not_gone_in_the_same_freeze() {
     let own_clone = |from: &str, name: &str| Change::CloneLun {
@@ -175,7 +175,7 @@ fn what_a_clone_begins_with_is_not_gone_in_the_same_freeze() {
         let mut rig = Rig::new();
         rig.write("v/l", 0, 300, 1_000);
         rig.rest();
-        // In the overlays of this freeze.
+        // Writes to the overlays of this freeze.
         rig.write("v/l", 300, 200, 1_000);
         let answers = rig.change_at_once([own_clone("l", "c"), doomed()]);
         assert_eq!(answers[0], Ok(()));
@@ -187,7 +187,7 @@ fn what_a_clone_begins_with_is_not_gone_in_the_same_freeze() {
         let mut rig = rig.restart();
         rig.expect("v/c", 0, 500, 1_000);
         rig.expect_zero("v/c", 500, BLOCKS - 500);
-        // One that was ended in the same freeze is in nobody's way.
+        // A clone job that ended in the same freeze does not prevent the change.
         let mut rig = Rig::new();
         let cancel = Change::CancelLunClone {
             volume: own("v"),
@@ -369,8 +369,8 @@ fn a_restore_that_fails_leaves_a_clone_alone() {
     assert!(refusals > 0, "no block was the one that a restore reads");
 }
 
-/// The snapshot is from before there was a clone, and the LUN is gone, so nothing is shared and
-/// nothing says what was.
+/// The snapshot is older than the clone, and the LUN is deleted, so no blocks are shared and no
+/// record of the sharing is left.
 #[test]
 fn a_lun_comes_back_beside_its_clone_and_each_block_has_its_count() {
     let mut rig = Rig::new();
@@ -398,9 +398,9 @@ fn a_lun_comes_back_beside_its_clone_and_each_block_has_its_count() {
     rig.expect("v/l", 0, 500, 1_000);
 }
 
-/// What a lost block described is in use for ever (decision 0007), so what comes back from a
-/// snapshot, or is shared with a clone, gets a count for a reference that nobody has any more.
-/// Nothing is freed too early, and nothing wrong is read.
+/// Blocks below a lost block stay in use for ever (decision 0007), so a block restored from a
+/// snapshot, or shared with a clone, also gets a count for a reference that no longer exists. No
+/// block is freed too early, and no read is wrong.
 #[test]
 fn what_is_restored_or_cloned_over_lost_blocks_is_right_and_only_leaks() {
     let mut rig = Rig::new();
@@ -426,7 +426,7 @@ fn what_is_restored_or_cloned_over_lost_blocks_is_right_and_only_leaks() {
         let mut rig = rig.fork(bad.clone()).expect("it can be started");
         assert!(rig.read("v/l", 100).is_err(), "it cannot be found");
         if is_needed {
-            // What must change is replaced by one below which everything is lost.
+            // A block that must change is replaced by one with only lost pointers.
             rig.write("v/l", 50, 1, 3_000);
             rig.rest();
         }
@@ -447,7 +447,7 @@ fn what_is_restored_or_cloned_over_lost_blocks_is_right_and_only_leaks() {
         expect(&mut rig);
         rig.rest();
         assert_eq!(rig.problems(), Vec::<String>::new());
-        // Others write where blocks might have been given back.
+        // Other writes use blocks that might have been freed.
         rig.write("v/l", 0, 100, 4_000);
         rig.delete_snapshot("v", "r").expect("nobody needs it");
         rig.rest();
@@ -536,7 +536,7 @@ fn a_clone_in_a_full_pool_ends_and_gives_back_what_it_took() {
     assert!(why.contains("no space left in the pool"), "{why}");
     let mut rig = rig.restart();
     assert!(rig.used() <= before + 32, "{} after {before}", rig.used());
-    // With space there is one.
+    // With space the clone succeeds.
     rig.remove_lun("big");
     rig.rest();
     rig.rest();

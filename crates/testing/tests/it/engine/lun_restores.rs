@@ -1,5 +1,5 @@
-//! Restores of single LUNs: the LUN is what it was, everything else stays, and whoever holds blocks
-//! is still known.
+//! Restores of single LUNs: the LUN has its former content, other LUNs are unchanged, and the
+//! holders of blocks are still known.
 
 use everglade_engine::admin::{Change, Error};
 
@@ -70,7 +70,8 @@ fn a_lun_goes_back_while_others_stay_and_nothing_is_lost() {
     };
     expect_restored(&mut rig);
     rig.expect("v/l@s", 0, 400, 1_000);
-    // What only the two ends hold survives whatever goes between them, in any order.
+    // Blocks that only the two ends hold survive the deletion of all snapshots between them, in any
+    // order.
     rig.snapshot("v", "after");
     rig.write("v/l", 0, 20, 7_000);
     for gone in ["t", "s"] {
@@ -82,7 +83,7 @@ fn a_lun_goes_back_while_others_stay_and_nothing_is_lost() {
     rig.restore_lun("v", "after", "l", "again")
         .expect("it is there");
     expect_restored(&mut rig);
-    // There and back again.
+    // A restore and its reversal.
     rig.restore_lun("v", "again", "l", "third")
         .expect("it is there");
     rig.expect("v/l", 0, 20, 7_000);
@@ -130,7 +131,7 @@ fn its_size_follows_and_one_that_was_deleted_comes_back() {
     rig.write("v/l", 66_000, 20, 4_000);
     rig.restore_lun("v", "s", "l", "r2").expect("it is there");
     assert_eq!(rig.blocks_of("v/l"), Some(BLOCKS));
-    // To a tree that is higher.
+    // Restores a tree that is higher.
     rig.restore_lun("v", "r2", "l", "r3").expect("it is there");
     assert_eq!(rig.blocks_of("v/l"), Some(70_000));
     rig.expect("v/l", 66_000, 20, 4_000);

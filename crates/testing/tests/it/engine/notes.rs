@@ -61,7 +61,7 @@ fn notes_whose_device_did_not_answer_stay_until_a_restart_reads_them() {
     rig.set_notes(text.clone()).expect("there is room");
     let images = rig.restart().images();
     // The leaves, or what is above them; and the block that is read to find out whether the device
-    // answers at all.
+    // answers.
     for kind in [BlockKind::Notes, BlockKind::AggregateIndirect] {
         let is_it = |page: &everglade_format::Block| {
             let header = Header::decode(page);
@@ -84,7 +84,7 @@ fn notes_whose_device_did_not_answer_stay_until_a_restart_reads_them() {
             panic!("{refused:?}")
         };
         assert!(said.contains("restart the daemon"), "{said}");
-        // Everything else goes on.
+        // All other work continues.
         rig.write("v/l", 0, 10, 1_000);
         rig.snapshot("v", "s");
         for block in &blocks {

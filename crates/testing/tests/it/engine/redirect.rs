@@ -1,12 +1,12 @@
 //! The redirect of stale pointers alone (B-10): with it everything is read, without it nothing
 //! wrong is.
 //!
-//! A volume was split, what it was cloned from is gone, and others write where that was: so each of
-//! its pointers names a block that holds something else. It takes a planted bug to switch the
-//! redirect off, so the second test runs in `cargo xtask planted`.
+//! A volume was split, its parent is deleted, and other volumes write to the freed blocks: so each
+//! of its pointers names a block with other content. It takes a planted bug to switch the redirect
+//! off, so the second test runs in `cargo xtask planted`.
 //!
-//! What happens where the redirect finds something else than it should (another block, another tag,
-//! a hole) is in `check/tests/it/corruption.rs`.
+//! Redirects that find an unexpected block (another block, another tag, a hole) are tested in
+//! `check/tests/it/corruption.rs`.
 
 use everglade_engine::SplitState;
 use everglade_engine::admin::Change;
@@ -20,7 +20,7 @@ use super::rig::ask;
 /// Blocks that the clone has.
 const COUNT: u64 = 400;
 
-/// How reads of the clone ended.
+/// The results of reads of the clone.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Ended {
     right: u64,

@@ -1,5 +1,5 @@
-//! Other names: several at once, and what somebody has open meanwhile. That the power may fail at
-//! any write of it is in `sim::histories`.
+//! Renames: several at once, and of objects that clients have open. Power failures at each write of
+//! a rename are in `sim::histories`.
 
 use everglade_engine::admin::{Change, Error};
 use everglade_env::BLOCK_SIZE;
@@ -139,7 +139,7 @@ fn names_change_places_under_whoever_has_them_open() {
         [rig.byte(now_a), rig.byte(now_b), rig.byte(other)],
         [2, 3, 0]
     );
-    // What was written under new names is found again: the journal knows files, not names.
+    // Data written under new names is found again: the journal knows files, not names.
     let images = rig.world.after_cut(Cut::whole(Keep::Nothing));
     drop(rig.system);
     let maker = EngineMaker::SMALL_LOGGED;

@@ -1,5 +1,5 @@
-//! LUNs that become shorter and longer: what was cut off is never seen again, and its blocks come
-//! back.
+//! LUNs that become shorter and longer: cut-off data never becomes visible again, and its blocks
+//! are freed.
 
 use everglade_testing::Seed;
 use everglade_testing::engine::EngineMaker;
@@ -103,8 +103,8 @@ fn random_runs_of_resizings_survive_a_cut_at_many_writes() {
     }
 }
 
-/// More than one consistency point frees, with cuts in between; blocks come back, and it grows
-/// again meanwhile.
+/// Several consistency points free the tail, with power cuts in between; blocks are freed, and the
+/// LUN grows again meanwhile.
 #[test]
 fn a_long_tail_goes_bit_by_bit_and_is_never_seen_again() {
     const TAIL: u64 = 64 << 20;

@@ -69,7 +69,7 @@ impl Rig {
         mounted.unwrap_or_else(|error| panic!("life {}: {error}", self.lives))
     }
 
-    /// Does as asked, one thing after the other; then `look` may look.
+    /// Runs the actions, one after the other; then `look` may check the system.
     pub(super) fn run<R>(
         &mut self,
         system: EngineSystem,
@@ -88,7 +88,7 @@ impl Rig {
         (system, result)
     }
 
-    /// One life: mount, work, power cut.
+    /// Runs one life: mount, work, power cut.
     pub(super) fn live<R>(
         &mut self,
         actions: impl IntoIterator<Item = Action>,
@@ -101,7 +101,7 @@ impl Rig {
     }
 }
 
-/// One operation on one LUN, waited for.
+/// Does one operation on one LUN, and waits for it.
 pub(super) fn ask(
     world: &SimWorld,
     system: &mut EngineSystem,
@@ -123,8 +123,8 @@ pub(super) fn ask(
     done.pop().expect("it is answered").result
 }
 
-/// Asks for all changes at once, so that one consistency point makes them, within so many turns;
-/// their answers in order.
+/// Requests all changes at once, so that one consistency point makes them, within `turns` turns;
+/// returns their answers in order.
 pub(super) fn change_all(
     world: &SimWorld,
     system: &mut EngineSystem,

@@ -44,7 +44,7 @@ fn what_is_newer_goes_with_what_was_active_and_gives_its_space_back() {
     let before = rig.used();
     two_newer(&mut rig);
     rig.write("v/l", 300, 200, 4_000);
-    // A name of nobody does no harm: it may have been deleted since.
+    // An unknown name is allowed: the snapshot may have been deleted since.
     rig.change(roll_back("a", &["b", "c", "gone"]))
         .expect("nobody needs them");
     assert_eq!(rig.snapshot_names("v"), ["a"]);

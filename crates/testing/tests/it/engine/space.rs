@@ -1,4 +1,4 @@
-//! What is deleted comes back, all of it.
+//! Deletions free all their space.
 
 use everglade_engine::Usage;
 use everglade_testing::engine::{EngineMaker, EngineSystem};
@@ -13,7 +13,7 @@ fn usage(system: &mut EngineSystem) -> Usage {
     system.usage()
 }
 
-/// Enough consistency points for everything deleted to come back and for overflow files to settle.
+/// Returns enough consistency points for all deletions to end and for overflow files to settle.
 fn settle() -> Vec<Action> {
     let mut actions = Vec::new();
     for _ in 0..10 {
@@ -36,7 +36,7 @@ fn assert_settled(empty: &Usage, levels: &[u64]) {
     );
 }
 
-/// Writes all of a LUN that is there already.
+/// Writes all of an existing LUN.
 fn fill(lun: &str, bytes: u64, salt: u64) -> Vec<Action> {
     let write = |index| write(lun, index * MIB, MIB, salt + index);
     (0..bytes / MIB).map(write).collect()
@@ -164,8 +164,8 @@ fn a_full_pool_goes_on_with_scattered_overwrites_and_still_deletes() {
     }
 }
 
-/// What the host has given after overwrites at random places of a LUN that fills a quarter of the
-/// pool. Of the host, `beyond` bytes are left when they begin.
+/// Returns the space that the host has provided after overwrites at random places of a LUN that
+/// fills a quarter of the pool. `beyond` bytes are left on the host when the overwrites begin.
 fn backed_after_overwrites(beyond: Option<u64>) -> (Usage, Usage) {
     let maker = EngineMaker {
         memory_bytes: 64 * MIB,
@@ -230,6 +230,6 @@ fn a_host_that_is_short_gets_what_is_not_needed_soon() {
     let (_, plenty) = given_around_deletion(None);
     let (before, full) = given_around_deletion(Some(0));
     assert!(full + 8 * 256 <= before, "{full} of {before} blocks");
-    // It takes until the host has plenty again.
+    // The comparison needs a host with plenty of space again.
     assert!(full <= plenty, "{full} where {plenty} stay at most");
 }

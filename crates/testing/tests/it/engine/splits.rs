@@ -1,4 +1,5 @@
-//! Splits: a clone gets blocks of its own, whatever is done meanwhile, and then needs nobody.
+//! Splits: a clone gets blocks of its own, despite changes meanwhile, and then depends on no other
+//! volume.
 
 use everglade_engine::SplitState;
 use everglade_engine::admin::{Change, Error};
@@ -112,7 +113,7 @@ fn a_clone_that_was_split_needs_nobody() {
     let mut rig = rig.restart();
     rig.expect_clone();
     assert!(rig.stale_reads() > 0, "its trees say where blocks were");
-    // It is written, restored and cloned like any volume.
+    // The former clone is written, restored and cloned like any volume.
     rig.write("c/l", 380, 100, 4_000);
     rig.expect("c/l", 350, 30, 1_000);
     rig.restore("c", "s", "before");
@@ -135,7 +136,7 @@ fn a_clone_that_was_split_needs_nobody() {
     rig.start("d").expect("it is a clone");
     rig.rest();
     assert_eq!(rig.split("d").state, SplitState::Done);
-    // What it began as is a snapshot like others now.
+    // The former base is an ordinary snapshot now.
     rig.delete_snapshot("c", "s").expect("nobody needs it");
     rig.rest();
     rig.delete_volume("c").expect("nobody needs it");
@@ -326,8 +327,8 @@ fn maps_and_containers(images: &Images) -> (Vec<u64>, Vec<u64>) {
     (maps, containers)
 }
 
-/// One damaged block of the base's map, or of the parent's container, was the end of the aggregate,
-/// and again after each start, because the split went on.
+/// A damaged block of the base's map, or of the parent's container, halted the aggregate, and again
+/// after each start, because the split continued.
 #[test]
 fn a_split_that_finds_a_damaged_block_stops_and_the_aggregate_goes_on() {
     let rig = Rig::new().with_clone();
@@ -346,7 +347,7 @@ fn a_split_that_finds_a_damaged_block_stops_and_the_aggregate_goes_on() {
             let changed = control.change(Change::SetScanPace { volume, percent });
             control.rest();
             if changed.is_err() || !control.is_online() {
-                // Nothing goes on without it.
+                // The split cannot continue without this block.
                 continue;
             }
             let mut rig = rig.fork(bad).expect("it could be started just before");

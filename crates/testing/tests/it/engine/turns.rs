@@ -12,8 +12,8 @@ use everglade_testing::{Seed, SimWorld};
 
 const TURNS_MAX: u64 = 1_000_000;
 const MIB: u64 = 1 << 20;
-/// One block is written in each MiB: many more regions than a consistency point may clean in one
-/// turn.
+/// MiB of the LUN, with one block written in each: many more regions than a consistency point may
+/// clean in one turn.
 const LUN_MIB: u64 = 3000;
 /// Turns it takes at least: 32 regions in a step, 16 steps in a turn.
 const TURNS: u64 = LUN_MIB / 32 / 16;
@@ -60,7 +60,7 @@ impl Rig {
         let engine = Engine::new(Options {
             reactors: 1,
             memory_bytes: 256 << 20,
-            // Only when it is asked for.
+            // Consistency points only on request.
             cp_interval: 1_000_000_000_000,
             ..Options::default()
         });
@@ -147,7 +147,7 @@ fn who_overwrites_the_same_blocks_for_long_waits_for_no_journal() {
             .map(|(_, count)| count)
             .sum();
         match mebibyte {
-            // It was not yet clear that this one does not ask for durability.
+            // The journal does not know yet that this client never requests durability.
             0..=70 => used = journal(&rig).used_bytes,
             _ => assert!(
                 journal(&rig).used_bytes <= used,
