@@ -24,7 +24,7 @@ use crate::pool::overlay::Overlay;
 use crate::read::load::Stop;
 
 /// Regions (level-1 blocks) that background passes work through in one consistency point: about a
-/// GiB of data. [`crate::background::turns`] shares them.
+/// GiB of data. `background::turns` shares them.
 pub const RECLAIM_REGIONS: u64 = 1024;
 
 /// Begins a consistency point. Returns what the affinity tree's owner must take out of it.

@@ -13,7 +13,7 @@
 //!
 //! 1. No session overtakes another: while sessions wait, only the first of them takes memory of its
 //!    class.
-//! 2. Each class has its own part of the budget. Small requests (at most [`SMALL_BYTES`]) may use
+//! 2. Each class has its own part of the budget. Small requests (at most `SMALL_BYTES`) may use
 //!    the part of larger ones while none of those waits. Data that is read again for a reply that
 //!    has begun has its own part, because replies behind it could hold the memory that it needs. So
 //!    no class keeps another waiting.
@@ -61,7 +61,7 @@ const _: () = assert!(OP_BYTES_MAX as u64 + 2 * BLOCK_SIZE as u64 <= LARGEST_BYT
 /// The classes of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Requests that move at most [`SMALL_BYTES`].
+    /// Requests that move at most `SMALL_BYTES`.
     Small,
     /// All other requests.
     Large,
