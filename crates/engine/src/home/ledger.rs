@@ -20,6 +20,7 @@
 //! A pass that has to wait, or gave up, is set aside for that target until the next consistency
 //! point. All of this is in memory only; after a restart the first in order begins.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use everglade_format::{FileId, SPAN};
@@ -80,6 +81,8 @@ pub(crate) struct Ledger {
     purse: u64,
     passes: BTreeMap<&'static str, Account>,
     queue: Queue<&'static str>,
+    /// Targets that a pass has work for, as of the last consistency point.
+    waiting: OnceCell<Vec<Target>>,
 }
 
 /// The work of one pass.
@@ -97,11 +100,18 @@ impl Ledger {
     /// nothing if passes rest in this one.
     pub(crate) fn begin(&mut self, regions: u64, purse: u64) {
         (self.regions, self.purse) = (regions, purse);
+        self.waiting.take();
         for account in self.passes.values_mut() {
             account.spent = Spent::default();
             account.targets.clear();
             account.aside.clear();
         }
+    }
+
+    /// Returns the targets that a pass has work for. `find` finds them, once between two consistency
+    /// points.
+    pub(crate) fn waiting(&self, find: impl FnOnce() -> Vec<Target>) -> &[Target] {
+        self.waiting.get_or_init(find)
     }
 
     /// Returns the budget of a whole consistency point, in regions.
