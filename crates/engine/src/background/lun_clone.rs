@@ -141,8 +141,7 @@ pub(crate) fn begin(
             if !known.fs.snapshots.descend_from(source) {
                 return Err(Error::Limit(format!(
                     "volume {} descends from {ALSO_MAX} snapshots besides its last one, the most \
-                    there can be; take a \
-                     snapshot of it and try again",
+                    there can be; take a snapshot of it and try again",
                     known.shared.name
                 )));
             }

@@ -108,8 +108,8 @@ impl Ledger {
         }
     }
 
-    /// Returns the targets that a pass has work for. `find` finds them, once between two consistency
-    /// points.
+    /// Returns the targets that a pass has work for. `find` finds them, once between two
+    /// consistency points.
     pub(crate) fn waiting(&self, find: impl FnOnce() -> Vec<Target>) -> &[Target] {
         self.waiting.get_or_init(find)
     }

@@ -144,8 +144,7 @@ impl Administrator {
         let key = &opened.key;
         let text = format!(
             "{key} says who may use {export}, and {other} would be for others; add a line for \
-            {other} with the \
-             same callers and restart the daemon first"
+            {other} with the same callers and restart the daemon first"
         );
         Err(Problem::new(Code::StillNeeded, text))
     }
