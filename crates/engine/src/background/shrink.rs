@@ -34,9 +34,7 @@ impl Pass<Home> for Shrink {
     }
 
     fn wants(&self, home: &Home) -> Vec<Target> {
-        let run = home.run.as_ref().expect("under way");
-        let planned = run.active.iter().map(|id| Target::Volume(*id));
-        let targets = planned.chain([Target::Aggregate]);
+        let targets = home.planned().chain([Target::Aggregate]);
         targets
             .filter(|target| self.has_work(home, *target))
             .collect()

@@ -153,9 +153,7 @@ impl Pass<Home> for Splits {
         if !fits || !self.has_space(home) {
             return Vec::new();
         }
-        let run = home.run.as_ref().expect("under way");
-        let mut planned = run.active.iter().map(|id| Target::Volume(*id));
-        let first = planned.find(|target| {
+        let first = home.planned().find(|target| {
             self.has_work(home, *target) && !home.ledger.has_moved_for_other(self.name(), *target)
         });
         first.into_iter().collect()

@@ -113,7 +113,7 @@ impl Administrator {
             name: name.to_owned(),
             to: to.to_owned(),
         };
-        self.change(self.aggregate_of(volume)?, change)?;
+        self.change_in(volume, change)?;
         tracing::info!("renamed LUN {volume}/{name} to {volume}/{to}");
         self.lun(volume, to).map_err(Problem::after_change)
     }
