@@ -40,7 +40,7 @@ use std::sync::atomic::{AtomicIsize, AtomicU32, AtomicU64, AtomicUsize, Ordering
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::BLOCK_SIZE;
-use crate::lock::Mutex;
+use crate::lock::{Mutex, MutexGuard};
 use crate::prefetch::{prefetch, prefetch_lines};
 use depot::Depot;
 
@@ -384,7 +384,7 @@ fn forget(chunk: NonNull<u8>, blocks: std::ops::Range<usize>) -> bool {
     }
 }
 
-fn depot() -> crate::lock::MutexGuard<'static, Depot> {
+fn depot() -> MutexGuard<'static, Depot> {
     static DEPOT: Mutex<Depot> = Mutex::new(Depot::EMPTY);
     // The depot is consistent wherever a holder of the lock could panic.
     DEPOT.lock()
