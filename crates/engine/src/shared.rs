@@ -465,8 +465,8 @@ impl Engine {
         homes
     }
 
-    /// Returns those snapshots of a volume that clients can name, in the order of their numbers; none
-    /// if there is no such volume.
+    /// Returns those snapshots of a volume that clients can name, in the order of their numbers;
+    /// none if there is no such volume.
     #[must_use]
     pub fn snapshots(&self, volume: &str) -> Vec<SnapshotInfo> {
         let known = self.0.volume(volume);
