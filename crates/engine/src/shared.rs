@@ -569,7 +569,8 @@ impl Engine {
     }
 }
 
-/// Takes apart what refers to each other.
+/// Clears the aggregate's lists of volumes and LUNs. These objects refer to each other, so they
+/// would otherwise never be freed.
 fn dissolve(aggregate: &Aggregate) {
     for volume in aggregate.all_volumes() {
         volume.luns.write().clear();
