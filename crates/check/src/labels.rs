@@ -393,7 +393,8 @@ impl Labels {
         }
     }
 
-    /// The aggregate's name: that of the superblock, or the first one, which labels keep.
+    /// The aggregate's name: the one in the superblock if the name was changed, otherwise the first
+    /// name, which the labels keep.
     pub(crate) fn name(&self) -> &str {
         self.superblock.name.as_ref().unwrap_or(&self.config.name)
     }
