@@ -6,7 +6,8 @@
 //!    whole record of the same epoch with other content is not overwritten: the verifier reports
 //!    it, and people decide.
 //! 2. The slot for the next epoch is filled with zeros if it has neither a record nor zeros, for
-//!    the same reason.
+//!    the same reason; and if it has a record of a higher epoch, which a change left that was cut
+//!    before its superblock was committed (decision 0040). No change may be under way meanwhile.
 //! 3. A good copy is never written. An open device has a good copy, so a power cut during the write
 //!    leaves the good copy, and a torn copy that the next start writes again.
 //! 4. If a copy cannot be written, the aggregate serves anyway, and `status` reports it.
@@ -19,6 +20,8 @@ use everglade_format::config::CONFIG_BYTES;
 use everglade_format::damage::Writer;
 use everglade_format::label::{CONFIG_OFFSETS, config_slot, label_offsets};
 use everglade_format::{BLOCK_SIZE, Config};
+
+use crate::media::Layout;
 
 /// A copy of a label that was lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,18 +37,26 @@ pub struct LostCopy {
 }
 
 /// Contents that are wrong, and the right ones to write in their place.
-struct Rewrite {
+pub(crate) struct Rewrite {
     lost: LostCopy,
-    device: DeviceId,
+    pub(crate) device: DeviceId,
     offset: u64,
     wanted: Vec<u8>,
 }
 
+impl Rewrite {
+    /// Writes the right contents.
+    pub(crate) fn write(&self, storage: &dyn Storage) -> Result<(), DiskError> {
+        storage.write(self.device, self.offset, &self.wanted)?;
+        storage.flush(self.device)
+    }
+}
+
 /// Writes the lost copies anew.
-pub(crate) fn mend(storage: &dyn Storage, config: &Config, devices: &[DeviceId]) -> Vec<LostCopy> {
-    let rewrites = find(storage, config, devices).into_iter();
+pub(crate) fn mend(storage: &dyn Storage, layout: &Layout) -> Vec<LostCopy> {
+    let rewrites = find(storage, layout).into_iter();
     let mend = |rewrite: Rewrite| {
-        let failure = write(storage, &rewrite).err();
+        let failure = rewrite.write(storage).err();
         LostCopy {
             failure: failure.map(|error| error.to_string()),
             ..rewrite.lost
@@ -54,33 +65,31 @@ pub(crate) fn mend(storage: &dyn Storage, config: &Config, devices: &[DeviceId])
     rewrites.map(mend).collect()
 }
 
-fn find(storage: &dyn Storage, config: &Config, devices: &[DeviceId]) -> Vec<Rewrite> {
-    let own = config_slot(config.epoch);
+fn find(storage: &dyn Storage, layout: &Layout) -> Vec<Rewrite> {
+    let epoch = layout.config.epoch;
+    let own = config_slot(epoch);
     let mut rewrites = Vec::new();
-    for (index, (member, device)) in (0u32..).zip(config.members.iter().zip(devices)) {
-        let record = Config {
-            member_index: index,
-            ..config.clone()
-        };
+    for (index, (member, device)) in layout.members().enumerate() {
+        let record = layout.record_of(index);
         let labels = label_offsets(member.size_blocks * BLOCK_SIZE as u64);
         for (is_front, label) in [true, false].into_iter().zip(labels) {
             for (slot, offset) in CONFIG_OFFSETS.into_iter().enumerate() {
                 let offset = label + offset;
                 let found = match slot == own {
-                    true => missing(storage, *device, offset, &record),
-                    false => damaged(storage, *device, offset),
+                    true => missing(storage, device, offset, &record),
+                    false => damaged(storage, device, offset, epoch),
                 };
                 let Some(found) = found else {
                     continue;
                 };
                 rewrites.push(Rewrite {
                     lost: LostCopy {
-                        device: storage.name(*device),
+                        device: storage.name(device),
                         is_front,
                         found,
                         failure: None,
                     },
-                    device: *device,
+                    device,
                     offset,
                     wanted: match slot == own {
                         true => record.encode(),
@@ -90,7 +99,37 @@ fn find(storage: &dyn Storage, config: &Config, devices: &[DeviceId]) -> Vec<Rew
             }
         }
     }
+    rewrites.extend(strays(storage, layout));
     rewrites
+}
+
+/// Returns the records of higher epochs at the ends of devices that are larger than the layout
+/// says. No label should be there: only a growth that was cut wrote one.
+pub(crate) fn strays(storage: &dyn Storage, layout: &Layout) -> Vec<Rewrite> {
+    let epoch = layout.config.epoch;
+    let mut strays = Vec::new();
+    for (member, device) in layout.members() {
+        let [_, end] = label_offsets(storage.size_bytes(device));
+        if end < member.size_blocks * BLOCK_SIZE as u64 {
+            continue;
+        }
+        for offset in CONFIG_OFFSETS.map(|slot| end + slot) {
+            if let Some(found) = left_by_a_cut(storage, device, offset, epoch) {
+                strays.push(Rewrite {
+                    lost: LostCopy {
+                        device: storage.name(device),
+                        is_front: false,
+                        found,
+                        failure: None,
+                    },
+                    device,
+                    offset,
+                    wanted: vec![0; CONFIG_BYTES],
+                });
+            }
+        }
+    }
+    strays
 }
 
 fn read(
@@ -126,16 +165,30 @@ fn missing(
     }
 }
 
-/// The wrong contents of a slot that should have a record of another epoch, or zeroes.
-fn damaged(storage: &dyn Storage, device: DeviceId, offset: u64) -> Option<String> {
+/// The wrong contents of a slot that should have the record of the epoch before, or zeroes.
+fn damaged(storage: &dyn Storage, device: DeviceId, offset: u64, epoch: u64) -> Option<String> {
     match read(storage, device, offset) {
         Err(error) => Some(error.to_string()),
         Ok(Err(damage)) => Some(damage),
+        Ok(Ok(Some(found))) if found.epoch > epoch => Some(cut(&found)),
         Ok(Ok(_)) => None,
     }
 }
 
-fn write(storage: &dyn Storage, rewrite: &Rewrite) -> Result<(), DiskError> {
-    storage.write(rewrite.device, rewrite.offset, &rewrite.wanted)?;
-    storage.flush(rewrite.device)
+fn cut(found: &Config) -> String {
+    let epoch = found.epoch;
+    format!("a record of epoch {epoch}, of a change that was interrupted")
+}
+
+/// The record of a higher epoch in a place where no label should be.
+fn left_by_a_cut(
+    storage: &dyn Storage,
+    device: DeviceId,
+    offset: u64,
+    epoch: u64,
+) -> Option<String> {
+    match read(storage, device, offset) {
+        Ok(Ok(Some(found))) if found.epoch > epoch => Some(cut(&found)),
+        _ => None,
+    }
 }
