@@ -12,7 +12,10 @@
 //! 2. A device that was joining may have the superblock of such a change, and may be absent at a
 //!    start. So an aggregate with a record of a higher epoch commits a consistency point before it
 //!    admits clients. From then on its own superblock is as new, and it wins among equals.
-//! 3. Every refusal has three parts: found, expected and remedy. Labels are only read here.
+//! 3. A member without a superblock is accepted because the record of the epoch before does not
+//!    name it. The next change would overwrite that record. So this case, too, needs a consistency
+//!    point first, which gives the member its superblock.
+//! 4. Every refusal has three parts: found, expected and remedy. Labels are only read here.
 
 use everglade_env::{BLOCK_SIZE, DeviceId, Storage};
 use everglade_format::config::hex;
@@ -28,7 +31,7 @@ pub(crate) struct Labels {
     /// Device of each member.
     pub(crate) devices: Vec<DeviceId>,
     pub(crate) superblock: Superblock,
-    /// A label has a record of a higher epoch.
+    /// A label has a record of a higher epoch, or a member has no superblock.
     pub(crate) has_cut_change: bool,
 }
 
@@ -147,7 +150,9 @@ pub(crate) fn read(
         refuse_rollback(expected, &config, &superblock)?;
     }
     let mut records = members.iter().flat_map(|device| &device.records.records);
-    let has_cut_change = records.any(|record| record.epoch > config.epoch);
+    let is_bare = |device: &&Read| device.superblocks.found.is_empty();
+    let has_cut_change =
+        records.any(|record| record.epoch > config.epoch) || members.iter().any(is_bare);
     Ok(Labels {
         has_cut_change,
         devices: members.iter().map(|read| read.records.device).collect(),
