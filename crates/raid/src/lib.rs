@@ -1,0 +1,12 @@
+//! RAID: groups of drives that survive the loss of one, two or three of them (L-01).
+//!
+//! A group has data columns and at most three parity columns, each on a drive of its own. Block *d*
+//! of every drive belongs to stripe *d*: one block for each column. A stripe is coded by itself, so
+//! a group grows by a zeroed drive without any other change.
+//!
+//! [`code`] computes parity and reconstructs lost columns. It knows blocks of memory only: no
+//! drives, no block numbers, no tags.
+
+pub mod code;
+
+pub use code::{Block, Code, TooManyLost};
