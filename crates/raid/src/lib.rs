@@ -4,9 +4,16 @@
 //! of every drive belongs to stripe *d*: one block for each column. A stripe is coded by itself, so
 //! a group grows by a zeroed drive without any other change.
 //!
-//! [`code`] computes parity and reconstructs lost columns. It knows blocks of memory only: no
-//! drives, no block numbers, no tags.
+//! [`code`] computes parity and reconstructs lost columns. [`plan`] says what a write of a part of a
+//! stripe has to read, and [`stripe`] computes the parity of it. All of this knows blocks of memory
+//! only: no drives, no block numbers, no tags.
 
 pub mod code;
+mod columns;
+pub mod plan;
+mod stripe;
 
 pub use code::{Block, Code, TooManyLost};
+pub use columns::Columns;
+pub use plan::Plan;
+pub use stripe::Stripe;

@@ -240,6 +240,11 @@ fn diagonals<'a>(
     }
 }
 
+/// Adds a block to another one.
+pub fn add(source: &Block, out: &mut Block) {
+    kernel::add(source, out);
+}
+
 /// Directions of the diagonal and of the antidiagonal parity.
 const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
 

@@ -2,3 +2,4 @@
 
 mod losses;
 mod oracle;
+mod writes;
