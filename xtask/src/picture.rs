@@ -177,11 +177,9 @@ fn draw(text: &str) -> String {
          <!-- Drawn by `cargo xtask picture`; the text is what the programs printed. -->\n\
          <rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"#12211d\"/>\n\
          <g fill=\"#48655c\"><circle cx=\"20\" cy=\"17\" r=\"5\"/><circle cx=\"37\" cy=\"17\" \
-         r=\"5\"/>\
-         <circle cx=\"54\" cy=\"17\" r=\"5\"/></g>\n\
+         r=\"5\"/><circle cx=\"54\" cy=\"17\" r=\"5\"/></g>\n\
          <g font-family=\"ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', \
-         monospace\" \
-         font-size=\"14\">\n"
+         monospace\" font-size=\"14\">\n"
     );
     let mut y = BAR + LINE * 0.75;
     for line in lines {

@@ -51,7 +51,7 @@ impl Counters {
     }
 }
 
-/// The caller is the only writer.
+/// Adds one. Load and store may be separate, because the caller is the only writer.
 fn increment(counter: &AtomicU64) {
     counter.store(
         counter.load(Ordering::Relaxed).wrapping_add(1),

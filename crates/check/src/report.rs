@@ -221,9 +221,8 @@ impl fmt::Display for Report {
         if let Some(journal) = self.journal.filter(|journal| journal.records > 0) {
             writeln!(
                 f,
-                "journal: {} operations in {} records since that consistency point; the next start \
-                will \
-                 replay them",
+                "journal: {} operations in {} records since that consistency point; the next \
+                start will replay them",
                 journal.operations, journal.records
             )?;
         }

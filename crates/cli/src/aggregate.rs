@@ -98,8 +98,7 @@ pub(crate) fn run(
         AggregateVerb::Resize(resize) => {
             let text = format!(
                 "aggregate {} cannot be made larger in this version; make another one with \
-                'aggregate create', and copy \
-                 LUNs there with nbdcopy if that is not enough",
+                'aggregate create', and copy LUNs there with nbdcopy if that is not enough",
                 resize.name
             );
             return Err(Failure::new(exit::USAGE, text));

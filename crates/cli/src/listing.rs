@@ -238,8 +238,7 @@ impl<'c, T> Filter<'c, T> {
         let relation = relation.ok_or_else(|| {
             let text = format!(
                 "--where: {text:?} is not a condition; write COLUMN=VALUE, with =, !=, <, <=, >, \
-                >= or \
-                 ~ (contains)"
+                >= or ~ (contains)"
             );
             Failure::new(exit::USAGE, text)
         })?;

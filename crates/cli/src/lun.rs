@@ -68,8 +68,7 @@ fn run_clone(clone: &LunClone, session: &Session, output: &Output) -> Result<u8,
     let elsewhere = |what: &str, volume: &Name| {
         let text = format!(
             "{what} is in volume {volume}, and {name} in {}; a LUN is cloned inside its volume, \
-            and 'clone create' \
-             clones a volume",
+            and 'clone create' clones a volume",
             name.volume
         );
         Err(Failure::new(exit::USAGE, text))
@@ -116,7 +115,7 @@ fn run_resize(
                 _ => format!(
                     "{} would shrink from {from} to {to}; what lies in its last {} would be lost \
                     for good\n\
-                     it needs --yes; shrink the file system or partition in it first\n",
+                    it needs --yes; shrink the file system or partition in it first\n",
                     resize.name,
                     Size(lost)
                 ),

@@ -133,8 +133,7 @@ mod tests {
             "code: EVG-4002",
             "see: docs/reference/codes/EVG-4002.md",
             "aggregate: a online, 4.0 KiB of 1.0 GiB free, journal 7 % filled, at the start its \
-            journal gave \
-             back 12 operations (1.0 MiB) in 34 ms",
+            journal gave back 12 operations (1.0 MiB) in 34 ms",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }

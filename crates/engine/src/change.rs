@@ -156,8 +156,8 @@ pub enum Change {
         /// Name of the snapshot that is taken of the present image.
         safety: String,
     },
-    /// Makes another LUN that begins with the same blocks, in the background. Done when that has
-    /// begun.
+    /// Makes another LUN that begins with the same blocks, in the background. The change is done
+    /// when this job has begun.
     CloneLun {
         /// Volume of the LUN.
         volume: String,
@@ -172,13 +172,13 @@ pub enum Change {
     CancelLunClone {
         /// Volume of the LUN.
         volume: String,
-        /// The name it was to get.
+        /// Name of the LUN that the job makes.
         name: String,
     },
     /// Reads all metadata that can be derived from other metadata, and replaces damaged blocks, in
     /// the background.
     StartRepair,
-    /// Ends that. What was mended stays so.
+    /// Ends a repair. Blocks that it has mended stay mended.
     StopRepair,
     /// Holds the scans of a volume's snapshots back, or lets them go on.
     SetScanPace {
@@ -273,7 +273,7 @@ pub enum Error {
     /// No object has this name.
     #[error("there is no {0}")]
     NotFound(String),
-    /// The value cannot be.
+    /// The value of a field is not valid.
     #[error("{field}: {problem}")]
     Invalid {
         /// Name of the field.

@@ -13,8 +13,8 @@
 //! the metadata that names this place (`cp::finish`, `cp::maps`) and commits with the superblock
 //! (`cp::commit`). A flush waits for the journal, or for that commit.
 //!
-//! The rooms, from the lowest to the highest. A room imports only rooms above its own line in this
-//! table; `cargo xtask tidy` keeps the order.
+//! The rooms, the lowest room in the first line. A room imports only lower rooms, which are in
+//! earlier lines of this table; `cargo xtask tidy` keeps the order.
 //!
 //! | room | holds |
 //! | --- | --- |

@@ -140,7 +140,7 @@ pub struct AggregateInfo {
 pub struct VolumeInfo {
     /// Its name.
     pub name: String,
-    /// Identity of the volume, independent of its name.
+    /// Its number, which stays the same when the volume is renamed.
     pub id: VolumeId,
     /// The aggregate it is in.
     pub aggregate: String,

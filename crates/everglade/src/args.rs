@@ -341,8 +341,8 @@ pub(crate) struct Check {
 /// Options of `repair`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "A running server repairs while its clients work. Without one, this command opens \
-        the\n\
+    after_help = "A running server repairs while its clients work. Without one, this command \
+    opens the\n\
     aggregates itself. Data of LUNs is not read: it cannot be derived.\n\
     Exit code: 0 nothing is left damaged, 1 something cannot be derived."
 )]

@@ -32,8 +32,7 @@ pub(crate) fn run(global: &Global, check: &Check) -> Result<ExitCode, Failure> {
         if let Some(seen) = seen.filter(|seen| report.cp < *seen) {
             eprintln!(
                 "everglade: aggregate {} is at consistency point {}, and {seen} was seen before: \
-                its devices are an older copy, \
-                 which the daemon refuses",
+                its devices are an older copy, which the daemon refuses",
                 report.name, report.cp
             );
         }

@@ -189,8 +189,8 @@ impl Areas {
         self.empty.first().copied()
     }
 
-    /// Records that the host gave no space for an area. True if that was not known: another empty
-    /// area may have its space.
+    /// Records that the host gave no space for an area. Returns true if this was not known before;
+    /// then it is worth trying another empty area, which may have its space.
     pub fn refused(&mut self, area: u64) -> bool {
         let is_news = self.empty.remove(&area);
         if is_news {

@@ -54,8 +54,7 @@ pub enum StartError {
     #[error(
         "the limit of open files of this process is {limit}; this configuration needs at least \
          {needed}; raise it with LimitNOFILE= of the unit or 'ulimit -n {needed}', or ask for \
-         fewer \
-         --reactors"
+         fewer --reactors"
     )]
     Descriptors {
         /// The hard limit, or the soft one if that cannot be raised.

@@ -26,7 +26,7 @@ pub fn start(quiet: bool) {
         .with_writer(std::io::stderr)
         .with_ansi(colour)
         .with_target(false);
-    // If a subscriber is set already, the library refuses this one. The first one should stay.
+    // If the process has a subscriber already, the library keeps that and returns an error.
     let outcome = if std::env::var_os("JOURNAL_STREAM").is_some() {
         lines.without_time().try_init()
     } else {

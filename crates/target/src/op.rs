@@ -130,8 +130,8 @@ pub trait Target {
     /// possibly already by the next call.
     fn submit(&mut self, lun: LunHandle, op: Op, token: Token);
 
-    /// Reads of an open LUN that will be submitted in a moment, (offset, length) in bytes, in the
-    /// order in which they will be. A hint: a target may get memory that it will need under way for
+    /// Announces reads of an open LUN that will be submitted soon: (offset, length) in bytes, in
+    /// the order of their submission. This is a hint, so that a target can allocate the memory for
     /// all of them at once. Nothing is checked yet.
     fn expect_reads(&mut self, lun: LunHandle, reads: &[(u64, u32)]) {
         let _ = (lun, reads);

@@ -18,7 +18,7 @@ use crate::step::{begin, cargo, end, whole};
 use crate::tally::Tally;
 use crate::tools;
 
-/// What is counted, each so many times.
+/// The paths whose instructions are counted, and the number of requests of each.
 pub(super) const PATHS: [(&str, u64); 7] = [
     ("cached-read", 8192),
     ("read-miss", 4096),
@@ -28,9 +28,9 @@ pub(super) const PATHS: [(&str, u64); 7] = [
     ("stream", 4096),
     ("stream-clean", 4096),
 ];
-/// More than this above the limit is a failure.
+/// A count more than this above its limit is a failure.
 const SLACK_PERCENT: u64 = 3;
-/// More than this below it wants to be written down.
+/// A count more than this below its limit is reported, so that the limit is lowered.
 const GAIN_PERCENT: u64 = 5;
 
 /// Where the limits are.
@@ -40,7 +40,7 @@ fn file(name: &str) -> PathBuf {
     place::root().join("docs/benchmarks").join(name)
 }
 
-/// Counts, and fails where a limit is exceeded.
+/// Counts the instructions of each path, and fails where a limit is exceeded.
 pub(crate) fn verify(tally: &mut Tally) {
     let text = std::fs::read_to_string(file(FILE)).unwrap_or_default();
     let (limits, ground) = read(&text);
@@ -79,7 +79,7 @@ pub(crate) fn verify(tally: &mut Tally) {
     end("instructions of the hot paths", begun, all);
 }
 
-/// Counts, and writes the limits.
+/// Counts the instructions of each path, and writes the counts as the new limits.
 pub(crate) fn update(tally: &mut Tally) {
     if !is_ready(tally) {
         return;

@@ -35,9 +35,9 @@ pub(super) fn write(tally: &mut Tally) {
     let mut text = format!(
         "# Memory that one request of each hot path touches, without the kernel's part: accesses \
         to data, lines that were\n\
-         # not in a cache of {} KiB, and lines that were not in one of {} KiB either.\n\
-         # Written by `cargo xtask bench lines`; see xtask/src/bench/lines.rs.\n\
-         ground {}\n",
+        # not in a cache of {} KiB, and lines that were not in one of {} KiB either.\n\
+        # Written by `cargo xtask bench lines`; see xtask/src/bench/lines.rs.\n\
+        ground {}\n",
         NEAR_BYTES >> 10,
         FAR_BYTES >> 10,
         this_ground()

@@ -169,8 +169,8 @@ mod tests {
             "crates/format/Cargo.toml",
             "[package]\nname = \"everglade-format\"\n[dependencies]\neverglade-env.workspace = \
             true\n\
-             [dependencies.everglade-engine]\nworkspace = true\n[build-dependencies]\n\
-             everglade-nbd = { path = \"../nbd\" }\n",
+            [dependencies.everglade-engine]\nworkspace = true\n[build-dependencies]\n\
+            everglade-nbd = { path = \"../nbd\" }\n",
         )]);
         let at = ["4", "5", "8"].map(|line| format!("crates/format/Cargo.toml:{line}"));
         assert_eq!(lines_of(&problems), at);

@@ -134,8 +134,8 @@ pub(super) fn check(sources: &[Source]) -> Vec<Problem> {
                 .collect();
             let explanation = format!(
                 "crate '{name}' has {} circles of files that import each other, and {allowed} in \
-                the table of \
-                 xtask/src/tidy/folders.rs: {}; break the circle, or argue for it in decision 0034",
+                the table of xtask/src/tidy/folders.rs: {}; break the circle, or argue for it in \
+                decision 0034",
                 found.len(),
                 circles.join(" | ")
             );
@@ -188,8 +188,7 @@ fn upward(sources: &[Source], name: &str, rooms: &[&str]) -> Vec<Problem> {
         let Some(place) = rank(own) else {
             let explanation = format!(
                 "'{own}' is no room of crate '{name}'; give it a line in \
-                xtask/src/tidy/folders.rs, above what it \
-                 imports"
+                xtask/src/tidy/folders.rs, above what it imports"
             );
             problems.push(Problem::new(file.source, 0, explanation));
             continue;
@@ -199,8 +198,7 @@ fn upward(sources: &[Source], name: &str, rooms: &[&str]) -> Vec<Problem> {
             if rank(room).is_some_and(|other| other > place) {
                 let explanation = format!(
                     "room '{own}' imports {}, which is in the higher room '{room}'; move the \
-                    definition down, or \
-                     hand the value in",
+                    definition down, or hand the value in",
                     path.join("::")
                 );
                 problems.push(Problem::new(file.source, *line, explanation));

@@ -224,8 +224,7 @@ mod tests {
     fn paths_are_found_in_imports_and_in_expressions() {
         let text = "use std::fmt;\nuse crate::a::{self, b::{C, D as E}};\npub(crate) use \
             super::f::G;\n\
-                    fn g(h: crate::h::I) { super::k::l() } // crate::comment\nmod tests {\nuse \
-                    crate::t;\n";
+            fn g(h: crate::h::I) { super::k::l() } // crate::comment\nmod tests {\nuse crate::t;\n";
         assert_eq!(
             leads(text, &["cp", "clean"]),
             ["2 a", "2 a/b/C", "2 a/b/D", "3 cp/f/G", "4 h/I", "4 cp/k/l"]

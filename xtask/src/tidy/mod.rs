@@ -28,7 +28,7 @@ use crate::step::{begin, end};
 use crate::tally::Tally;
 use crate::{Usage, place};
 
-/// A script without an extension.
+/// The script of CI. It has no extension, so it is named here to be checked, too.
 const CI: &str = ".ci/run";
 
 /// A text file of the repository.

@@ -24,7 +24,7 @@ const INSIDE: [&str; 14] = [
     "check",
 ];
 
-/// A door, and what stands in its place.
+/// A *door*, a name in the standard library that bypasses `env`, and what to use instead.
 const DOORS: [(&str, &str); 9] = [
     ("Instant::now", "Outside::now"),
     ("SystemTime::now", "Outside::wall_seconds"),

@@ -59,7 +59,7 @@ pub(super) struct Walked {
     pub(super) is_partial: bool,
 }
 
-/// A root: how high it is, and where.
+/// The root of a tree: its level, and the pointer to it.
 #[derive(Clone, Copy)]
 struct Side {
     level: u8,
@@ -97,7 +97,7 @@ struct Walk<'w> {
     end: u64,
 }
 
-/// Walks what differs.
+/// Walks the blocks that differ between the two trees.
 pub(super) fn walk(
     pair: &Pair<'_>,
     findings: &mut Findings,
@@ -120,7 +120,7 @@ pub(super) fn walk(
     walk.walked
 }
 
-/// True if two pointers name the same block. The block's place in the pointer does not matter.
+/// True if two pointers name the same block. Their pvbns may differ, because those are hints.
 fn same(old: &Pointer, new: &Pointer) -> bool {
     (old.vvbn, old.tag) == (new.vvbn, new.tag)
 }

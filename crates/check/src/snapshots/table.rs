@@ -57,8 +57,7 @@ pub(super) fn check_roots_of_none(volume: &Volume<'_>, findings: &mut Findings) 
         && roots.split == Split::None;
     if !nothing {
         let expected = "no release file, parent, scan, clone, base, split or exclusive blocks \
-            without \
-                        a snapshot table";
+            without a snapshot table";
         let found = format_args!("{roots:?}");
         let kind = Kind::SnapshotRoots;
         findings.add(

@@ -22,16 +22,14 @@ pub(crate) fn set(home: &mut Home, cp: CpNumber, seconds: u64, text: &[u8]) -> R
         Some(Unreadable::Damaged(reason)) => {
             return Err(Error::Unavailable(format!(
                 "the aggregate keeps no policies any more, because its notes are damaged and \
-                cannot be replaced: \
-                 {reason}; its data is served as ever, and volumes of another aggregate can have \
-                 policies"
+                cannot be replaced: {reason}; its data is served as ever, and volumes of another \
+                aggregate can have policies"
             )));
         }
         Some(Unreadable::Unanswered(reason)) => {
             return Err(Error::Unavailable(format!(
                 "the aggregate's notes could not be read when it was opened, and a change would \
-                lose them: {reason}; see \
-                 that its devices answer, and restart the daemon"
+                lose them: {reason}; see that its devices answer, and restart the daemon"
             )));
         }
     }

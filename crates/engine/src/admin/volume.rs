@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use everglade_affinity::{Affinities, Partitioned, Permit, STRIPES, VolumeAffinities};
+use everglade_env::lock::{Mutex, RwLock};
 use everglade_format::volume::{Sync, VOLUME_AREA_BLOCKS};
 use everglade_format::{CpNumber, Entry, EntryKind, FileId, Inode, Kind, Layer};
 use everglade_freespace::Areas;
@@ -107,16 +108,16 @@ pub(crate) fn new_volume(
         dirty_stripes: 0.into(),
         frozen_stripes: 0.into(),
         traffic: crate::pool::volume::Traffic::default(),
-        luns: everglade_env::lock::RwLock::default(),
-        images: everglade_env::lock::RwLock::default(),
-        snapshots: everglade_env::lock::RwLock::default(),
+        luns: RwLock::default(),
+        images: RwLock::default(),
+        snapshots: RwLock::default(),
         used_blocks: 0.into(),
         allocated_blocks: 0.into(),
         pending_blocks: 0.into(),
-        scan: everglade_env::lock::Mutex::default(),
-        lun_clone: everglade_env::lock::Mutex::default(),
-        base: everglade_env::lock::Mutex::default(),
-        split: everglade_env::lock::Mutex::default(),
+        scan: Mutex::default(),
+        lun_clone: Mutex::default(),
+        base: Mutex::default(),
+        split: Mutex::default(),
         is_moved: false.into(),
         is_paused: false.into(),
     })

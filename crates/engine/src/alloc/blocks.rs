@@ -87,7 +87,8 @@ impl FileSystem {
         Err(Stop::Failed(Error::NoSpace))
     }
 
-    /// Close to full: the areas that the other cursor has open serve both. True if there was one.
+    /// Takes an open area from the other cursor, because the file system is close to full. True if
+    /// the other cursor had one to take.
     fn take_over(&mut self, purpose: Purpose) -> bool {
         let (own, other) = match purpose {
             Purpose::Data => (&mut self.data, &mut self.meta),
@@ -190,8 +191,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Makes the block changed that describes the chunk of `first`. If it has to be read, those of
-    /// the next chunks of the area come along: they are read in one go instead of one by one.
+    /// Makes the block that describes the chunk of `first` a changed block. If it has to be read,
+    /// the blocks for the next chunks of the area are read with it, in one go.
     fn prepare_chunk(
         &mut self,
         mut below: Option<&mut FileSystem>,
@@ -453,7 +454,7 @@ impl FileSystem {
         number
     }
 
-    /// A number that was in stock is in use now.
+    /// Marks a number that was in stock as in use.
     pub(crate) fn mark_used(&mut self, number: u64) {
         let map = self
             .files
@@ -521,8 +522,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Load phase of freeing a number of this file system: the map block is changed and says that
-    /// it is in use.
+    /// Load phase of freeing a number of this file system: makes its map block a changed block, and
+    /// checks that the map says that the number is in use.
     pub(crate) fn prepare_free(&mut self, cx: &mut LoadCx<'_>, number: u64) -> Result<(), Stop> {
         let (block, bit) = (number / BITS_PER_BLOCK, number % BITS_PER_BLOCK);
         let is_used = block < self.map().inode.block_count()
@@ -680,8 +681,8 @@ impl FileSystem {
     }
 }
 
-/// Load phase of freeing a block of a volume's active image: all blocks that change are changed
-/// blocks.
+/// Load phase of freeing a block of a volume's active image: makes all metadata blocks that the
+/// modify phase will change into changed blocks.
 pub(crate) fn prepare_free_virtual(
     aggregate: &mut FileSystem,
     volume: &mut FileSystem,

@@ -3,9 +3,9 @@
 //! [`active_map`] holds the truth (one bit per block, safe and current copies), [`cursor`] hands
 //! out numbers chunk by chunk from one area at a time, and [`blocks`] joins the two layers: a block
 //! of a volume takes a vvbn and a pvbn, and freeing it punches the container before the pvbn is
-//! freed (G-01). [`supply`] is what a cleaner has of the numbers in stock. [`references`] counts
-//! where leaves share blocks. [`crate::media::host`] says when a new area is better than the rest
-//! of an old one.
+//! freed (G-01). [`supply`] holds the numbers that a cleaner has taken out of the stock.
+//! [`references`] counts the references to blocks that leaves share. [`crate::media::host`] says
+//! when a new area is better than the rest of an old one.
 //!
 //! | question | decided by |
 //! | --- | --- |

@@ -141,8 +141,7 @@ pub(crate) fn begin(
             if !known.fs.snapshots.descend_from(source) {
                 return Err(Error::Limit(format!(
                     "volume {} descends from {ALSO_MAX} snapshots besides its last one, the most \
-                    there can be; take a \
-                     snapshot of it and try again",
+                    there can be; take a snapshot of it and try again",
                     known.shared.name
                 )));
             }
@@ -264,9 +263,9 @@ impl Pass<Home> for LunClones {
             let is_staying = fs.snapshots.restoring.is_none();
             is_staying && cloning.is_some_and(|cloning| fs.snapshots.has(cloning.source))
         };
-        let run = home.run.as_ref().expect("under way");
-        let planned = run.active.iter().map(|id| Target::Volume(*id));
-        let due = planned.filter(|target| file_system(home, *target).is_some_and(is_due));
+        let due = home
+            .planned()
+            .filter(|target| file_system(home, *target).is_some_and(is_due));
         due.collect()
     }
 

@@ -16,9 +16,14 @@ pub(crate) trait Pass<W> {
     /// Its name in the ledger; no other pass has the same.
     fn name(&self) -> &'static str;
 
-    /// True while something is left to do for a target, and could be done now. Consistency points
-    /// begin for this, and volumes take part in them.
+    /// True while something is left to do for a target. Only a consistency point changes that.
+    /// Consistency points begin for this, and volumes take part in them.
     fn has_work(&self, world: &W, target: Target) -> bool;
+
+    /// True if there is space for a step. Clients change that at any time.
+    fn has_space(&self, _world: &W) -> bool {
+        true
+    }
 
     /// Targets for which a step could do something in the running consistency point, in the order
     /// in which they are served if nothing else decides.

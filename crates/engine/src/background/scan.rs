@@ -76,9 +76,7 @@ impl Pass<Home> for Scans {
 
     fn wants(&self, home: &Home) -> Vec<Target> {
         // Space may have become short since the consistency point was planned.
-        let run = home.run.as_ref().expect("under way");
-        let planned = run.active.iter().map(|id| Target::Volume(*id));
-        planned
+        home.planned()
             .filter(|target| self.has_work(home, *target))
             .collect()
     }

@@ -34,14 +34,15 @@ impl Pass<Home> for Shrink {
     }
 
     fn wants(&self, home: &Home) -> Vec<Target> {
-        let volumes = home.volumes.keys().map(|id| Target::Volume(*id));
-        let targets = volumes.chain([Target::Aggregate]);
+        let targets = home.planned().chain([Target::Aggregate]);
         targets
             .filter(|target| self.has_work(home, *target))
             .collect()
     }
 
-    /// Frees one level-1 block of a deleted file, or erases an empty one.
+    /// Frees one level-1 block of a deleted file, or erases an empty file. A file whose leaves are
+    /// not on media yet waits for the next consistency point: a release file that was filled and
+    /// deleted in this one.
     fn step(
         &self,
         home: &mut Home,
@@ -50,7 +51,11 @@ impl Pass<Home> for Shrink {
         _room: Room,
     ) -> Result<Turn, Stop> {
         let file = next_file(home, target).expect("wanted just now");
-        shrink(home, cx, target.volume(), file).map(|()| Turn::Moved(SPAN))
+        let is_smaller = shrink(home, cx, target.volume(), file)?;
+        Ok(match is_smaller {
+            true => Turn::Moved(SPAN),
+            false => Turn::Waits,
+        })
     }
 
     /// A deleted file does not say how large it was, so this is the rest only.
@@ -86,12 +91,13 @@ fn next_file(home: &Home, target: Target) -> Option<FileId> {
     fs.deleted().next().or_else(|| fs.cut.first().copied())
 }
 
+/// Returns false if nothing could be freed.
 fn shrink(
     home: &mut Home,
     cx: &mut LoadCx<'_>,
     volume: Option<FileId>,
     id: FileId,
-) -> Result<(), Stop> {
+) -> Result<bool, Stop> {
     let fs = file_system(home, volume);
     let is_cut = fs.cut.contains(&id);
     let file = fs.file(id);
@@ -102,7 +108,7 @@ fn shrink(
     let Some(region) = last else {
         if is_cut {
             end_cut(fs, id);
-            return Ok(());
+            return Ok(true);
         }
         let inode = file.inode.clone();
         assert!(
@@ -112,7 +118,7 @@ fn shrink(
         fs.files.remove(&id);
         fs.erased.push(id);
         fs.hidden.remove(id);
-        return Ok(());
+        return Ok(true);
     };
     file.modify(cx, 1, region, Content::Keep)?;
     let layer = file.layer;
@@ -157,6 +163,8 @@ fn shrink(
         freed.push((old, false));
         (level, index) = (level + 1, index / SPAN);
     }
+    let is_at_end = is_cut && region * SPAN < kept;
+    let is_smaller = is_at_end || !freed.is_empty();
     for (old, is_leaf) in freed.into_iter().filter(|(old, _)| old.has_block()) {
         match volume {
             Some(volume) => {
@@ -170,11 +178,11 @@ fn shrink(
             None => home.fs.free(old.pvbn.0),
         }
     }
-    if is_cut && region * SPAN < kept {
+    if is_at_end {
         // Leaves are freed from the end backwards, and this block has the last leaf that stays.
         end_cut(file_system(home, volume), id);
     }
-    Ok(())
+    Ok(is_smaller)
 }
 
 /// Ends the cut of a LUN once no block is left beyond its end.

@@ -24,8 +24,8 @@
 //! 3. The consistency point that fills the last slot removes the base. The parent may free its
 //!    blocks from the next freeze on, so they are not used again before that consistency point is
 //!    committed.
-//! 4. In a consistency point at most one clone of an aggregate is split. So a split never copies
-//!    blocks that another split has written and not committed.
+//! 4. A consistency point copies blocks for at most one clone of an aggregate. So a split never
+//!    copies blocks that another split has written and not committed.
 //! 5. If a block cannot be read, its copy has content that does not match the tag in its slot, so a
 //!    reader gets an error, as before. Unreadable metadata stops the split, and nothing else.
 
@@ -138,7 +138,10 @@ impl Pass<Home> for Splits {
     fn has_work(&self, home: &Home, target: Target) -> bool {
         let volume = target.volume().and_then(|id| home.volumes.get(&id));
         volume.is_some_and(|it| it.fs.snapshots.is_splitting())
-            && may_copy(&home.aggregate.space, home.fs.area_blocks)
+    }
+
+    fn has_space(&self, home: &Home) -> bool {
+        may_copy(&home.aggregate.space, home.fs.area_blocks)
     }
 
     /// At most one clone, the oldest first.
@@ -146,12 +149,11 @@ impl Pass<Home> for Splits {
         let (space, area_blocks) = (&home.aggregate.space, home.fs.area_blocks);
         // The space used by this consistency point itself, for clones of LUNs for example, counts
         // too.
-        if !space.fits_beside_reserve(home.fs.used, cost(step_blocks(area_blocks))) {
+        let fits = space.fits_beside_reserve(home.fs.used, cost(step_blocks(area_blocks)));
+        if !fits || !self.has_space(home) {
             return Vec::new();
         }
-        let run = home.run.as_ref().expect("under way");
-        let mut planned = run.active.iter().map(|id| Target::Volume(*id));
-        let first = planned.find(|target| {
+        let first = home.planned().find(|target| {
             self.has_work(home, *target) && !home.ledger.has_moved_for_other(self.name(), *target)
         });
         first.into_iter().collect()

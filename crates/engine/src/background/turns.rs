@@ -61,14 +61,21 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
 /// True if a pass has something to do for a target, now or in the next consistency point.
 pub(crate) fn has_work_for(home: &Home, target: Target) -> bool {
     let mut passes = PASSES.iter();
-    passes.any(|pass| pass.has_work(home, target) && pass.pace(home, target) > 0)
+    passes.any(|pass| {
+        pass.has_work(home, target) && pass.has_space(home) && pass.pace(home, target) > 0
+    })
 }
 
-/// True if a pass has something to do for any target.
+/// True if a pass has something to do for any target. To be asked between consistency points: the
+/// reactor asks before each sleep, so all volumes are looked at once after each of them.
 pub(crate) fn has_work(home: &Home) -> bool {
-    let volumes = home.volumes.keys().map(|id| Target::Volume(*id));
-    let mut targets = volumes.chain([Target::Aggregate]);
-    targets.any(|target| has_work_for(home, target))
+    let waiting = home.ledger.waiting(|| {
+        let volumes = home.volumes.keys().map(|id| Target::Volume(*id));
+        let targets = volumes.chain([Target::Aggregate]);
+        let is_waiting = |target: &Target| PASSES.iter().any(|pass| pass.has_work(home, *target));
+        targets.filter(is_waiting).collect()
+    });
+    waiting.iter().any(|target| has_work_for(home, *target))
 }
 
 /// Inputs to the choice of the next turn, besides the ledger.

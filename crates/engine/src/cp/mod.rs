@@ -57,6 +57,8 @@ pub(crate) mod freeze;
 pub(crate) mod maps;
 pub(crate) mod place;
 pub(crate) mod prune;
+#[cfg(test)]
+mod shrinking;
 
 /// The result of a step that did not stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

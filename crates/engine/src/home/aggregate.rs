@@ -10,7 +10,7 @@ use everglade_journal::Position;
 use crate::alloc::filesystem::FileSystem;
 use crate::change;
 use crate::home::leaving::Leaving;
-use crate::home::ledger::Ledger;
+use crate::home::ledger::{Ledger, Target};
 use crate::home::run::Run;
 use crate::home::volume::VolumeHome;
 use crate::media::heal::Healing;
@@ -115,6 +115,12 @@ impl Home {
     /// The consistency point under way.
     pub(crate) fn under_way(&mut self) -> &mut Run {
         self.run.as_mut().expect("under way")
+    }
+
+    /// The volumes that the consistency point under way works on, as targets of background passes.
+    pub(crate) fn planned(&self) -> impl Iterator<Item = Target> {
+        let run = self.run.as_ref().expect("under way");
+        run.active.iter().map(|id| Target::Volume(*id))
     }
 
     /// Begins a repair; a repair under way continues.

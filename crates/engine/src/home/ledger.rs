@@ -13,13 +13,14 @@
 //! starts, the first in the caller's order.
 //!
 //! 1. If two keys always have work, neither is ahead of the other by more than one step of each.
-//! 2. A key that had no work for a while begins at the clock, without savings.
+//! 2. A key that had no work for a while begins at the clock: it gains no credit for that time.
 //! 3. The queues outlive the consistency point. So turns rotate even if a consistency point has
 //!    budget for one step.
 //!
 //! A pass that has to wait, or gave up, is set aside for that target until the next consistency
 //! point. All of this is in memory only; after a restart the first in order begins.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use everglade_format::{FileId, SPAN};
@@ -33,7 +34,7 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// The volume that it is, or `None` for the aggregate.
+    /// Returns the volume that is the target, or `None` for the aggregate.
     pub(crate) fn volume(self) -> Option<FileId> {
         match self {
             Target::Volume(id) => Some(id),
@@ -80,6 +81,8 @@ pub(crate) struct Ledger {
     purse: u64,
     passes: BTreeMap<&'static str, Account>,
     queue: Queue<&'static str>,
+    /// Targets that a pass has work for, as of the last consistency point.
+    waiting: OnceCell<Vec<Target>>,
 }
 
 /// The work of one pass.
@@ -93,15 +96,22 @@ struct Account {
 }
 
 impl Ledger {
-    /// A consistency point begins that may do so much as a whole. The purse has all of that, or
-    /// nothing if passes rest in this one.
+    /// Begins a consistency point with a whole budget of this number of regions. The purse has all
+    /// of them, or none if passes rest in this consistency point.
     pub(crate) fn begin(&mut self, regions: u64, purse: u64) {
         (self.regions, self.purse) = (regions, purse);
+        self.waiting.take();
         for account in self.passes.values_mut() {
             account.spent = Spent::default();
             account.targets.clear();
             account.aside.clear();
         }
+    }
+
+    /// Returns the targets that a pass has work for. `find` finds them, once between two
+    /// consistency points.
+    pub(crate) fn waiting(&self, find: impl FnOnce() -> Vec<Target>) -> &[Target] {
+        self.waiting.get_or_init(find)
     }
 
     /// Returns the budget of a whole consistency point, in regions.
@@ -161,7 +171,7 @@ impl Ledger {
         }
     }
 
-    /// A step was done: from the purse, or from a budget of the pass's own.
+    /// Records a step that was done, from the purse or from a budget of the pass's own.
     pub(crate) fn record(
         &mut self,
         pass: &'static str,

@@ -114,7 +114,7 @@ enum Image {
     Map(Inode),
 }
 
-/// Blocks that one consistency point reads.
+/// The state of a repair's slice: what is left to read in this consistency point.
 struct Slice {
     /// The inode of the aggregate's inode file.
     committed: Inode,
@@ -122,9 +122,9 @@ struct Slice {
     volumes: Option<Vec<FileId>>,
     /// The images of one of them.
     images: Option<(FileId, BTreeMap<ImageKey, Image>)>,
-    /// The next is at the end.
+    /// The stack of entries to read; the next one is at its end.
     left: Vec<Entry>,
-    /// Blocks that it may read yet.
+    /// Number of blocks that the slice may still read.
     budget: u64,
     begun_at: Cursor,
 }
@@ -140,9 +140,9 @@ pub(crate) struct Repair {
     /// In-memory copies of blocks that were found damaged in the last step.
     copies: Vec<(Pointer, PageRef)>,
     read_blocks: u64,
-    /// Expected when it began.
+    /// The number of blocks to read, as estimated when the repair began.
     total_blocks: u64,
-    /// Mended before it began.
+    /// The number of blocks that had been mended when the repair began.
     mended_before: u64,
     damaged_blocks: u64,
     /// The first that cannot be derived.

@@ -29,10 +29,11 @@ pub struct Plan {
     pub created_seconds: u64,
     /// Blocks in an allocation area: [`AREA_BLOCKS`], smaller for tests with tiny devices.
     pub area_blocks: u64,
-    /// Blocks in each half of the journal; 0 for none. `None`: the usual size, see
+    /// Blocks in each half of the journal. 0: the aggregate has no journal. `None`: the usual size,
     /// [`usual_half_blocks`].
     pub journal_half_blocks: Option<u64>,
-    /// The device, of those given, that is for the journal only. `None`: it is on the first device.
+    /// Index of the device that has the journal and nothing else. `None`: the journal is on the
+    /// first device, beside data.
     pub journal_device: Option<usize>,
 }
 

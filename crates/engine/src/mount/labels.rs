@@ -100,8 +100,7 @@ fn of_another(device: &str, damage: &Damage) -> Refusal {
     let remedy = match damage.writer {
         Writer::Older => {
             "It is from before the format was frozen: copy the data out with the everglade that \
-            wrote it, \
-             and create the aggregate anew. Nothing was changed"
+            wrote it, and create the aggregate anew. Nothing was changed"
         }
         Writer::Newer | Writer::Same => {
             "Run the newer everglade that wrote it. Nothing was changed"

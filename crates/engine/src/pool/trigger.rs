@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use everglade_env::Nanos;
-use everglade_env::lock::Mutex;
+use everglade_env::lock::{Mutex, MutexGuard};
 
 /// Upper bounds of the buckets of durations; one more holds what took longer. A freeze is to stay
 /// in the first.
@@ -130,7 +130,7 @@ pub struct CpCounts {
 }
 
 impl Counts {
-    fn phases(&self) -> everglade_env::lock::MutexGuard<'_, Phases> {
+    fn phases(&self) -> MutexGuard<'_, Phases> {
         self.phases.lock()
     }
 

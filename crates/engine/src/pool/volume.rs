@@ -79,9 +79,9 @@ pub(crate) struct Volume {
     /// Blocks that deletions in the volume have yet to free, likewise.
     pub(crate) pending_blocks: AtomicU64,
     /// State of the scans of its snapshots, likewise.
-    pub(crate) scan: everglade_env::lock::Mutex<ScanInfo>,
+    pub(crate) scan: Mutex<ScanInfo>,
     /// A LUN that is being cloned, as of the last consistency point, for people.
-    pub(crate) lun_clone: everglade_env::lock::Mutex<Option<LunCloneInfo>>,
+    pub(crate) lun_clone: Mutex<Option<LunCloneInfo>>,
     /// The base of a clone: its parent and the parent's snapshot. As of the last consistency point.
     pub(crate) base: Mutex<Option<(FileId, SnapshotId)>>,
     /// Published state of its split, likewise.

@@ -75,9 +75,8 @@ impl Fate {
         match self {
             Fate::Made => Ok(executed),
             Fate::Unknown => Err(Error::Unknown(format!(
-                "aggregate {} failed while its superblock was written, so nobody knows whether the \
-                change was made; \
-                 start the daemon again and look",
+                "aggregate {} failed while its superblock was written, so nobody knows whether \
+                the change was made; start the daemon again and look",
                 aggregate.name
             ))),
             Fate::Dropped => Err(refused(aggregate)),

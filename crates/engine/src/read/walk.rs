@@ -93,6 +93,7 @@ impl Root {
         level: u8,
         index: u64,
     ) -> Result<Option<(u64, Pointer)>, Stop> {
+        assert!(level <= self.levels, "level {level} of {}", self.levels);
         let search = Search {
             layer,
             checked: Some(file),

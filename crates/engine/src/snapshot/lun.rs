@@ -170,8 +170,8 @@ pub(crate) fn walk(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<R
         let most = limit as u64 * BITS_PER_BLOCK * BLOCK_SIZE as u64;
         let text = format!(
             "the LUN differs from the snapshot in more than {most} bytes of block numbers, the \
-            most that is restored at \
-             once; restore the volume, or clone the snapshot and copy from that"
+            most that is restored at once; restore the volume, or clone the snapshot and copy \
+            from that"
         );
         give_up(home, id, Error::Limit(text));
         return Ok(RestoreStep::Nothing);
@@ -192,8 +192,7 @@ pub(crate) fn walk(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<R
     }
     if !is_counted && is_too_much(limit, walk.maps.len(), walk.looked_at.1) {
         let text = "the LUN comes back with more blocks that other LUNs have by now than are \
-            counted at once; restore the \
-                    volume, or clone the snapshot and copy from that";
+            counted at once; restore the volume, or clone the snapshot and copy from that";
         give_up(home, id, Error::Limit(text.to_owned()));
         return Ok(RestoreStep::Nothing);
     }

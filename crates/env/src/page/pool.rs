@@ -40,7 +40,7 @@ use std::sync::atomic::{AtomicIsize, AtomicU32, AtomicU64, AtomicUsize, Ordering
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::BLOCK_SIZE;
-use crate::lock::Mutex;
+use crate::lock::{Mutex, MutexGuard};
 use crate::prefetch::{prefetch, prefetch_lines};
 use depot::Depot;
 
@@ -60,13 +60,13 @@ const TALLIES: usize = 16;
 const HEADER_BLOCKS: usize = 2;
 /// The page has no memo.
 const NO_MEMO: u32 = 0;
-/// Somebody is about to.
+/// Somebody is about to leave a memo.
 const WRITING: u32 = 1;
 
 #[repr(C, align(4096))]
 struct Header {
-    /// By block of the chunk. Of those of the header itself, the first one's memo says which chunk
-    /// of the depot this is.
+    /// One card for each block of the chunk, the header's own blocks included. The memo of the
+    /// first card says which chunk of the depot this is.
     cards: [Card; CHUNK_BLOCKS],
 }
 
@@ -176,7 +176,7 @@ impl Memory {
         }
     }
 
-    /// Wipes the note, because the only holder is about to change the contents.
+    /// Wipes the memo, because the only holder is about to change the contents.
     pub(super) fn wipe_note(&mut self) {
         self.card().author.store(NO_MEMO, Ordering::Relaxed);
     }
@@ -288,7 +288,8 @@ fn take_without_shelf() -> Free {
     free.pop().expect("a depot gives what was asked")
 }
 
-/// Puts the page on this thread's shelf, or gives it back if the thread is ending and has none.
+/// Puts the page on this thread's shelf. If the thread is ending and has no shelf any more, returns
+/// the page to the caller.
 fn put_on_shelf(free: Free) -> Result<(), Free> {
     let mut free = Some(free);
     let done = SHELF.try_with(|shelf| {
@@ -383,7 +384,7 @@ fn forget(chunk: NonNull<u8>, blocks: std::ops::Range<usize>) -> bool {
     }
 }
 
-fn depot() -> crate::lock::MutexGuard<'static, Depot> {
+fn depot() -> MutexGuard<'static, Depot> {
     static DEPOT: Mutex<Depot> = Mutex::new(Depot::EMPTY);
     // The depot is consistent wherever a holder of the lock could panic.
     DEPOT.lock()

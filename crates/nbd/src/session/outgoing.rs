@@ -359,7 +359,7 @@ impl Outgoing {
         buffers.count
     }
 
-    /// Notes that `bytes` more bytes were sent. Returns the released memory.
+    /// Records that `bytes` more bytes were sent. Returns the memory that this releases.
     pub(super) fn transmitted(&mut self, bytes: usize) -> Released {
         self.sent += bytes as u64;
         let mut released = Released::default();

@@ -433,10 +433,9 @@ impl Administrator {
     /// # Errors
     /// Nothing was changed.
     pub fn create_lun(&self, volume: &str, request: &CreateLun) -> Result<Lun, Problem> {
-        let aggregate = self.aggregate_of(volume)?;
         let (name, size_bytes) = (request.name.as_str(), request.size_bytes);
-        self.change(
-            aggregate,
+        self.change_in(
+            volume,
             admin::Change::CreateLun {
                 volume: volume.to_owned(),
                 name: name.to_owned(),
@@ -469,7 +468,6 @@ impl Administrator {
                 text,
             ));
         }
-        let aggregate = self.aggregate_of(volume)?;
         let (volume_name, name_) = (volume.to_owned(), name.to_owned());
         let change = if size_bytes < now {
             admin::Change::ShrinkLun {
@@ -484,7 +482,7 @@ impl Administrator {
                 size_bytes,
             }
         };
-        self.change(aggregate, change)?;
+        self.change_in(volume, change)?;
         tracing::info!("resized LUN {volume}/{name} from {now} to {size_bytes} bytes");
         self.lun(volume, name).map_err(Problem::after_change)
     }
@@ -547,6 +545,11 @@ impl Administrator {
     pub(super) fn change(&self, aggregate: u32, change: admin::Change) -> Result<Timing, Problem> {
         let home = self.engine.home_reactor(aggregate);
         changed(self.plane.ask(home, Control::Change(aggregate, change)))
+    }
+
+    /// Makes a change of a volume.
+    pub(super) fn change_in(&self, volume: &str, change: admin::Change) -> Result<Timing, Problem> {
+        self.change(self.aggregate_of(volume)?, change)
     }
 
     /// Makes several changes, in one consistency point if that is possible. Each succeeds or fails

@@ -157,7 +157,7 @@ pub(super) fn finish(directory: &mut DataDir, name: &str) -> Result<(), DataDirE
     directory.record(state)
 }
 
-/// Opens what exists already and makes sure that it may be used; completes the sizes.
+/// Opens the devices that exist already, checks that they may be used, and fills in their sizes.
 fn check_devices(
     world: &World,
     devices: &mut [Device],
@@ -334,7 +334,7 @@ fn make(
         .map_err(CreationError::Refused)
 }
 
-/// Puts a path in the place of a number.
+/// Turns an error of the engine into one that names each device by its path, not by its number.
 fn explain(error: CreateError, aggregate: &AggregateState) -> CreationError {
     let path = |device: usize| {
         let device = aggregate.devices.get(device);

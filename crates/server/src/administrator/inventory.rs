@@ -454,9 +454,8 @@ fn view_lun(info: &LunInfo) -> Lun {
 
 /// The remedy for an aggregate that is read-only.
 const READ_ONLY_ACTION: &str = "copy what you need from its exports, then stop the daemon and run \
-    `everglade check`; \
-     replace a device that reports errors; start the daemon again: if the cause is gone, the \
-     aggregate is online";
+    `everglade check`; replace a device that reports errors; start the daemon again: if the cause \
+    is gone, the aggregate is online";
 
 /// Returns the conditions of an aggregate. `closed` is the code of one that could not be opened.
 fn conditions(aggregate: &Aggregate, closed: Option<Code>) -> Vec<Condition> {

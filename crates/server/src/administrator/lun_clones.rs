@@ -24,7 +24,6 @@ impl Administrator {
         request: &CloneLun,
     ) -> Result<CloneProgress, Problem> {
         self.refuse_clone_for_others(volume, lun, request)?;
-        let aggregate = self.aggregate_of(volume)?;
         let id = self.id_of(volume)?;
         let name = request.name.to_string();
         let from = request.snapshot.as_ref().map(ToString::to_string);
@@ -32,7 +31,7 @@ impl Administrator {
             self.lun(volume, lun)?;
         }
         self.change(
-            aggregate,
+            id.aggregate,
             admin::Change::CloneLun {
                 volume: volume.to_owned(),
                 lun: lun.to_owned(),

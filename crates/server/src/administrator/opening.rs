@@ -58,8 +58,7 @@ pub(crate) fn open_all(
         if !opened.accepted.iter().any(is_it) {
             tracing::warn!(
                 "--accept-rollback {wanted} has no effect: no such aggregate was refused as older \
-                at that consistency \
-                 point; remove the option"
+                at that consistency point; remove the option"
             );
         }
     }
@@ -132,8 +131,8 @@ fn open(
         Ok(_) => {
             tracing::warn!(
                 "aggregate {name} is served at consistency point {found} because of \
-                --accept-rollback, although {seen} was seen \
-                 before: what was written in between is lost"
+                --accept-rollback, although {seen} was seen before: what was written in between \
+                is lost"
             );
             Ok(Some(accepted))
         }

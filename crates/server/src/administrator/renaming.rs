@@ -113,7 +113,7 @@ impl Administrator {
             name: name.to_owned(),
             to: to.to_owned(),
         };
-        self.change(self.aggregate_of(volume)?, change)?;
+        self.change_in(volume, change)?;
         tracing::info!("renamed LUN {volume}/{name} to {volume}/{to}");
         self.lun(volume, to).map_err(Problem::after_change)
     }
@@ -144,8 +144,7 @@ impl Administrator {
         let key = &opened.key;
         let text = format!(
             "{key} says who may use {export}, and {other} would be for others; add a line for \
-            {other} with the \
-             same callers and restart the daemon first"
+            {other} with the same callers and restart the daemon first"
         );
         Err(Problem::new(Code::StillNeeded, text))
     }

@@ -39,10 +39,9 @@ impl Administrator {
     /// # Errors
     /// Nothing was changed.
     pub fn set_scan(&self, volume: &str, request: SetScan) -> Result<Scan, Problem> {
-        let aggregate = self.aggregate_of(volume)?;
         let percent = request.pace_percent;
-        self.change(
-            aggregate,
+        self.change_in(
+            volume,
             admin::Change::SetScanPace {
                 volume: volume.to_owned(),
                 percent,

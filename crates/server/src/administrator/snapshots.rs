@@ -52,10 +52,9 @@ impl Administrator {
         volume: &str,
         request: &CreateSnapshot,
     ) -> Result<Snapshot, Problem> {
-        let aggregate = self.aggregate_of(volume)?;
         let name = request.name.as_str();
-        let timing = self.change(
-            aggregate,
+        let timing = self.change_in(
+            volume,
             admin::Change::CreateSnapshot {
                 volume: volume.to_owned(),
                 name: name.to_owned(),
@@ -91,9 +90,8 @@ impl Administrator {
                 .expect("exports are VOLUME/LUN@SNAPSHOT");
             self.refuse_other_callers(export, &format!("{lun}@{to}"))?;
         }
-        let aggregate = self.aggregate_of(volume)?;
-        self.change(
-            aggregate,
+        self.change_in(
+            volume,
             admin::Change::RenameSnapshot {
                 volume: volume.to_owned(),
                 name: name.to_owned(),
@@ -132,9 +130,8 @@ impl Administrator {
         name: &str,
         request: &HoldSnapshot,
     ) -> Result<Snapshot, Problem> {
-        let aggregate = self.aggregate_of(volume)?;
-        self.change(
-            aggregate,
+        self.change_in(
+            volume,
             admin::Change::HoldSnapshot {
                 volume: volume.to_owned(),
                 name: name.to_owned(),
@@ -154,9 +151,8 @@ impl Administrator {
         name: &str,
         request: &HoldSnapshot,
     ) -> Result<Snapshot, Problem> {
-        let aggregate = self.aggregate_of(volume)?;
-        self.change(
-            aggregate,
+        self.change_in(
+            volume,
             admin::Change::ReleaseSnapshot {
                 volume: volume.to_owned(),
                 name: name.to_owned(),

@@ -57,11 +57,11 @@ impl Administrator {
     /// # Errors
     /// If the split could not begin. Then nothing was changed.
     pub fn start_split(&self, volume: &str) -> Result<Splitting, Problem> {
-        let (aggregate, id) = (self.aggregate_of(volume)?, self.id_of(volume)?);
+        let id = self.id_of(volume)?;
         // A small split may be done already; then its total is unknown.
         let total_bytes = self.split(volume)?.total_bytes;
         let name = volume.to_owned();
-        self.change(aggregate, admin::Change::StartSplit { volume: name })?;
+        self.change(id.aggregate, admin::Change::StartSplit { volume: name })?;
         tracing::info!("clone {volume} is being split");
         let mut splits = self.splits().into_iter();
         let found = splits.find(|known| known.id == id);
@@ -75,9 +75,8 @@ impl Administrator {
     /// # Errors
     /// Nothing was changed.
     pub fn stop_split(&self, volume: &str) -> Result<Split, Problem> {
-        let aggregate = self.aggregate_of(volume)?;
         let name = volume.to_owned();
-        self.change(aggregate, admin::Change::StopSplit { volume: name })?;
+        self.change_in(volume, admin::Change::StopSplit { volume: name })?;
         tracing::info!("the split of clone {volume} was stopped");
         self.split(volume).map_err(Problem::after_change)
     }

@@ -73,8 +73,7 @@ impl Pattern {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{text}' names no exports: {problem}; expected VOLUME/LUN, VOLUME/LUN@SNAPSHOT, or how such \
-    names begin and then *, \
-     such as VOLUME/* or *"
+    names begin and then *, such as VOLUME/* or *"
 )]
 pub struct NotAPattern {
     text: String,

@@ -127,8 +127,8 @@ mod tests {
                 Path::new("some.toml"),
                 "nbd.tls = 'offered'\nnbd.tls_certificates = '/tls'\nnbd.tls_clients = \
                 'certified'\n\
-                 nbd.idle_timeout = '5m'\nnbd.allow.'v/*' = ['10.0.0.0/8', 'local']\n\
-                 nbd.allow.'v/l' = []",
+                nbd.idle_timeout = '5m'\nnbd.allow.'v/*' = ['10.0.0.0/8', 'local']\n\
+                nbd.allow.'v/l' = []",
             )
             .expect("good")
             .nbd,

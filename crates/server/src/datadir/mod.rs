@@ -163,8 +163,7 @@ impl DataDir {
         if let (Some(error), false) = (&failed, self.owed.spares) {
             tracing::warn!(
                 "no space can be set aside in the data directory, so changes of aggregates may \
-                fail \
-                 until its file system has some: {error}"
+                fail until its file system has some: {error}"
             );
         }
         self.owed.spares = failed.is_some();

@@ -153,7 +153,7 @@ pub trait Front: Send {
     fn counters(&self) -> Arc<dyn Counted>;
 }
 
-/// A session on its way to another reactor. Only the front of its protocol there can read it.
+/// A session on its way to another reactor. Only a front of the same protocol can take it apart.
 pub type Moving = Box<dyn Any + Send>;
 
 /// The result of a turn of reading.

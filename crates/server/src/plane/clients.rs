@@ -214,7 +214,7 @@ impl Clients {
         }
     }
 
-    /// Sessions took too long to end.
+    /// Abandons all sessions that are left, because they took too long to end.
     pub(super) fn abandon_all(&mut self, core: &mut Core<Real>) {
         for side in &mut self.sides {
             for session in side.front.ids() {

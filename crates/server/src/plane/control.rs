@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use everglade_engine::{Engine, admin};
-use everglade_env::lock::Mutex;
+use everglade_env::lock::{Mutex, MutexGuard};
 use everglade_env::{Nanos, World};
 use everglade_target::{Export, Extent};
 
@@ -288,7 +288,7 @@ impl Plane {
         self.inbox(reactor).arrivals.pop_front()
     }
 
-    fn inbox(&self, reactor: usize) -> everglade_env::lock::MutexGuard<'_, Inbox> {
+    fn inbox(&self, reactor: usize) -> MutexGuard<'_, Inbox> {
         self.inboxes[reactor].lock()
     }
 }

@@ -190,7 +190,7 @@ impl Gate {
         self.watch(outside, Interest::NONE);
     }
 
-    /// Logs that the limit of open files allows fewer connections than are configured.
+    /// Returns true if the limit of open files allows fewer connections than are configured.
     fn is_lowered(&self) -> bool {
         let configured = self.connections_max.iter().copied();
         self.connections_possible < configured.fold(0, u32::saturating_add)

@@ -200,8 +200,7 @@ impl Reactor {
             let said = match &aggregate.state {
                 State::ReadOnly(reason) => format!(
                     "is read-only from now on, because {reason}; what was flushed is safe, and \
-                    what was \
-                     not is in memory only; 'everglade status' says what to do (EVG-4008)"
+                    what was not is in memory only; 'everglade status' says what to do (EVG-4008)"
                 ),
                 State::Failed(reason) => format!(
                     "has failed and serves no more: {reason}; what was flushed is safe; \
@@ -275,8 +274,7 @@ impl Reactor {
     fn give_up_changes(&mut self) {
         for (_, (reply, _)) in std::mem::take(&mut self.asked) {
             let text = "the daemon stopped before the change ended, because a device does not \
-                answer; start it again \
-                        and look";
+                answer; start it again and look";
             let unknown = admin::Error::Unknown(text.to_owned());
             drop(reply.send(Answer::Changed(Err(unknown))));
             self.count_answered();

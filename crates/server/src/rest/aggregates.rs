@@ -118,9 +118,8 @@ pub(super) async fn delete(
         None => Ok(gone()),
         Some(problem) => {
             let text = format!(
-                "aggregate {aggregate} is deleted, but not all its devices are cleared: {problem}; \
-                the next \
-                 start of the daemon tries again"
+                "aggregate {aggregate} is deleted, but not all its devices are cleared: \
+                {problem}; the next start of the daemon tries again"
             );
             Err(Problem {
                 outcome: Some(Outcome::Done),

@@ -66,7 +66,7 @@ pub(super) enum Fate {
     UnderWay,
     /// The change may have been made.
     Unknown(Problem),
-    /// The change was made.
+    /// The change was made, but its answer is not kept: a repetition is answered from the history.
     Made(Remembered),
     /// The change was made, and this was the answer.
     Answered(Given),

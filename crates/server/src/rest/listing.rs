@@ -119,8 +119,7 @@ impl Listing {
                     let known = known.join(", ");
                     let text = format!(
                         "unknown parameter; known are fields, order_by, max_records, cursor, and \
-                        as \
-                         filters {known}"
+                        as filters {known}"
                     );
                     return Err(Problem::of_field(Code::UnknownField, &shown(name), text));
                 }

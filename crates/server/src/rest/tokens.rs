@@ -76,8 +76,7 @@ impl Tokens {
             if !(TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX).contains(&token.len()) {
                 return refuse(format!(
                     "the token of {name} has {} characters; use {TOKEN_BYTES_MIN} to \
-                    {TOKEN_BYTES_MAX}, \
-                     such as the output of 'openssl rand -hex 32'",
+                    {TOKEN_BYTES_MAX}, such as the output of 'openssl rand -hex 32'",
                     token.len()
                 ));
             }

@@ -98,8 +98,7 @@ pub(super) async fn put(
             let clone = clone.map_or(String::new(), |base| format!(" as a clone of {base}"));
             let text = format!(
                 "volume {} exists{clone} in aggregate {} with sync {} and snapshot policy {}; \
-                choose another name, or \
-                 these settings",
+                choose another name, or these settings",
                 volume.name, volume.aggregate, volume.sync, volume.snapshot_policy
             );
             Err(Problem::new(Code::Exists, text).into())

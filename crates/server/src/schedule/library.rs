@@ -167,8 +167,7 @@ impl Library {
                 Err(Unreadable::Unanswered(reason)) => {
                     let text = format!(
                         "its snapshot policies could not be read: {reason}; they are still there, \
-                        but its volumes have \
-                         none until the daemon is restarted"
+                        but its volumes have none until the daemon is restarted"
                     );
                     told.push((name, text));
                     self.foreign.insert(aggregate);
@@ -191,9 +190,8 @@ impl Library {
                 Err(problem) => {
                     let text = format!(
                         "its snapshot policies cannot be read: {problem}; they stay as they are, \
-                        for the version of \
-                         everglade that wrote them, until policies of its volumes are set, and \
-                         then {} has them",
+                        for the version of everglade that wrote them, until policies of its \
+                        volumes are set, and then {} has them",
                         self.aside(aggregate).display()
                     );
                     told.push((name, text));
@@ -241,8 +239,7 @@ impl Library {
     fn not_replaced(&self, aggregate: u32) -> String {
         format!(
             "the snapshot policies of aggregate {} could not be read, and a change would replace \
-            them; see that its devices \
-             answer, restart the daemon, and try again",
+            them; see that its devices answer, restart the daemon, and try again",
             self.shelf.name(aggregate)
         )
     }

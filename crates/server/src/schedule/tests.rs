@@ -6,6 +6,7 @@ use std::path::Path;
 
 use everglade_api::{Code, CreatePolicy, Moment, Problem};
 use everglade_engine::Unreadable;
+use everglade_env::lock::Mutex;
 
 use super::{RoundEvent, Schedule, Shelf, SnapshotEntry, Unwritten, Volumes};
 
@@ -16,7 +17,7 @@ const SUNDAY: u64 = 1_795_305_600;
 
 /// An aggregate that has every volume and can be made to refuse changes.
 #[derive(Clone, Default)]
-struct Paper(std::sync::Arc<everglade_env::lock::Mutex<(String, bool)>>);
+struct Paper(std::sync::Arc<Mutex<(String, bool)>>);
 
 impl Shelf for Paper {
     fn online(&self) -> Vec<u32> {
@@ -461,7 +462,7 @@ fn a_rename_that_never_happened_leaves_the_policy_where_it_was() {
 
 /// Aggregates with a volume each, `v1` in 1 and so on; those of the list are online.
 #[derive(Clone, Default)]
-struct Pools(std::sync::Arc<everglade_env::lock::Mutex<Kept>>);
+struct Pools(std::sync::Arc<Mutex<Kept>>);
 
 /// The aggregates online, and the parts by aggregate.
 type Kept = (Vec<u32>, BTreeMap<u32, String>);
@@ -768,7 +769,7 @@ fn a_former_book_is_not_given_up_for_a_part_that_is_not_understood() {
 #[derive(Clone)]
 struct Growing {
     pools: Pools,
-    made: std::sync::Arc<everglade_env::lock::Mutex<Vec<String>>>,
+    made: std::sync::Arc<Mutex<Vec<String>>>,
 }
 
 impl Growing {

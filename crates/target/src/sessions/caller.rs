@@ -25,12 +25,12 @@ pub trait AllowList: Send + Sync {
     fn allows(&self, export: &str, address: Option<IpAddr>, names: &[String]) -> bool;
 }
 
-/// The other end.
+/// The client at the other end of a connection.
 #[derive(Clone, Default)]
 pub struct Caller {
     /// Its address; `None` for a local socket.
     pub address: Option<IpAddr>,
-    /// Names in the certificate it showed; set before anything comes from it that was encrypted.
+    /// Names in the client's certificate; set before its first encrypted bytes reach the session.
     pub names: Arc<OnceLock<Vec<String>>>,
     /// Whether the client may or must encrypt.
     pub tls: TlsMode,

@@ -186,7 +186,7 @@ pub fn page_bytes(offset: u64, length: u32) -> u64 {
 }
 
 impl Memory {
-    /// Makes a budget of `total` bytes, or of the least with which every request can be executed.
+    /// Makes a budget of `total` bytes, but at least 3 MiB: the largest request needs so much.
     #[must_use]
     pub fn new(total: u64) -> Memory {
         let total = total.max(TOTAL_BYTES_MIN);

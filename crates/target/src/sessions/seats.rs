@@ -63,7 +63,7 @@ impl Owner {
         self.0 as usize
     }
 
-    /// Returns the least token of this session.
+    /// Returns the least token of this owner.
     #[must_use]
     pub const fn token_base(self) -> Token {
         (self.0 as Token) << OWNER_SHIFT

@@ -210,8 +210,7 @@ fn exhaust(
                     .map_or(String::new(), |seed| format!(" --seed {seed}"));
                 println!(
                     "again: cargo run --release -p everglade-testing --bin sim -- --kind \
-                    {kind}{seed} --shard 0/1 \
-                     --from {next}"
+                    {kind}{seed} --shard 0/1 --from {next}"
                 );
                 println!("{passed} passed, 1 failed");
                 return ExitCode::FAILURE;

@@ -33,7 +33,7 @@ impl Content {
         let mut page = match &self.page {
             _ if piece.len() == BLOCK_SIZE => Page::zeroed(),
             Some(old) => Page::copy_of(old),
-            // Only unreadable content has no bytes in the last version.
+            // The content of the last version keeps its bytes, unless it could not be read.
             None => {
                 return Content {
                     print: 0,

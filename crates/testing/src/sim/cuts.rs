@@ -20,9 +20,9 @@ use crate::{Rng, Seed};
 pub struct Thoroughness {
     /// Every `stride`-th write is cut at.
     pub stride: u64,
-    /// If these are more, as many of them, evenly spread.
+    /// The most writes cut at. If there are more, this number of them, evenly spread.
     pub points_max: usize,
-    /// Variants of the unflushed changes that arrive, at each write.
+    /// The variants of each cut: which of the unflushed changes survive.
     pub ways: Ways,
     /// One recovery in `recoveries` continues, and is itself cut at each of its writes; zero for
     /// none.
@@ -38,7 +38,7 @@ const NESTED_MAX: usize = 24;
 /// offline check reads all.
 const OLD_ONE_IN: u64 = 16;
 
-/// The variants of unflushed changes that arrive.
+/// Which of the unflushed changes survive a cut: one variant for each set of survivors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ways {
     /// None, all, and for at most this many changes: this one missing, torn, alone, the last.

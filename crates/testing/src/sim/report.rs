@@ -94,8 +94,7 @@ impl fmt::Display for Report {
         write!(
             f,
             "actions {} refused {} errors {} read-out {} writes {} cps {} cuts {} recoveries {} \
-            effective-faults {} \
-             virtual-seconds {} digest {}",
+            effective-faults {} virtual-seconds {} digest {}",
             self.actions,
             self.refused,
             self.errors,

@@ -31,9 +31,9 @@ pub(super) struct Lun {
     pub(super) blocks: Blocks,
 }
 
-/// A promise to be kept once records are durable.
+/// A promised answer, sent once records are durable.
 pub(super) struct Waiter {
-    /// Sequence number: the condition covers all records below.
+    /// The promise is kept once all records with lower sequence numbers are durable.
     pub(super) below: u64,
     pub(super) reactor: usize,
     pub(super) token: u64,
@@ -56,7 +56,7 @@ pub(super) struct Core {
     outstanding: BTreeMap<u64, usize>,
     waiters: Vec<Waiter>,
     flushes: u64,
-    /// A record could not be written: nothing later can be found again.
+    /// A record could not be written, so the next mount would not find the records after it.
     pub(super) poisoned: bool,
 }
 

@@ -142,7 +142,7 @@ impl SimWorld {
         self.state.lock()
     }
 
-    /// The outside of reactor `reactor`. To be asked for once per reactor and life of the server.
+    /// Returns the outside of reactor `reactor`. Call it once per reactor and life of the server.
     #[must_use]
     pub fn reactor(&self, reactor: usize) -> SimOutside {
         assert!(
@@ -224,7 +224,7 @@ impl SimWorld {
         });
     }
 
-    /// The cut points remembered; stops watching.
+    /// Returns the cut points remembered since [`SimWorld::watch_cuts`], and stops watching.
     #[must_use]
     pub fn take_cuts(&self) -> Vec<CutPoint> {
         self.state()
@@ -233,12 +233,12 @@ impl SimWorld {
             .map_or(Vec::new(), |watch| watch.points)
     }
 
-    /// Takes a footprint from now on, which should be the start.
+    /// Begins to record which blocks of the initial media are read. Call it before anything runs.
     pub fn track(&self) {
         self.state().tracker = Some(footprint::Tracker::default());
     }
 
-    /// Returns the blocks read of the world's initial media; stops tracking.
+    /// Returns the blocks of the world's initial media that were read, and stops recording.
     #[must_use]
     pub fn take_footprint(&self) -> Footprint {
         let tracker = self.state().tracker.take();

@@ -14,7 +14,7 @@ const BLOCK: u64 = 4096;
 const BLOCK_U32: u32 = 4096;
 const CONTENTS: usize = 64;
 
-/// Who waits for what.
+/// How many connections and requests are in flight, and which requests wait for a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// One write, its flush, the next write.
@@ -26,10 +26,10 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// All of them.
+    /// All patterns.
     pub const ALL: [Pattern; 3] = [Pattern::Single, Pattern::Deep, Pattern::Jobs];
 
-    /// For tables.
+    /// Returns the name that tables show.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -39,8 +39,8 @@ impl Pattern {
         }
     }
 
-    /// Runs it against an export whose first `bytes` it may overwrite. Returns writes per second
-    /// that were flushed, as far as the pattern flushes.
+    /// Runs the pattern against an export whose first `bytes` it may overwrite. Returns the writes
+    /// per second. All but the last few writes of [`Pattern::Deep`] were flushed.
     ///
     /// # Errors
     /// Those of the sockets, and error replies.

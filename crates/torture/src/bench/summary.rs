@@ -2,19 +2,19 @@
 
 use std::fmt;
 
-/// Of some numbers.
+/// Median and range of some numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// The least.
+    /// The least number.
     pub min: f64,
-    /// The one in the middle.
+    /// The middle one of the sorted numbers.
     pub median: f64,
-    /// The greatest.
+    /// The greatest number.
     pub max: f64,
 }
 
 impl Summary {
-    /// Of at least one number.
+    /// Returns the summary of `numbers`, at least one.
     #[must_use]
     pub fn of(numbers: &[f64]) -> Summary {
         assert!(!numbers.is_empty(), "a summary of nothing");

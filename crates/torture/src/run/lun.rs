@@ -28,7 +28,7 @@ impl Lun {
         }
     }
 
-    /// Connections by turns over the socket and over TCP.
+    /// Starts a load whose connections go alternately over the Unix socket and over TCP.
     pub(super) fn load(
         &self,
         daemon: &Daemon,
@@ -50,7 +50,8 @@ impl Lun {
         lock(&self.history).undecided()
     }
 
-    /// Reads all of it from a server that has started again. Returns how many sectors that were.
+    /// Reads the whole LUN from a restarted server, and compares it with the history. Returns the
+    /// number of sectors read.
     pub(super) fn verify(&self, address: &Address) -> Result<u64, Failure> {
         let found = read_all(address, &self.export)
             .map_err(|error| Failure::Broken(format!("cannot read {}: {error}", self.export)))?;
@@ -70,7 +71,7 @@ impl Lun {
     }
 }
 
-/// An error if there are any.
+/// Returns an error if there are any violations.
 pub(super) fn broken(what: &str, violations: &[Violation]) -> Result<(), Failure> {
     if violations.is_empty() {
         return Ok(());

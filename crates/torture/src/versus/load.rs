@@ -20,13 +20,13 @@ const NOISE_BYTES: usize = 4 << 20;
 pub enum Order {
     /// Anywhere, aligned to the request's size.
     Random,
-    /// After the last one, and from the beginning again at the end.
+    /// Directly after the last request; after the end of the range, at its beginning again.
     Sequential,
     /// The same, with so many bytes from one to the next.
     Sparse(u64),
 }
 
-/// Which requests.
+/// The kind of a load's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Reads.
@@ -51,30 +51,30 @@ impl Kind {
 /// A load.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// Which requests.
+    /// The kind of the requests.
     pub kind: Kind,
-    /// And where.
+    /// Where the requests go.
     pub order: Order,
-    /// Bytes of each.
+    /// Bytes of each request.
     pub block: u32,
-    /// In flight on each connection.
+    /// Requests in flight on each connection.
     pub depth: u32,
     /// Connections.
     pub jobs: u32,
-    /// The first bytes of the export, which it stays in.
+    /// The load uses only this number of bytes at the beginning of the export.
     pub bytes: u64,
-    /// Requests in a second at most, for one that is to leave room for others.
+    /// The most requests in a second; `None` for a load that runs as fast as it can.
     pub pace: Option<f64>,
 }
 
-/// What it came to.
+/// The result of a load.
 #[derive(Debug, Default)]
 pub struct Sample {
     /// Requests answered, flushes not counted.
     pub operations: u64,
-    /// From the first request to the last answer.
+    /// Time from the first request to the last answer.
     pub seconds: f64,
-    /// Of each request but flushes: until its answer, or until it is durable
+    /// The latency of each request except flushes: until its answer, or until it is durable
     /// ([`Load::is_durable`]).
     pub latencies: Latencies,
     /// What was answered in each second since the beginning, and the longest wait in it.
@@ -86,7 +86,7 @@ pub struct Sample {
 pub struct Second {
     /// Requests answered.
     pub operations: u64,
-    /// The longest, nanoseconds.
+    /// The longest wait for an answer, in nanoseconds.
     pub longest: u64,
 }
 

@@ -33,7 +33,7 @@ const RANKS: usize = (CHUNK_BLOCKS.ilog2() + 1) as usize;
 const LOOKS: usize = 3;
 /// Pages kept in the depot, whatever happens: 8 MiB.
 const KEPT: usize = 2048;
-/// Pages that are free in a chunk which gives some back.
+/// A chunk gives memory back if it has at least this number of free pages.
 const GIVING_LEAST: usize = CHUNK_BLOCKS / 2;
 
 /// See the module's documentation.
@@ -44,8 +44,9 @@ pub(super) struct Depot {
     current: usize,
     /// Pages in the depot that have memory.
     resident: usize,
-    /// Least number of free pages since the last check, and between the checks before.
+    /// Least value of `resident` since the last check.
     fewest: usize,
+    /// The same for each of the last intervals between two checks, the latest first.
     before: [usize; LOOKS],
     /// The chunk that [`Depot::give_back`] examines next.
     next: usize,
@@ -58,7 +59,7 @@ struct Chunk {
     free: [u64; CHUNK_BLOCKS / WORD_BITS],
     /// The pages of `free` that have no memory.
     bare: [u64; CHUNK_BLOCKS / WORD_BITS],
-    /// The header has none.
+    /// The header has no memory.
     is_bare: bool,
     count: usize,
     /// Index in the list of its rank.
@@ -134,8 +135,8 @@ impl Depot {
         self.moves
     }
 
-    /// Gives memory of one chunk back to the kernel, so that the caller can let others have the
-    /// depot in between. Returns how many pages that were, or nothing after the last chunk.
+    /// Gives memory of one chunk back to the kernel. Between two calls the caller can release the
+    /// depot's lock. Returns the number of pages given back, or `None` after the last chunk.
     pub(super) fn give_back(&mut self) -> Option<usize> {
         while self.next < self.chunks.len() {
             let index = self.next;

@@ -3,8 +3,8 @@
 //!
 //! A machine under QEMU without hardware help, Debian's kernel for clouds, and an initramfs with
 //! busybox, nbd-client and the tools of ext4 and XFS from this machine. It makes file systems,
-//! writes, deletes, trims, unmounts and checks; the daemon is killed and started in between; and
-//! everything is there.
+//! writes and deletes files, trims, unmounts and checks. The daemon is killed and started in
+//! between, and no file may be missing or changed afterwards.
 
 mod initramfs;
 mod machine;

@@ -224,9 +224,9 @@ fn serve_with(dir: &TestDir, text: &str) -> Server {
 #[test]
 fn nobody_gets_access_to_a_snapshot_by_a_new_name() {
     let dir = TestDir::new();
-    let text = "[nbd.allow]\n\"vol0/lun0@pay\" = \"10.9.9.9\"\n\"vol0/lun0@wages*\" \
-        = \"10.9.9.9\"\n\
-                \"vol0/lun0@open\" = \"local\"\n";
+    let text = "[nbd.allow]\n\"vol0/lun0@pay\" = \"10.9.9.9\"\n\"vol0/lun0@wages*\" = \
+        \"10.9.9.9\"\n\
+        \"vol0/lun0@open\" = \"local\"\n";
     let server = serve_with(&dir, text);
     ask(&dir, &["snapshot", "create", "vol0@pay"]);
     assert!(Client::open(&server.tcp, "vol0/lun0@pay").is_err());

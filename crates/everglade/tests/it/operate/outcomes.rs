@@ -327,9 +327,8 @@ fn the_command_line_repeats_a_request_whose_answer_was_lost_with_the_same_key() 
         drop(first);
         let (mut second, _) = listener.accept().expect("a client");
         assert_eq!(key_of(&second), key);
-        let body = "{\"schema_version\": \
-            1, \"outcome\": \"done\", \"time\": \"2026-01-01T00:00:00Z\", \
-                    \"what\": \"snapshot delete\", \"object\": \"vol0@s\"}";
+        let body = "{\"schema_version\": 1, \"outcome\": \"done\", \"time\": \
+            \"2026-01-01T00:00:00Z\", \"what\": \"snapshot delete\", \"object\": \"vol0@s\"}";
         let length = body.len();
         let answer =
             format!("HTTP/1.1 208 Already Reported\r\nContent-Length: {length}\r\n\r\n{body}");

@@ -76,16 +76,14 @@ fn a_difference_has_what_was_written_and_what_was_discarded() {
     assert_eq!(ranges(&diff(&["vol0@a", "--offset", "99999999999"])), []);
     // There is but one LUN.
     let said = ask(&dir, &["snapshot", "diff", "vol0@a", "vol0@b"]);
-    let expected = "              OFFSET        LENGTH\n               32768       8.0 \
-        KiB\n              \
-                    262144       4.0 KiB\n12.0 KiB of 64.0 MiB differ in 2 ranges, vol0/lun0 from \
-                    vol0@a to \
-                    vol0@b\n";
+    let expected = "              OFFSET        LENGTH\n\
+        \x20              32768       8.0 KiB\n\
+        \x20             262144       4.0 KiB\n\
+        12.0 KiB of 64.0 MiB differ in 2 ranges, vol0/lun0 from vol0@a to vol0@b\n";
     assert_eq!(said, expected);
     let said = ask(&dir, &["snapshot", "diff", "vol0@b", "--no-header"]);
     let expected = "            33554432       4.0 KiB\n4.0 KiB of 64.0 MiB differ in 1 range, \
-        vol0/lun0 from vol0@b \
-                    to what is active now\n";
+        vol0/lun0 from vol0@b to what is active now\n";
     assert_eq!(said, expected);
     // An answer has a bound, and the next goes on there.
     let path = "/v1/volumes/vol0/snapshots/a/changes?lun=lun0&until=b&max_records=1";

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use everglade_env::lock::Mutex;
+use everglade_env::lock::{Mutex, MutexGuard};
 use everglade_env::{
     BLOCK_SIZE, Completion, DeviceId, DiskError, Nanos, Op, Outside, Page, PageRef, Storage,
 };
@@ -18,7 +18,7 @@ impl Ram {
         Ram(Arc::new(Mutex::new(vec![None; blocks])))
     }
 
-    fn blocks(&self) -> everglade_env::lock::MutexGuard<'_, Vec<Option<PageRef>>> {
+    fn blocks(&self) -> MutexGuard<'_, Vec<Option<PageRef>>> {
         self.0.lock()
     }
 }

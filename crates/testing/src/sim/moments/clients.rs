@@ -197,8 +197,7 @@ impl Life<'_> {
         if !best.is_empty() {
             self.fail(format!(
                 "ReadAfterWrite: client {client} reads what is none of {} images; of the one that \
-                fits best {} \
-                 blocks differ (block, is, should be): {:?}",
+                fits best {} blocks differ (block, is, should be): {:?}",
                 images.len(),
                 best.len(),
                 &best[..best.len().min(8)]

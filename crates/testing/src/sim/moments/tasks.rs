@@ -804,8 +804,8 @@ impl Life<'_> {
             }
             95..99 => {
                 let mut restore = None;
-                // With clones or holds the restore may be refused, and then the request would not
-                // be in vain.
+                // The restore is in vain, because its volume is deleted in the same freeze. With
+                // clones or holds the deletion may be refused, and then the restore counts.
                 let is_doomed = self.rng.one_in(2)
                     && !self.has_clones(volume)
                     && !self.known.volumes[volume].may_be_held();

@@ -173,8 +173,7 @@ pub(super) fn least_consistent(
                 let more = fits[index].iter().find(|count| **count >= needed);
                 counts[index] = *more.ok_or(format!(
                     "Prefix: client {index} has {} changes in the image, but {needed} were \
-                    answered before \
-                     something that is in it was asked for",
+                    answered before something that is in it was asked for",
                     counts[index]
                 ))?;
                 is_done = false;

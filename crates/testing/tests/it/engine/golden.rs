@@ -689,8 +689,7 @@ fn pools_of_other_versions_and_with_unknown_features_are_refused_untouched() {
             "format version 0",
             "format version 1",
             "It is from before the format was frozen: copy the data out with the everglade that \
-            wrote it, \
-             and create the aggregate anew. Nothing was changed",
+            wrote it, and create the aggregate anew. Nothing was changed",
         ),
         (
             32,

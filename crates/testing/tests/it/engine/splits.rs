@@ -63,8 +63,8 @@ impl Rig {
         self.rest();
     }
 
-    /// A clone `c` of `v@s`: blocks 0 to 400 of the snapshot, 100 to 150 of its own and in its
-    /// snapshot `t`, and 0 to 50 written since.
+    /// Makes a clone `c` of `v@s`, and its snapshot `t`. The clone has blocks 0 to 400 from `v@s`.
+    /// It overwrites blocks 100 to 150 before `t` is taken, and blocks 0 to 50 after that.
     fn with_clone(mut self) -> Rig {
         self.write("v/l", 0, 400, 1_000);
         self.snapshot("v", "s");

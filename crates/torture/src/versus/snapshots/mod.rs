@@ -1,13 +1,16 @@
 //! What snapshots cost, beside the same jobs on btrfs (issue "Snapshots, restore and clones", "What
 //! it must reach").
 //!
-//! * `store`: what both can do. · `ours`, `btrfs`: they. · `rest`: asking ours.
+//! * `store`: what the jobs ask of a store; `ours` and `btrfs` implement it.
+//! * `rest`: requests to the daemon of our store.
 //! * `creation`, `first_write`, `depth`, `deletion`, `restoring`, `full`: the jobs, each for one
-//!   row of the issue's table. · `results`, `page`: what they come to.
+//!   row of the issue's table.
+//! * `results`, `page`: the results of the jobs, and the document that shows them.
 //!
 //! Both stores are on the same disk at the same time, and take turns in every round. What is
 //! compared with each other (a volume of 10 TiB with one of 1 GiB, a depth with another, with and
-//! without a deletion) is measured in the same round too, and who begins changes.
+//! without a deletion) is measured in the same round too, and the store that begins changes from
+//! round to round.
 
 mod btrfs;
 mod creation;
@@ -35,17 +38,17 @@ use store::Store;
 
 /// The only image of most volumes.
 const IMAGE: &str = "lun";
-/// Of the peer's file system: a sparse file, of which jobs take a third at most.
+/// Size of the peer's file system: a sparse file, of which jobs take a third at most.
 const BTRFS_BYTES: u64 = 24 << 30;
 
-/// How much is done.
+/// Which jobs run, and how large they are.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// For trying things out: everything is smaller, and no figure means much.
     pub is_quick: bool,
     /// Jobs to run; all if absent.
     pub only: Option<Vec<String>>,
-    /// `--memory` of ours.
+    /// The value of `--memory` for our server.
     pub memory: String,
 }
 
@@ -64,7 +67,7 @@ impl Plan {
         if self.is_quick { quick } else { full }
     }
 
-    /// Of the volume that is called small, filled.
+    /// Bytes of the volume that is called small; it is filled.
     fn small_bytes(&self) -> u64 {
         self.pick(128 << 20, 1 << 30)
     }

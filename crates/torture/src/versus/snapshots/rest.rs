@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::Failure;
 
-/// Longer than the daemon lets anybody wait.
+/// The longest wait for an answer; longer than the daemon lets any request wait.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Asks the daemon's socket; the answer's body, or what it refused with.
+/// Sends a request to the daemon's socket. Returns the body of the answer; a refusal is an error.
 pub(super) fn ask(
     socket: &Path,
     method: &str,
@@ -37,7 +37,7 @@ pub(super) fn ask(
     serde_json::from_str(&text).map_err(|error| wrong(&error))
 }
 
-/// The text at a path of an address.
+/// Returns the text that a server at `address` has at `path`.
 pub(super) fn page(address: &str, path: &str) -> Result<String, Failure> {
     let what = format!("GET {path}");
     let stream = TcpStream::connect(address).map_err(|error| Failure::rig(&what, &error))?;
