@@ -3,11 +3,13 @@
 //!
 //! A change appends members and extents, and makes members larger. Nothing gets another number or
 //! another place, because blocks are found by them. A larger member keeps its former label copy, so
-//! its new extents begin behind its former end.
+//! its new extents begin behind its former end. A record of a changed composition has a feature
+//! bit, so that builds which do not know this refuse it.
 
 use std::fmt::Display;
 
 use everglade_format::Config;
+use everglade_format::config::INCOMPATIBLE_CHANGED;
 
 use super::Labels;
 use crate::findings::Findings;
@@ -15,14 +17,20 @@ use crate::problem::{Kind, Object, ProblemPlace};
 
 impl Labels {
     pub(super) fn check_change(&self, findings: &mut Findings) {
-        let Some(before) = self.record_before() else {
-            return;
-        };
+        let now = &self.config;
         let mut wrong = |expected: &dyn Display, found: &dyn Display| {
             let (object, place) = (Object::Aggregate, ProblemPlace::NONE);
             findings.add(Kind::ChangeWrong, &object, place, expected, found);
         };
-        let now = &self.config;
+        let flag = u64::from(now.epoch > 1) * INCOMPATIBLE_CHANGED;
+        if now.incompatible & INCOMPATIBLE_CHANGED != flag {
+            let epoch = now.epoch;
+            let expected = format_args!("incompatible feature flags {flag:#x} in epoch {epoch}");
+            wrong(&expected, &format_args!("{:#x}", now.incompatible));
+        }
+        let Some(before) = self.record_before() else {
+            return;
+        };
         let fixed = |it: &Config| (it.secret, it.created_seconds, it.area_blocks, it.journal);
         if fixed(before) != fixed(now) {
             let expected = "the secret, time of creation, area size and journal of the epoch before";
@@ -60,7 +68,7 @@ impl Labels {
     }
 
     /// The record of the epoch before in some member's label.
-    fn record_before(&self) -> Option<&Config> {
+    pub(super) fn record_before(&self) -> Option<&Config> {
         self.records.iter().find_map(|(site, copy)| {
             let record = copy.valid()?;
             let is_before = record.epoch.checked_add(1) == Some(self.config.epoch);

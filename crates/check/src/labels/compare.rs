@@ -22,10 +22,10 @@ impl Labels {
 
     fn compare_record(&self, site: &Site, copy: &Copy<Config>, findings: &mut Findings) {
         let epoch = self.config.epoch;
-        let Some(member) = self.member_of(site.device) else {
+        // What a change leaves elsewhere has no meaning.
+        let Some(member) = self.member_of(site.device).filter(|_| self.is_in_place(site)) else {
             return;
         };
-        let is_in_place = self.is_in_place(site);
         let is_in_its_slot = site.slot == config_slot(epoch);
         let object = Object::Device(site.device);
         let place = ProblemPlace::at_offset(site.offset);
@@ -46,8 +46,6 @@ impl Labels {
                 let found = format_args!("epoch {}, which no superblock names", record.epoch);
                 findings.add(kind, &object, place, expected, found);
             }
-            // What a change leaves elsewhere has no meaning.
-            _ if !is_in_place => {}
             Copy::Valid(record) if record.epoch == epoch => {
                 let mut same = self.config.clone();
                 same.member_index = member;
@@ -121,7 +119,8 @@ impl Labels {
     }
 
     /// A power cut leaves the superblocks of two members at most one consistency point apart. A
-    /// member has none at all only if it joined with the newest consistency point.
+    /// member has none at all only if it joined with the newest consistency point: then no
+    /// superblock of this epoch is older, and the record of the epoch before does not name it.
     pub(super) fn check_members(&self, findings: &mut Findings) {
         for stranger in &self.strangers {
             let object = Object::Device(stranger.device);
@@ -136,12 +135,14 @@ impl Labels {
         };
         let is_earlier =
             |it: &Superblock| it.epoch == self.superblock.epoch && it.cp < newest;
-        let has_earlier = valid().any(|(_, it)| is_earlier(it));
-        for device in &self.devices {
+        let is_first = !valid().any(|(_, it)| is_earlier(it));
+        let before = self.record_before().map(|record| record.members.len());
+        for (member, device) in self.devices.iter().enumerate() {
+            let has_joined = is_first && before.is_some_and(|members| member >= members);
             let own = valid().filter(|(at, _)| at == device).map(|(_, it)| it.cp);
             let found = match own.max() {
                 Some(cp) if cp.next() >= newest => continue,
-                None if !has_earlier => continue,
+                None if has_joined => continue,
                 Some(cp) => format!("consistency point {cp}"),
                 None => "no superblock".to_owned(),
             };

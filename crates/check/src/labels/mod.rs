@@ -72,7 +72,12 @@ pub(crate) fn read(
         superblocks.extend(records.superblocks(storage, &key, &uuid));
     }
     let superblock = newest_superblock(&superblocks)?;
-    let config = config_of(&all, superblock.epoch).ok_or(Unreadable::NoDevices)?;
+    let has_newest = |device: DeviceId| {
+        let mut valid = superblocks.iter().filter(|(site, _)| site.device == device);
+        valid.any(|(_, copy)| copy.valid() == Some(&superblock))
+    };
+    let config = config_of(&all, superblock.epoch, &has_newest);
+    let config = config.ok_or(Unreadable::NoDevices)?;
     let Seats { members, strangers } = seats::seat(storage, &config, &all)?;
     let labels = Labels {
         config,
@@ -125,17 +130,20 @@ fn newest_superblock(
 
 /// The record of `epoch`. If there is none, which is a problem, the one before it or else the one
 /// after it.
-fn config_of(all: &[Records], epoch: u64) -> Option<Config> {
+///
+/// A change that was cut may have left another record of the same epoch: on a device that is no
+/// member, which never has a superblock, or at the end of a member that the device had then.
+fn config_of(
+    all: &[Records],
+    epoch: u64,
+    has_newest: &dyn Fn(DeviceId) -> bool,
+) -> Option<Config> {
     let rank = |site: &Site, config: &Config| {
-        let is_after = config.epoch > epoch;
-        let nearness = if is_after {
-            u64::MAX - config.epoch
-        } else {
-            config.epoch
+        let nearness = match config.epoch <= epoch {
+            true => (true, config.epoch),
+            false => (false, u64::MAX - config.epoch),
         };
-        // A change that was cut may have left a record of the same epoch at a device's end. In the
-        // front label the next change has replaced it.
-        (!is_after, nearness, site.label == 0)
+        (nearness, has_newest(site.device), site.label == 0)
     };
     let whole = all.iter().flat_map(Records::whole);
     let nearest = whole.max_by_key(|(site, config)| rank(site, config));

@@ -87,27 +87,26 @@ fn missing(member: u32, all: &[Records]) -> Unreadable {
 }
 
 fn claim(config: &Config, records: &Records) -> Claim {
-    let of_epoch = records.whole().filter(|(_, it)| it.epoch == config.epoch);
-    // As in `config_of`.
-    if let Some((_, own)) = of_epoch.max_by_key(|(site, _)| site.label == 0) {
+    // Members keep their places in a change. So a member that lost its record is known by one of a
+    // change that was cut.
+    let is_seat = |record: &Config| {
+        let place = record.member_index as usize;
+        let uuids = (config.members.get(place), record.members.get(place));
+        matches!(uuids, (Some(ours), Some(own)) if ours.uuid == own.uuid)
+    };
+    let seats = records.whole().map(|(_, record)| record);
+    let seats = seats.filter(|record| record.epoch >= config.epoch && is_seat(record));
+    if let Some(own) = seats.min_by_key(|record| record.epoch) {
         return Claim::Member(own.member_index);
     }
-    let newest = records.whole().max_by_key(|(_, record)| record.epoch);
-    let Some((_, newest)) = newest else {
-        let found = records.trouble().to_string();
-        return Claim::Stranger { found };
-    };
-    if newest.epoch < config.epoch {
-        let epoch = newest.epoch;
-        return Claim::Stale { epoch };
-    }
-    // Members keep their places in a change. So this is a member that lost its record, if it is in
-    // the same place of both tables.
-    let place = newest.member_index as usize;
-    match (config.members.get(place), newest.members.get(place)) {
-        (Some(ours), Some(own)) if ours.uuid == own.uuid => Claim::Member(newest.member_index),
-        _ => Claim::Stranger {
-            found: format!("config records of epoch {} only", newest.epoch),
+    let epochs = records.whole().map(|(_, record)| record.epoch);
+    match epochs.max() {
+        None => Claim::Stranger {
+            found: records.trouble().to_string(),
+        },
+        Some(epoch) if epoch < config.epoch => Claim::Stale { epoch },
+        Some(epoch) => Claim::Stranger {
+            found: format!("a config record of epoch {epoch}, of a change that was cut"),
         },
     }
 }
