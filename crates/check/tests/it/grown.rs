@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use everglade_check::{Kind, Report, Unreadable, check, describe};
 use everglade_env::{DeviceId, Storage};
 use everglade_format::config::{CONFIG_BYTES, INCOMPATIBLE_CHANGED};
-use everglade_format::label::{CONFIG_OFFSETS, config_slot, label_offsets};
+use everglade_format::label::{
+    CONFIG_OFFSETS, SUPERBLOCK_OFFSETS, config_slot, label_offsets, superblock_slot,
+};
 use everglade_format::{BLOCK_SIZE, Config, CpNumber, Dbn, Extent, Member, Superblock};
 
 use crate::image::{self, CP, Changes, DEVICE_BLOCKS, Image, build};
@@ -63,7 +65,7 @@ fn resized_to(first_dbn: Dbn, change: Change<'_>) -> Image {
     let mut before = before(&image);
     change(&mut before);
     image.put_records(0, &before);
-    // The former end, with a superblock of the time before.
+    // What is left at the former end.
     let [_, end] = bytes_of_labels(DEVICE_BLOCKS);
     image.put_record(0, end, &before);
     image
@@ -130,8 +132,8 @@ fn an_aggregate_whose_device_became_larger_is_clean() {
     assert_eq!(report.counts.blocks, 767);
     // The former copy of the label has no meaning any more.
     let [_, end] = bytes_of_labels(DEVICE_BLOCKS);
-    let (from, end) = (usize::try_from(end).unwrap(), (DEVICE_BLOCKS << 12));
-    image.memory.lock()[0][from..usize::try_from(end).unwrap()].fill(7);
+    let from = usize::try_from(end).unwrap();
+    image.memory.lock()[0][from..from + (1 << 20)].fill(7);
     expect_clean(&image, &[]);
     image.flip(image.pvbn(64, 0, image.vvbn(64, 0, 599)));
     expect_wrong(&image, Kind::TagMismatch, "LUN lun0");
@@ -321,8 +323,7 @@ fn a_superblock_on_one_member_is_enough_for_the_change() {
     for place in [0, 1] {
         let image = resized();
         image.put_superblocks(0, &superblock_before(&image));
-        let slot = everglade_format::label::SUPERBLOCK_OFFSETS[1];
-        let at = image.labels(0)[place] + slot;
+        let at = image.labels(0)[place] + SUPERBLOCK_OFFSETS[superblock_slot(CP)];
         let nothing = [0; BLOCK_SIZE];
         image.memory.write(DeviceId(0), at, &nothing).unwrap();
         let report = expect_clean(&image, &[Kind::SuperblockStale]);
@@ -471,7 +472,7 @@ fn a_new_extent_begins_behind_the_former_end_of_its_member() {
     let expected = [Kind::ChangeWrong, Kind::ExtentsCollide];
     assert_eq!(kinds(&report), expected, "{report}");
     assert!(report.to_string().contains("where a label's copy was"), "{report}");
-    let image = resized_to(Dbn(LARGER_BLOCKS - 300), &|_| {});
+    let image = resized_to(Dbn(LARGER_BLOCKS - 511), &|_| {});
     expect_wrong(&image, Kind::ExtentsCollide, "label's copy");
 }
 

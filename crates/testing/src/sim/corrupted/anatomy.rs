@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use everglade_env::{BLOCK_SIZE, DeviceId, Storage};
 use everglade_format::config::CONFIG_BYTES;
-use everglade_format::label::{CONFIG_OFFSETS, SUPERBLOCK_OFFSETS, label_offsets};
+use everglade_format::label::{CONFIG_OFFSETS, SUPERBLOCK_OFFSETS};
 use everglade_format::metafile::{INODE_FILE, OVERFLOW};
 use everglade_format::volume::SUPERBLOCK_VVBN;
 use everglade_format::{
@@ -109,26 +109,27 @@ pub(super) fn of(world: &SimWorld) -> Vec<Part> {
     reader.parts
 }
 
+/// Reads the front label. The superblock names the epoch of the record.
 fn labels(storage: &dyn Storage, device: DeviceId) -> (Config, Superblock) {
-    let size = storage.size_bytes(device);
     let read = |at: u64, bytes: &mut [u8]| storage.read(device, at, bytes).expect("no faults");
-    let label = label_offsets(size)[0];
-    let configs = CONFIG_OFFSETS.into_iter().filter_map(|slot| {
-        let mut bytes = vec![0; CONFIG_BYTES];
-        read(label + slot, &mut bytes);
-        Config::decode(&bytes).ok().flatten()
-    });
-    let config = configs.max_by_key(|it| it.epoch).expect("a label");
-    let key = TagKey::new(&config.secret);
+    let configs: Vec<Config> = CONFIG_OFFSETS
+        .into_iter()
+        .filter_map(|slot| {
+            let mut bytes = vec![0; CONFIG_BYTES];
+            read(slot, &mut bytes);
+            Config::decode(&bytes).ok().flatten()
+        })
+        .collect();
+    let any = configs.first().expect("a label");
+    let key = TagKey::new(&any.secret);
     let superblocks = SUPERBLOCK_OFFSETS.into_iter().filter_map(|slot| {
         let mut block = [0; BYTES];
-        read(label + slot, &mut block);
-        Superblock::decode(&block, &key, &config.uuid)
-            .ok()
-            .flatten()
+        read(slot, &mut block);
+        Superblock::decode(&block, &key, &any.uuid).ok().flatten()
     });
     let superblock = superblocks.max_by_key(|it| it.cp).expect("a superblock");
-    (config, superblock)
+    let own = configs.iter().find(|it| it.epoch == superblock.epoch);
+    (own.expect("clean").clone(), superblock)
 }
 
 impl Reader<'_> {
