@@ -141,7 +141,11 @@ impl Recovery {
 /// All sets of `count` of the columns.
 fn subsets(columns: &[usize], count: usize) -> Vec<Columns> {
     let Some((first, rest)) = columns.split_first() else {
-        return if count == 0 { vec![Columns::NONE] } else { Vec::new() };
+        return if count == 0 {
+            vec![Columns::NONE]
+        } else {
+            Vec::new()
+        };
     };
     let mut sets = subsets(rest, count);
     if let Some(others) = count.checked_sub(1) {

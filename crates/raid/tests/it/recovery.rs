@@ -38,8 +38,7 @@ fn every_set_of_lost_and_wrong_columns_within_the_redundancy_is_found_out() {
                 let bad: Vec<usize> = bad.into_iter().filter(|it| *it != wanted).collect();
                 for bits in 0..1usize << bad.len() {
                     let is_lost = |at: &usize| bits >> at & 1 == 1;
-                    let lost: Columns =
-                        (0..bad.len()).filter(is_lost).map(|at| bad[at]).collect();
+                    let lost: Columns = (0..bad.len()).filter(is_lost).map(|at| bad[at]).collect();
                     let wrong = bad.iter().copied().collect::<Columns>().without(lost);
                     let blamed = recover(code, wanted, lost, wrong);
                     let blamed = blamed.unwrap_or_else(|| {

@@ -1,8 +1,6 @@
 //! A tetris writes what it was given, and leaves parity from which everything can be reconstructed,
 //! also when drives are lost before and while it is planned.
 
-use std::collections::BTreeMap;
-
 use everglade_env::{Page, PageRef};
 use everglade_raid::code::{BLOCK_BYTES, PARITY_MAX};
 use everglade_raid::tetris::{Place, Written};
@@ -30,7 +28,9 @@ impl Group {
         let zeroes = || vec![[0; BLOCK_BYTES]; usize::try_from(STRIPES).expect("few")];
         Group {
             code,
-            content: (0..STRIPES).map(|_| vec![[0; BLOCK_BYTES]; code.data()]).collect(),
+            content: (0..STRIPES)
+                .map(|_| vec![[0; BLOCK_BYTES]; code.data()])
+                .collect(),
             drives: (0..code.columns()).map(|_| zeroes()).collect(),
             lost: Columns::NONE,
             next: 1,
@@ -39,7 +39,9 @@ impl Group {
 
     fn lose(&mut self, column: usize) {
         self.lost.insert(column);
-        self.drives[column].iter_mut().for_each(|block| block.fill(0xee));
+        self.drives[column]
+            .iter_mut()
+            .for_each(|block| block.fill(0xee));
     }
 
     fn page(&mut self) -> PageRef {
@@ -112,8 +114,11 @@ impl Group {
     fn check(&self) {
         let lost: Vec<usize> = self.lost.iter().collect();
         for stripe in 0..STRIPES {
-            let mut blocks: Vec<Block> =
-                self.drives.iter().map(|drive| drive[index(stripe)]).collect();
+            let mut blocks: Vec<Block> = self
+                .drives
+                .iter()
+                .map(|drive| drive[index(stripe)])
+                .collect();
             reconstruct(self.code, &mut blocks, &lost).expect("within the redundancy");
             let content = &self.content[index(stripe)];
             assert!(blocks[..self.code.data()] == content[..], "stripe {stripe}");
@@ -128,13 +133,20 @@ impl Group {
     fn check_bases(&self, written: &Written) {
         for partial in &written.partial {
             let mut blocks = self.content[index(partial.stripe)].clone();
-            partial.written.iter().for_each(|column| blocks[column].fill(0));
+            partial
+                .written
+                .iter()
+                .for_each(|column| blocks[column].fill(0));
             blocks.extend(partial.base.iter().map(|page| **page));
             let mut encoded = blocks.clone();
             encode(self.code, &mut encoded);
             let parity = self.code.data()..self.code.columns();
             for column in parity.filter(|column| !self.lost.has(*column)) {
-                assert!(encoded[column] == blocks[column], "base of {}", partial.stripe);
+                assert!(
+                    encoded[column] == blocks[column],
+                    "base of {}",
+                    partial.stripe
+                );
             }
         }
     }
@@ -171,7 +183,10 @@ fn full_stripes_are_written_without_reads_in_one_run_for_each_column() {
 fn a_mirror_writes_each_block_to_all_copies_and_reads_nothing() {
     let mut group = Group::new(Code::copies(3).expect("in range"));
     let written = group.write(&[place(0, 2), place(0, 3), place(0, 7)], 0, None);
-    assert_eq!((written.ways.full, written.reads, written.runs.len()), (3, 0, 6));
+    assert_eq!(
+        (written.ways.full, written.reads, written.runs.len()),
+        (3, 0, 6)
+    );
     assert!(written.partial.is_empty());
     group.check();
     group.lose(0);
