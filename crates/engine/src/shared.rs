@@ -248,10 +248,7 @@ impl Engine {
         let opening = shared.opening.lock();
         let _alone = opening;
         let known = shared.all();
-        if let Some(twin) = known
-            .iter()
-            .find(|known| known.uuid == labels.config.uuid)
-        {
+        if let Some(twin) = known.iter().find(|known| known.uuid == labels.config.uuid) {
             return Err(Refusal::new(
                 format!("aggregate {} is open already", twin.name),
                 "each aggregate once",

@@ -69,8 +69,7 @@ pub fn size_for(areas: u64, area_blocks: u64, journal_blocks: u64) -> u64 {
 /// not grow by an area.
 #[must_use]
 pub fn grown_region(old_blocks: u64, new_blocks: u64, area_blocks: u64) -> Option<(Dbn, u64)> {
-    let usable =
-        (new_blocks - new_blocks.div_ceil(100)).min(new_blocks.checked_sub(LABEL_BLOCKS)?);
+    let usable = (new_blocks - new_blocks.div_ceil(100)).min(new_blocks.checked_sub(LABEL_BLOCKS)?);
     let length = usable.checked_sub(old_blocks)? / area_blocks * area_blocks;
     (length > 0).then_some((Dbn(old_blocks), length))
 }

@@ -221,11 +221,11 @@ impl Scan {
     }
 
     /// A whole header does not continue the chain. If it is of one of the superblock's generations,
-    /// it is what a cut left of a group that crossed the halves, or of another life.
+    /// it is what a cut left of a group that crossed the halves, or of another life. Its epoch does
+    /// not matter: a later mount with a superblock of a higher epoch could take it for its own.
     fn note_stranger(&mut self, header: &Header) {
-        self.outcome.has_strangers |= header.uuid == self.uuid
-            && header.epoch == self.epoch
-            && header.generation >= self.from.generation;
+        self.outcome.has_strangers |=
+            header.uuid == self.uuid && header.generation >= self.from.generation;
     }
 
     fn continues(&self, header: &Header) -> bool {

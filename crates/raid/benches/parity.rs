@@ -120,7 +120,8 @@ fn rows(place: &str, stripes: usize, out: &mut String) {
 }
 
 fn main() -> ExitCode {
-    let mut table = String::from("| | GB/s of data | part of a copy | goal |\n| --- | --- | --- | --- |\n");
+    let mut table =
+        String::from("| | GB/s of data | part of a copy | goal |\n| --- | --- | --- | --- |\n");
     rows("in memory", IN_MEMORY, &mut table);
     rows("in cache", 1, &mut table);
     let page = format!(

@@ -34,11 +34,7 @@ pub(crate) struct Healing {
 
 impl Healing {
     /// Looks at every copy. A copy that cannot be read may become readable when it is written.
-    pub(crate) fn find(
-        storage: &dyn Storage,
-        layout: &Layout,
-        superblock: &Superblock,
-    ) -> Healing {
+    pub(crate) fn find(storage: &dyn Storage, layout: &Layout, superblock: &Superblock) -> Healing {
         let config = &layout.config;
         let key = TagKey::new(&config.secret);
         let newest = Page::copy_of(&superblock.encode(&key)).freeze();

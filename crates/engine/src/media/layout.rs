@@ -91,8 +91,8 @@ impl Layout {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use everglade_format::config::{Extent, JournalRegion};
     use everglade_format::Dbn;
+    use everglade_format::config::{Extent, JournalRegion};
 
     use super::*;
 

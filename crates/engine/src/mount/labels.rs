@@ -211,7 +211,8 @@ fn config_of(read: &[Read], superblock: &Superblock) -> Result<Config, Refusal> 
 /// Returns the record of the epoch before, if any label has it: each label keeps two.
 fn former_of<'a>(read: &'a [Read], config: &Config) -> Option<&'a Config> {
     let former = config.epoch.checked_sub(1)?;
-    read.iter().find_map(|device| device.record_of(former, None))
+    read.iter()
+        .find_map(|device| device.record_of(former, None))
 }
 
 /// Finds the device of each member.

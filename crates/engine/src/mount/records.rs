@@ -79,7 +79,8 @@ impl Records {
                     return Err(of_another(&name(), &damage));
                 }
                 Err(damage) if damage.writer == Writer::Older => {
-                    self.older.get_or_insert_with(|| of_another(&name(), &damage));
+                    self.older
+                        .get_or_insert_with(|| of_another(&name(), &damage));
                 }
                 Err(damage) => {
                     self.complaint
