@@ -40,8 +40,8 @@ pub(super) fn load(
 pub(super) fn load_on(name: &str, devices: &[DeviceSpec], make: fn() -> Images) -> Images {
     let wish = std::env::var("EVERGLADE_GOLDEN").is_ok_and(|wish| wish == "write");
     if wish && !path(name, 0).exists() {
-        let (folder, images) = (path(name, 0), make());
-        std::fs::create_dir_all(folder.parent().expect("a folder")).expect("a folder");
+        let images = make();
+        std::fs::create_dir_all(path(name, 0).parent().expect("a folder")).expect("a folder");
         for device in 0..devices.len() {
             std::fs::write(path(name, device), encode(&images, device)).expect("written");
         }

@@ -8,7 +8,6 @@ mod deletion;
 mod faults;
 mod fixture;
 mod golden;
-mod grown_pool;
 mod labels;
 mod lives;
 mod lun_clones;
