@@ -1,12 +1,15 @@
 //! Growth of an engine's aggregate, asked for as the daemon does: devices appear or become larger,
 //! the labels of the next epoch are written, the change is asked for; if it is refused, the labels
-//! are erased.
+//! are erased. Nobody erases the labels of a device that was about to join when the power failed,
+//! until it is added again.
 //!
 //! Labels are written by calls that block, and the power may fail at each of their writes.
 
 use everglade_engine::admin;
 use everglade_engine::{GrowError, Growth, NextGeometry};
 use everglade_env::DeviceId;
+use everglade_format::config::CONFIG_BYTES;
+use everglade_format::label::{CONFIG_OFFSETS, label_offsets};
 use everglade_target::Error;
 
 use super::EngineSystem;
@@ -41,6 +44,10 @@ impl EngineSystem {
     fn prepare_growth(&mut self, request: &PoolGrowth) -> Result<(NextGeometry, usize), Error> {
         let asked = self.world.writes();
         let (growth, joining) = self.growth_of(request);
+        if growth == Growth::Add(Vec::new()) {
+            // They have joined meanwhile, and that is being answered.
+            return Err(Error::Invalid(BUSY));
+        }
         let storage = self.world.storage();
         let engine = &self.engine;
         let refused = |error: GrowError| match error {
@@ -92,7 +99,11 @@ impl EngineSystem {
                 let new = sizes.iter().map(|size| self.world.add_device(spec(size)));
                 new.collect()
             }
-            PoolGrowth::Again => self.strays(),
+            PoolGrowth::Again => {
+                let strays = self.strays();
+                strays.iter().for_each(|device| self.erase(*device));
+                strays
+            }
         };
         let named = |device: &DeviceId| {
             let mut uuid = [0; 16];
@@ -111,16 +122,29 @@ impl EngineSystem {
         info.is_ok()
     }
 
-    /// Devices that are joining and no members.
+    /// Devices that are joining, and are no members and in no growth that is under way.
     fn strays(&self) -> Vec<DeviceId> {
-        let members = self.info().devices;
+        let mut known = self.info().devices;
+        let under_way = self.growths.iter().filter(|it| it.answered.is_none());
+        known.extend(under_way.flat_map(|record| &record.joining));
         let mut joining = self.world.joining();
-        joining.retain(|device| !members.contains(device));
+        joining.retain(|device| !known.contains(device));
         joining
     }
 
-    /// The answer of a growth. What was refused leaves no labels; if nobody knows whether it was
-    /// made, they stay.
+    /// Erases the labels of a device, as an administrator who adds it again does. The power may
+    /// fail meanwhile.
+    fn erase(&self, device: DeviceId) {
+        let storage = self.world.storage();
+        for label in label_offsets(self.world.spec(device).size_bytes) {
+            for slot in CONFIG_OFFSETS {
+                let _ = storage.write(device, label + slot, &[0; CONFIG_BYTES]);
+            }
+        }
+        let _ = storage.flush(device);
+    }
+
+    /// The answer of a growth.
     pub(super) fn end_growth(
         &mut self,
         growing: &Growing,
@@ -146,10 +170,8 @@ impl EngineSystem {
                 Ok(())
             }
             Err(error) => {
-                if !matches!(error, admin::Error::Unknown(_)) {
-                    let storage = self.world.storage();
-                    self.engine.abandon_growth(&*storage, growing.next.clone());
-                }
+                let (storage, next) = (self.world.storage(), growing.next.clone());
+                self.engine.abandon_growth(&*storage, self.aggregate, next);
                 Err(match error {
                     admin::Error::Busy(_) => Error::Invalid(BUSY),
                     error => error_of(error),

@@ -4,7 +4,7 @@ use everglade_env::{BLOCK_SIZE, DeviceId};
 use everglade_format::label::{LABEL_BLOCKS, size_for};
 
 use super::life::Work;
-use crate::engine::EngineSystem;
+use crate::engine::{EngineMaker, EngineSystem};
 use crate::model::Model;
 use crate::sim::Failure;
 use crate::sim::driver::Driver;
@@ -68,6 +68,8 @@ fn more(rng: &mut Rng, area_blocks: u64, blocks: u64) -> u64 {
 pub(super) struct Drawn<'a> {
     rng: Rng,
     area_blocks: u64,
+    /// A device that has no data and does not grow, if there is one.
+    journal_only: DeviceId,
     workload: &'a mut Workload,
     /// The pool is filled first.
     is_filling: bool,
@@ -82,7 +84,11 @@ pub(super) struct Drawn<'a> {
 }
 
 impl<'a> Drawn<'a> {
-    pub(super) fn new(mut rng: Rng, area_blocks: u64, workload: &'a mut Workload) -> Drawn<'a> {
+    pub(super) fn new(
+        mut rng: Rng,
+        maker: &EngineMaker,
+        workload: &'a mut Workload,
+    ) -> Drawn<'a> {
         let growths = [1, 1, 2, 3][rng.index(4)];
         let mut pauses: Vec<u64> = (0..growths).map(|_| rng.between(0, 30)).collect();
         pauses.push(rng.between(2, 30));
@@ -90,7 +96,8 @@ impl<'a> Drawn<'a> {
             is_filling: rng.one_in(2),
             is_hasty: rng.one_in(3),
             rng,
-            area_blocks,
+            area_blocks: maker.area_blocks,
+            journal_only: DeviceId(if maker.journal_device { 0 } else { u32::MAX }),
             workload,
             pauses,
             larger: Vec::new(),
@@ -113,9 +120,11 @@ impl<'a> Drawn<'a> {
         }
         let joining = world.joining();
         let mut members = world.devices();
-        members.retain(|device| !joining.contains(device));
+        members.retain(|device| !joining.contains(device) && *device != self.journal_only);
         self.rng.shuffle(&mut members);
         let count = [1, 1, members.len()][self.rng.index(3)];
+        self.larger
+            .retain(|device| !members[..count].contains(&DeviceId(*device)));
         let grow = |device: &DeviceId| {
             let blocks = world.spec(*device).blocks();
             (device.0, more(&mut self.rng, self.area_blocks, blocks))

@@ -131,11 +131,7 @@ fn live(
         changes_are_durable: setting.maker.promises().changes_are_durable,
         ..Manners::STRICT
     };
-    let mut work = Drawn::new(
-        Rng::new(rng.draw()),
-        setting.maker.area_blocks,
-        &mut *workload,
-    );
+    let mut work = Drawn::new(Rng::new(rng.draw()), &setting.maker, &mut *workload);
     let lived = setting.live(begun, manners, &mut work)?;
     let was_full = work.was_full;
     count(begun, &lived, was_full, report);
