@@ -64,12 +64,36 @@ fn more(rng: &mut Rng, area_blocks: u64, blocks: u64) -> u64 {
     (LABEL_BLOCKS + areas + (blocks + areas).div_ceil(50)) * BLOCK
 }
 
+/// Draws a growth: devices that appear, or that appeared for a growth that came to nothing, or
+/// members that become larger.
+pub(in super::super) fn any(rng: &mut Rng, world: &SimWorld, maker: &EngineMaker) -> PoolGrowth {
+    let joining = world.joining();
+    if !joining.is_empty() && rng.one_in(2) {
+        return PoolGrowth::Again;
+    }
+    let area_blocks = maker.area_blocks;
+    if rng.one_in(2) {
+        let count = [1, 1, 2][rng.index(3)];
+        let size = |_| size_for(rng.between(4, 9), area_blocks, 0) * BLOCK;
+        return PoolGrowth::New((0..count).map(size).collect());
+    }
+    // A device with the journal and no data does not grow.
+    let journal_only = maker.journal_device.then_some(DeviceId(0));
+    let mut members = world.devices();
+    members.retain(|device| !joining.contains(device) && Some(*device) != journal_only);
+    rng.shuffle(&mut members);
+    let count = [1, 1, members.len()][rng.index(3)];
+    let grow = |device: &DeviceId| {
+        let blocks = world.spec(*device).blocks();
+        (device.0, more(rng, area_blocks, blocks))
+    };
+    PoolGrowth::Larger(members[..count].iter().map(grow).collect())
+}
+
 /// Work with growths in it.
 pub(super) struct Drawn<'a> {
     rng: Rng,
-    area_blocks: u64,
-    /// A device that has no data and does not grow, if there is one.
-    journal_only: DeviceId,
+    maker: EngineMaker,
     workload: &'a mut Workload,
     /// The pool is filled first.
     is_filling: bool,
@@ -96,8 +120,7 @@ impl<'a> Drawn<'a> {
             is_filling: rng.one_in(2),
             is_hasty: rng.one_in(3),
             rng,
-            area_blocks: maker.area_blocks,
-            journal_only: DeviceId(if maker.journal_device { 0 } else { u32::MAX }),
+            maker: *maker,
             workload,
             pauses,
             larger: Vec::new(),
@@ -106,30 +129,16 @@ impl<'a> Drawn<'a> {
     }
 
     fn growth(&mut self, world: &SimWorld) -> PoolGrowth {
-        if !world.joining().is_empty() && self.rng.one_in(2) {
-            return PoolGrowth::Again;
-        }
-        if self.rng.one_in(2) {
-            let count = [1, 1, 2][self.rng.index(3)];
-            let size = |rng: &mut Rng| size_for(rng.between(4, 9), self.area_blocks, 0) * BLOCK;
-            return PoolGrowth::New((0..count).map(|_| size(&mut self.rng)).collect());
-        }
-        if !self.larger.is_empty() && self.rng.one_in(2) {
+        if !self.larger.is_empty() && self.rng.one_in(3) {
             let larger = std::mem::take(&mut self.larger);
             return PoolGrowth::Larger(larger.into_iter().map(|device| (device, 0)).collect());
         }
-        let joining = world.joining();
-        let mut members = world.devices();
-        members.retain(|device| !joining.contains(device) && *device != self.journal_only);
-        self.rng.shuffle(&mut members);
-        let count = [1, 1, members.len()][self.rng.index(3)];
-        self.larger
-            .retain(|device| !members[..count].contains(&DeviceId(*device)));
-        let grow = |device: &DeviceId| {
-            let blocks = world.spec(*device).blocks();
-            (device.0, more(&mut self.rng, self.area_blocks, blocks))
-        };
-        PoolGrowth::Larger(members[..count].iter().map(grow).collect())
+        let growth = any(&mut self.rng, world, &self.maker);
+        if let PoolGrowth::Larger(devices) = &growth {
+            let is_grown = |known: &u32| devices.iter().any(|(device, _)| device == known);
+            self.larger.retain(|known| !is_grown(known));
+        }
+        growth
     }
 }
 

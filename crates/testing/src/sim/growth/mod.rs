@@ -34,6 +34,7 @@ use crate::workload::{Action, Scale, Workload};
 use crate::world::{Cut, CutPoint, Images, Keep};
 use crate::{Rng, Seed};
 use draw::Drawn;
+pub(super) use draw::any;
 use judging::{Judging, Left};
 use life::{Listed, Lived, Setting};
 use past::Begun;
