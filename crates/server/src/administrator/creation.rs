@@ -329,7 +329,7 @@ fn make(
         cp: 0,
     };
     plane
-        .open(|| engine.open(world, opened, Some(&expected)))
+        .open(|| engine.open(world, opened, &[], Some(&expected)))
         .ok_or(CreationError::Stopping)?
         .map_err(CreationError::Refused)
 }

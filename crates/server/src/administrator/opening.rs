@@ -95,7 +95,7 @@ fn open(
             epoch: aggregate.epoch,
             cp,
         });
-        engine.open(world, &devices, expected.as_ref())
+        engine.open(world, &devices, &[], expected.as_ref())
     };
     let refuse = |code: Code, refusal: &Refusal, more: &str| {
         devices.iter().for_each(|device| world.close(*device));
