@@ -511,6 +511,7 @@ fn apply(state: &mut State, change: &Change) {
         luns_made,
         held_back,
         cloning,
+        geometry: _,
     } = state;
     match change {
         Change::RenameAggregate { to } => *aggregate = Some(to.clone()),
@@ -631,7 +632,8 @@ fn apply(state: &mut State, change: &Change) {
         Change::DeleteVolume { .. }
         | Change::CloneVolume { .. }
         | Change::StartSplit { .. }
-        | Change::StopSplit { .. } => unreachable!("not drawn"),
+        | Change::StopSplit { .. }
+        | Change::Grow { .. } => unreachable!("not drawn"),
     }
 }
 

@@ -9,7 +9,7 @@ use super::past::Past;
 use crate::sim::judge::{View, look_at, verify};
 use crate::sim::judged::Judged;
 use crate::sim::{Failure, Growth, Report};
-use crate::system::{Geometry, Maker, NotMounted, System};
+use crate::system::{Geometry, Maker, NotMounted};
 use crate::world::{CutPoint, Images};
 
 /// One in `OLD_ONE_IN` of the blocks that the work of a life does not touch is looked at; the

@@ -156,7 +156,7 @@ impl Setting {
         assert_eq!(end, End::Stopped, "no cut disturbs it");
         let mut report = driver.report;
         let after = driver.system().committed_cp();
-        report.cps = after.unwrap_or(0).saturating_sub(before.unwrap_or(0));
+        report.cps = after.saturating_sub(before);
         let records = driver.system().growths().to_vec();
         drop(driver);
         report.digest = world.digest();
