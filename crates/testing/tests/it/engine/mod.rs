@@ -8,6 +8,7 @@ mod deletion;
 mod faults;
 mod fixture;
 mod golden;
+mod growing;
 mod labels;
 mod lives;
 mod lun_clones;
