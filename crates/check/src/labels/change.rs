@@ -33,7 +33,8 @@ impl Labels {
         };
         let fixed = |it: &Config| (it.secret, it.created_seconds, it.area_blocks, it.journal);
         if fixed(before) != fixed(now) {
-            let expected = "the secret, time of creation, area size and journal of the epoch before";
+            let expected =
+                "the secret, time of creation, area size and journal of the epoch before";
             wrong(&expected, &"others");
         }
         for (index, old) in before.members.iter().enumerate() {

@@ -23,7 +23,10 @@ impl Labels {
     fn compare_record(&self, site: &Site, copy: &Copy<Config>, findings: &mut Findings) {
         let epoch = self.config.epoch;
         // What a change leaves elsewhere has no meaning.
-        let Some(member) = self.member_of(site.device).filter(|_| self.is_in_place(site)) else {
+        let Some(member) = self
+            .member_of(site.device)
+            .filter(|_| self.is_in_place(site))
+        else {
             return;
         };
         let is_in_its_slot = site.slot == config_slot(epoch);
@@ -133,8 +136,7 @@ impl Labels {
             let all = self.superblocks.iter();
             all.filter_map(|(site, copy)| copy.valid().map(|it| (site.device, it)))
         };
-        let is_earlier =
-            |it: &Superblock| it.epoch == self.superblock.epoch && it.cp < newest;
+        let is_earlier = |it: &Superblock| it.epoch == self.superblock.epoch && it.cp < newest;
         let is_first = !valid().any(|(_, it)| is_earlier(it));
         let before = self.record_before().map(|record| record.members.len());
         for (member, device) in self.devices.iter().enumerate() {

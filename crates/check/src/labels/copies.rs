@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 use everglade_env::{DeviceId, DiskError, Storage};
 use everglade_format::config::{CONFIG_BYTES, Uuid};
 use everglade_format::damage::Writer;
-use everglade_format::label::{
-    CONFIG_OFFSETS, LABEL_BYTES, SUPERBLOCK_OFFSETS, label_offsets,
-};
+use everglade_format::label::{CONFIG_OFFSETS, LABEL_BYTES, SUPERBLOCK_OFFSETS, label_offsets};
 use everglade_format::{BLOCK_SIZE, Config, Damage, Superblock, TagKey};
 
 use crate::unreadable::Unreadable;

@@ -98,7 +98,10 @@ pub(crate) fn read(
 
 /// Any whole record, when all of them are of one aggregate.
 fn any_record(all: &[Records]) -> Result<&Config, Unreadable> {
-    let whole = || all.iter().flat_map(|it| it.whole().map(move |(_, config)| (it, config)));
+    let whole = || {
+        all.iter()
+            .flat_map(|it| it.whole().map(move |(_, config)| (it, config)))
+    };
     let Some((_, first)) = whole().next() else {
         let trouble = all.first().map(Records::trouble);
         return Err(trouble.unwrap_or(Unreadable::NoDevices));
@@ -113,9 +116,7 @@ fn any_record(all: &[Records]) -> Result<&Config, Unreadable> {
     }
 }
 
-fn newest_superblock(
-    superblocks: &[(Site, Copy<Superblock>)],
-) -> Result<Superblock, Unreadable> {
+fn newest_superblock(superblocks: &[(Site, Copy<Superblock>)]) -> Result<Superblock, Unreadable> {
     let valid = superblocks.iter().filter_map(|(_, copy)| copy.valid());
     let newest = valid.max_by_key(|superblock| superblock.cp);
     newest.cloned().ok_or_else(|| {
@@ -133,11 +134,7 @@ fn newest_superblock(
 ///
 /// A change that was cut may have left another record of the same epoch: on a device that is no
 /// member, which never has a superblock, or at the end of a member that the device had then.
-fn config_of(
-    all: &[Records],
-    epoch: u64,
-    has_newest: &dyn Fn(DeviceId) -> bool,
-) -> Option<Config> {
+fn config_of(all: &[Records], epoch: u64, has_newest: &dyn Fn(DeviceId) -> bool) -> Option<Config> {
     let rank = |site: &Site, config: &Config| {
         let nearness = match config.epoch <= epoch {
             true => (true, config.epoch),

@@ -260,8 +260,14 @@ fn a_device_that_was_about_to_join_is_told_from_the_members() {
     assert_eq!(report.totals[&Kind::ChangeCut], 4, "two members: {report}");
     assert_eq!(report.totals[&Kind::NoMember], 1, "{report}");
     let text = report.to_string();
-    assert!(text.contains("no-member: device 2: expected a member in epoch 1"), "{text}");
-    assert!(text.contains("epoch 2, which no superblock names"), "{text}");
+    assert!(
+        text.contains("no-member: device 2: expected a member in epoch 1"),
+        "{text}"
+    );
+    assert!(
+        text.contains("epoch 2, which no superblock names"),
+        "{text}"
+    );
     assert_eq!(report.counts.devices, 2);
     let text = describe::labels(&cut.image.memory, &cut.image.memory.ids()).expect("readable");
     assert!(text.to_string().contains("device 2 is no member"), "{text}");
@@ -269,7 +275,10 @@ fn a_device_that_was_about_to_join_is_told_from_the_members() {
     let members = [DeviceId(0), DeviceId(1)];
     let report = check(&cut.image.memory, &members, &mut |_| {}).expect("readable");
     assert_eq!(kinds(&report), [Kind::ChangeCut], "{report}");
-    assert_eq!(unreadable(&cut.image, &[0, 2]), Unreadable::Missing { member: 1 });
+    assert_eq!(
+        unreadable(&cut.image, &[0, 2]),
+        Unreadable::Missing { member: 1 }
+    );
 }
 
 #[test]
@@ -299,7 +308,10 @@ fn a_device_of_a_change_that_was_cut_does_not_pass_for_one_of_the_next_change() 
         let mut config = other.clone();
         config.member_index = 1;
         let at = label + CONFIG_OFFSETS[config_slot(2)];
-        image.memory.write(DeviceId(2), at, &config.encode()).unwrap();
+        image
+            .memory
+            .write(DeviceId(2), at, &config.encode())
+            .unwrap();
     }
     expect_clean(&image, &[Kind::NoMember]);
     let order = [2, 0, 1].map(DeviceId);
@@ -335,7 +347,11 @@ fn a_superblock_on_one_member_is_enough_for_the_change() {
 fn a_member_that_missed_consistency_points_is_a_problem() {
     let behind = |image: &Image, part: &str| {
         let report = report(image);
-        assert_eq!(kinds(&report), [Kind::SuperblockStale, Kind::MemberBehind], "{report}");
+        assert_eq!(
+            kinds(&report),
+            [Kind::SuperblockStale, Kind::MemberBehind],
+            "{report}"
+        );
         assert_eq!(report.problems.len(), 1, "{report}");
         assert!(report.to_string().contains(part), "{report}");
     };
@@ -345,7 +361,10 @@ fn a_member_that_missed_consistency_points_is_a_problem() {
     earlier.cp.0 -= 1;
     image.put_superblocks(0, &earlier);
     image.erase_superblocks(1, CP);
-    behind(&image, "member-behind: device 1: expected consistency point 7");
+    behind(
+        &image,
+        "member-behind: device 1: expected consistency point 7",
+    );
     earlier.cp.0 -= 1;
     image.put_superblocks(1, &earlier);
     behind(&image, "found consistency point 5");
@@ -377,10 +396,16 @@ fn a_member_that_missed_a_change_is_refused() {
     image.put_records(0, &before);
     image.put_records(1, &before);
     expect_clean(&image, &[]);
-    assert_eq!(unreadable(&image, &[0, 1]), Unreadable::Missing { member: 2 });
+    assert_eq!(
+        unreadable(&image, &[0, 1]),
+        Unreadable::Missing { member: 2 }
+    );
     for label in image.labels(1) {
         let at = label + CONFIG_OFFSETS[config_slot(2)];
-        image.memory.write(DeviceId(1), at, &vec![0; CONFIG_BYTES]).unwrap();
+        image
+            .memory
+            .write(DeviceId(1), at, &vec![0; CONFIG_BYTES])
+            .unwrap();
     }
     let stale = Unreadable::Stale {
         device: DeviceId(1),
@@ -418,7 +443,11 @@ fn records_and_superblocks_that_prove_that_something_newer_is_lost_are_problems(
     let mut later = next(&image);
     later.epoch = 3;
     image.put_record(0, image.labels(0)[1], &later);
-    expect_wrong(&image, Kind::EpochBehind, "epoch 3, which no superblock names");
+    expect_wrong(
+        &image,
+        Kind::EpochBehind,
+        "epoch 3, which no superblock names",
+    );
     let image = added();
     let ahead = Superblock {
         epoch: 3,
@@ -438,7 +467,11 @@ fn the_feature_bit_and_the_epoch_must_agree() {
             ..Changes::default()
         })
     };
-    expect_wrong(&with(2, 0), Kind::ChangeWrong, "flags 0x1 in epoch 2, found 0x0");
+    expect_wrong(
+        &with(2, 0),
+        Kind::ChangeWrong,
+        "flags 0x1 in epoch 2, found 0x0",
+    );
     expect_wrong(
         &with(1, INCOMPATIBLE_CHANGED),
         Kind::ChangeWrong,
@@ -454,11 +487,26 @@ fn a_change_that_does_not_only_append_is_a_problem() {
     let wrong = |change: Change<'_>, part: &str| {
         expect_wrong(&resized_to(place, change), Kind::ChangeWrong, part);
     };
-    wrong(&|before| before.members[0].uuid = [8; 16], "member 0 as before");
-    wrong(&|before| before.members[0].data_first = Dbn(255), "member 0 as before");
-    wrong(&|before| before.members[0].size_blocks = 1_801, "member 0 as before");
-    wrong(&|before| before.extents[0].first_dbn = Dbn(257), "extent 0 as before");
-    wrong(&|before| before.extents[0].length = 256, "extent 0 as before");
+    wrong(
+        &|before| before.members[0].uuid = [8; 16],
+        "member 0 as before",
+    );
+    wrong(
+        &|before| before.members[0].data_first = Dbn(255),
+        "member 0 as before",
+    );
+    wrong(
+        &|before| before.members[0].size_blocks = 1_801,
+        "member 0 as before",
+    );
+    wrong(
+        &|before| before.extents[0].first_dbn = Dbn(257),
+        "extent 0 as before",
+    );
+    wrong(
+        &|before| before.extents[0].length = 256,
+        "extent 0 as before",
+    );
     wrong(&|before| before.area_blocks = 512, "area size");
     wrong(&|before| before.created_seconds = 1, "time of creation");
 }
@@ -471,7 +519,10 @@ fn a_new_extent_begins_behind_the_former_end_of_its_member() {
     let report = report(&image);
     let expected = [Kind::ChangeWrong, Kind::ExtentsCollide];
     assert_eq!(kinds(&report), expected, "{report}");
-    assert!(report.to_string().contains("where a label's copy was"), "{report}");
+    assert!(
+        report.to_string().contains("where a label's copy was"),
+        "{report}"
+    );
     let image = resized_to(Dbn(LARGER_BLOCKS - 511), &|_| {});
     expect_wrong(&image, Kind::ExtentsCollide, "label's copy");
 }

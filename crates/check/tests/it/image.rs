@@ -421,9 +421,7 @@ fn locate(config: &Config, pvbn: u64) -> (u32, u64) {
 
 fn write(memory: &Memory, config: &Config, pvbn: u64, block: &Block) {
     let (device, offset) = locate(config, pvbn);
-    memory
-        .write(DeviceId(device), offset, block)
-        .unwrap();
+    memory.write(DeviceId(device), offset, block).unwrap();
 }
 
 impl Image {

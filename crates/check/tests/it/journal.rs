@@ -329,7 +329,11 @@ fn epochs_that_decrease_or_are_above_the_superblocks_are_problems() {
     writer.record(3);
     writer.header.epoch = 2;
     writer.record(1);
-    expect(&image, Kind::JournalDamaged, "a record of epoch 3 or later, found epoch 2");
+    expect(
+        &image,
+        Kind::JournalDamaged,
+        "a record of epoch 3 or later, found epoch 2",
+    );
     assert_eq!(found(&report(&image)).1, 3, "the chain ends there");
 
     // A superblock of epoch 4 was lost.
@@ -338,7 +342,11 @@ fn epochs_that_decrease_or_are_above_the_superblocks_are_problems() {
     writer.record(3);
     writer.header.epoch = 4;
     writer.record(1);
-    expect(&image, Kind::JournalAhead, "a record of epoch 3 at most, found epoch 4");
+    expect(
+        &image,
+        Kind::JournalAhead,
+        "a record of epoch 3 at most, found epoch 4",
+    );
     assert_eq!(found(&report(&image)).1, 3, "the chain ends there");
 
     let image = with(REGION, 3);

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use everglade_env::{DeviceId, Storage};
 use everglade_format::config::CONFIG_BYTES;
-use everglade_format::label::{
-    CONFIG_OFFSETS, LABEL_BYTES, SUPERBLOCK_OFFSETS, label_offsets,
-};
+use everglade_format::label::{CONFIG_OFFSETS, LABEL_BYTES, SUPERBLOCK_OFFSETS, label_offsets};
 use everglade_format::metafile::{DIRECTORY, FIRST_FILE, HIDDEN, INODE_FILE, OVERFLOW};
 use everglade_format::{
     BLOCK_SIZE, Block, Config, Directory, FileId, Geometry, Indirect, Inode, Kind as FileKind,
@@ -336,7 +334,10 @@ impl FileSystem {
 
 /// The consistency point that was committed last.
 pub(crate) fn committed(world: &SimWorld) -> u64 {
-    Labels::of(&*world.storage(), &world.devices()).superblock.cp.0
+    Labels::of(&*world.storage(), &world.devices())
+        .superblock
+        .cp
+        .0
 }
 
 fn locate(geometry: &Geometry, devices: &[DeviceId], pvbn: u64) -> (DeviceId, u64) {
@@ -389,7 +390,9 @@ impl Labels {
         }
         let superblock = superblocks.into_iter().max_by_key(|it| it.cp);
         let superblock = superblock.expect("a superblock");
-        let of_epoch = records.into_iter().filter(|(_, it)| it.epoch == superblock.epoch);
+        let of_epoch = records
+            .into_iter()
+            .filter(|(_, it)| it.epoch == superblock.epoch);
         let seats: BTreeMap<u32, _> = of_epoch
             .map(|(device, config)| (config.member_index, (device, config)))
             .collect();

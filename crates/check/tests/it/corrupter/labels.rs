@@ -99,17 +99,12 @@ fn label_stale(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let slot = config_slot(newer.epoch);
     let copies = copies(atlas);
     let old = atlas.config.clone();
-    let damage = one_copy(
-        atlas,
-        rng,
-        Kind::LabelStale,
-        move |storage, left| {
-            for copy in &copies {
-                write_config(storage, *copy, slot, &newer);
-            }
-            write_config(storage, left, slot, &old);
-        },
-    );
+    let damage = one_copy(atlas, rng, Kind::LabelStale, move |storage, left| {
+        for copy in &copies {
+            write_config(storage, *copy, slot, &newer);
+        }
+        write_config(storage, left, slot, &old);
+    });
     Some(damage.superblock(|it| {
         it.written_seconds += 1;
         it.epoch += 2;

@@ -154,10 +154,7 @@ impl Labels {
 }
 
 /// Each of `offsets` on each device.
-fn everywhere(
-    devices: &[DeviceId],
-    offsets: [u64; 2],
-) -> impl Iterator<Item = (DeviceId, u64)> {
+fn everywhere(devices: &[DeviceId], offsets: [u64; 2]) -> impl Iterator<Item = (DeviceId, u64)> {
     let of = move |device: &DeviceId| offsets.map(|offset| (*device, offset));
     devices.iter().flat_map(of)
 }

@@ -112,7 +112,10 @@ fn whichever_copy_is_lost_comes_back_from_the_other() {
         storage
             .write(device, other, &[9; CONFIG_BYTES])
             .expect("no faults");
-        assert_eq!((found(&world), warned(&world)), (vec![], vec![Kind::ChangeCut]));
+        assert_eq!(
+            (found(&world), warned(&world)),
+            (vec![], vec![Kind::ChangeCut])
+        );
         assert_eq!(mend(&world).len(), 1);
         assert_eq!((found(&world), warned(&world)), (vec![], vec![]));
     }
