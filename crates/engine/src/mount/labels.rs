@@ -174,10 +174,27 @@ fn is_same(one: &Config, other: &Config) -> bool {
     }
 }
 
+/// Returns the newest superblock.
+///
+/// One that only a joining device has counts if another device has the record that it names: then
+/// it was the first of a commit that was cut, and everything that it needs is on the devices.
+/// Otherwise the aggregate was opened without the device since, and went another way.
 fn newest_superblock(read: &[Read]) -> Result<Superblock, Refusal> {
-    let all = read.iter().flat_map(|device| &device.superblocks.found);
-    let newest = all.max_by_key(|superblock| superblock.cp).cloned();
-    newest.ok_or_else(|| {
+    let is_known = |epoch| {
+        let mut others = read.iter().filter(|device| !device.is_joining);
+        others.any(|device| device.record_of(epoch, None).is_some())
+    };
+    let mut newest: Option<&Superblock> = None;
+    // Joining devices come last, so that others win among equals.
+    for device in read {
+        for superblock in &device.superblocks.found {
+            let is_newer = newest.is_none_or(|other| other.cp < superblock.cp);
+            if is_newer && (!device.is_joining || is_known(superblock.epoch)) {
+                newest = Some(superblock);
+            }
+        }
+    }
+    newest.cloned().ok_or_else(|| {
         let complaint = read
             .iter()
             .rev()

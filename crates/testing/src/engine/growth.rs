@@ -118,7 +118,9 @@ impl EngineSystem {
     pub fn is_larger(&self, device: DeviceId) -> bool {
         let growth = Growth::Extend(vec![device]);
         let storage = self.world.storage();
-        let info = self.engine.examine_growth(&*storage, self.aggregate, &growth);
+        let info = self
+            .engine
+            .examine_growth(&*storage, self.aggregate, &growth);
         info.is_ok()
     }
 

@@ -142,10 +142,7 @@ impl<'a> Asker<'a> {
     }
 
     /// A growth of the pool.
-    pub(super) fn grow(
-        &mut self,
-        growth: PoolGrowth,
-    ) -> Result<Ended<Result<(), Error>>, Failure> {
+    pub(super) fn grow(&mut self, growth: PoolGrowth) -> Result<Ended<Result<(), Error>>, Failure> {
         self.token += 1;
         let request = Admin::GrowPool(growth);
         self.system.administer(0, request, self.token);

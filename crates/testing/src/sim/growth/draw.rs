@@ -108,11 +108,7 @@ pub(super) struct Drawn<'a> {
 }
 
 impl<'a> Drawn<'a> {
-    pub(super) fn new(
-        mut rng: Rng,
-        maker: &EngineMaker,
-        workload: &'a mut Workload,
-    ) -> Drawn<'a> {
+    pub(super) fn new(mut rng: Rng, maker: &EngineMaker, workload: &'a mut Workload) -> Drawn<'a> {
         let growths = [1, 1, 2, 3][rng.index(4)];
         let mut pauses: Vec<u64> = (0..growths).map(|_| rng.between(0, 30)).collect();
         pauses.push(rng.between(2, 30));

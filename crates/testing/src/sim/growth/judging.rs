@@ -164,15 +164,14 @@ impl<'a> Judging<'a> {
         let since = self.past.since;
         let wanted = |name: &str| model.blocks_since(name, since, OLD_ONE_IN);
         let view = look_at(&world, &mut system, &wanted).map_err(traced)?;
-        compare(&view).and_then(|()| in_range(&world)).map_err(traced)?;
+        compare(&view)
+            .and_then(|()| in_range(&world))
+            .map_err(traced)?;
         let recovery = system.recovery().filter(|found| found.operations > 0);
         if let Some(found) = recovery {
             let first = found.next_sequence - found.operations - found.skipped;
-            let epochs = epochs_of_records(
-                &self.setting.maker,
-                images,
-                &(first..found.next_sequence),
-            );
+            let epochs =
+                epochs_of_records(&self.setting.maker, images, &(first..found.next_sequence));
             report.growths[Growth::TwoEpochs] += u64::from(epochs.len() > 1);
         }
         report.add_faults(&world);

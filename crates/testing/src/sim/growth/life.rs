@@ -141,7 +141,9 @@ impl Setting {
         let base = system.geometry().expect("an engine tells");
         let possible = begun.past.geometries.possible_at(begun.at);
         if !possible.contains(&base) {
-            return Err(Failure::new(format!("Growth: {base:?}, not of {possible:?}")));
+            return Err(Failure::new(format!(
+                "Growth: {base:?}, not of {possible:?}"
+            )));
         }
         let (before, has_gaps) = (system.committed_cp(), system.has_gaps());
         let mut model = judge(world, &mut system, &begun.past.model, begun.at)?;

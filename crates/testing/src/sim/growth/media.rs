@@ -24,10 +24,7 @@ pub(super) fn has_superblock(maker: &EngineMaker, images: &Images, device: usize
         .flat_map(|label| SUPERBLOCK_OFFSETS.map(|slot| (label + slot) / BLOCK));
     places.any(|place| {
         let block = images.image(device).read(place);
-        matches!(
-            Superblock::decode(&block, &key, &plan.uuid),
-            Ok(Some(_))
-        )
+        matches!(Superblock::decode(&block, &key, &plan.uuid), Ok(Some(_)))
     })
 }
 

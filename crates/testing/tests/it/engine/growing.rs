@@ -96,7 +96,12 @@ fn pools_grow_while_clients_work_and_any_write_may_be_the_last() {
         }
     }
     for met in Met::ALL {
-        assert!(all.growths[met] > 0, "{} never: {}", met.name(), all.growths);
+        assert!(
+            all.growths[met] > 0,
+            "{} never: {}",
+            met.name(),
+            all.growths
+        );
     }
     assert!(all.refused > 0 && all.cuts_in_recovery > 0, "{all}");
 }
@@ -136,14 +141,24 @@ fn a_full_pool_grows_and_takes_what_clients_write() {
         let before = system.usage();
         let (system, ()) = rig.run(system, [grow(growth.clone())], |_| {});
         let after = system.usage();
-        assert!(after.total_blocks >= before.total_blocks + 4_000, "{after:?}");
+        assert!(
+            after.total_blocks >= before.total_blocks + 4_000,
+            "{after:?}"
+        );
         drop(system);
         rig.restart();
         // 12 MiB more in a pool that got 17 or more.
         let (system, refused) = writes(&mut rig, 60, 48);
         assert_eq!(refused, 0, "{growth:?}");
-        let (system, ()) = rig.run(system, [consistency_point(), read("v/l", 0, 1 << 20)], |_| {});
-        assert!(system.usage().used_blocks > before.total_blocks, "it uses what is new");
+        let (system, ()) = rig.run(
+            system,
+            [consistency_point(), read("v/l", 0, 1 << 20)],
+            |_| {},
+        );
+        assert!(
+            system.usage().used_blocks > before.total_blocks,
+            "it uses what is new"
+        );
         drop(system);
         rig.restart();
         rig.mount();
@@ -182,7 +197,10 @@ fn a_growth_that_cannot_be_is_refused_with_the_reason_and_writes_nothing() {
     };
     let early = Growth::Extend(vec![DeviceId(0)]);
     let refusal = engine.prepare_growth(storage, id, &early);
-    assert!(matches!(refusal, Err(GrowError::Unavailable(_))), "{refusal:?}");
+    assert!(
+        matches!(refusal, Err(GrowError::Unavailable(_))),
+        "{refusal:?}"
+    );
     run(&mut core, &mut || {
         engine.aggregates()[0].state == State::Online
     });
@@ -211,7 +229,12 @@ fn a_growth_that_cannot_be_is_refused_with_the_reason_and_writes_nothing() {
         GrowError::NotMember(other)
     );
     let not_larger = both(&early);
-    let GrowError::NotLarger { device, bytes, least } = not_larger else {
+    let GrowError::NotLarger {
+        device,
+        bytes,
+        least,
+    } = not_larger
+    else {
         panic!("{not_larger:?}");
     };
     assert_eq!((device, bytes), (DeviceId(0), size(0)));
@@ -238,7 +261,9 @@ fn a_growth_that_cannot_be_is_refused_with_the_reason_and_writes_nothing() {
     assert_eq!(busy.map(|_| ()), Err(GrowError::Busy));
     engine.abandon_growth(storage, id, next);
     // What was given up leaves nothing, and another growth takes its place.
-    let next = engine.prepare_growth(storage, id, &add(other)).expect("it can");
+    let next = engine
+        .prepare_growth(storage, id, &add(other))
+        .expect("it can");
     core.change(id, Change::Grow { next: next.clone() }, 1);
     drop(next);
     let mut done: Vec<Result<(), ChangeError>> = Vec::new();
