@@ -127,7 +127,10 @@ fn a_pool_of_version_1_that_was_grown_is_read_checked_and_worked_on() {
     assert_eq!((config.epoch, superblock.epoch), (3, 3));
     let extents: Vec<u32> = config.extents.iter().map(|extent| extent.member).collect();
     assert_eq!(extents, [0, 0, 1], "one of each growth");
-    assert!(superblock.frontiers[..2].iter().all(|it| *it > 0), "{superblock:?}");
+    assert!(
+        superblock.frontiers[..2].iter().all(|it| *it > 0),
+        "{superblock:?}"
+    );
     // Records of two epochs wait to be replayed.
     let journal = report.journal.expect("there is one");
     let key = TagKey::new(&config.secret);
