@@ -11,9 +11,9 @@
 //!    name the position where the replay began.
 //! 3. Clients are admitted after all replayed operations are committed, and with a generation that
 //!    no record has. Labels with the record of a change that was cut count like a record
-//!    ([`crate::mount::labels`]). If the aggregate halts meanwhile, the replay continues to its end in memory,
-//!    and clients are admitted to read. Then the dirty pages may exceed their limit, up to the size
-//!    of the whole journal.
+//!    ([`crate::mount::labels`]). If the aggregate halts meanwhile, the replay continues to its end
+//!    in memory, and clients are admitted to read. Then the dirty pages may exceed their limit, up
+//!    to the size of the whole journal.
 //! 4. Operations on a LUN, or on a part of it, that does not exist are skipped: the LUN was created
 //!    or enlarged in a consistency point that was not committed, so these operations were never
 //!    reported durable.
