@@ -236,8 +236,11 @@ fn judge_start(
 /// A member has no superblock, because the commit of the consistency point with which it joined was
 /// cut. The next consistency point gives it one, and may be cut at any write.
 fn heal(setting: &Setting, begun: &Begun, report: &mut Report) -> Result<(), Failure> {
-    let point = Action::Admin(Admin::ConsistencyPoint);
-    let lived = setting.live(begun, Manners::STRICT, &mut Listed::new(vec![point]))?;
+    // Without a change there is no consistency point.
+    let change = Action::Admin(Admin::CreateVolume {
+        name: "healed".to_owned(),
+    });
+    let lived = setting.live(begun, Manners::STRICT, &mut Listed::new(vec![change]))?;
     judge_start(setting, begun, &lived, report)?;
     let judging = Judging::of_work(setting, &lived.past);
     for point in &lived.work {
