@@ -71,7 +71,7 @@ pub(crate) fn read(
     for records in &all {
         superblocks.extend(records.superblocks(storage, &key, &uuid));
     }
-    let superblock = newest_superblock(&superblocks)?;
+    let superblock = newest_superblock(&all, &superblocks)?;
     let has_newest = |device: DeviceId| {
         let mut valid = superblocks.iter().filter(|(site, _)| site.device == device);
         valid.any(|(_, copy)| copy.valid() == Some(&superblock))
@@ -116,9 +116,13 @@ fn any_record(all: &[Records]) -> Result<&Config, Unreadable> {
     }
 }
 
-fn newest_superblock(superblocks: &[(Site, Copy<Superblock>)]) -> Result<Superblock, Unreadable> {
+/// The newest superblock that is not left over, or else the newest.
+fn newest_superblock(
+    all: &[Records],
+    superblocks: &[(Site, Copy<Superblock>)],
+) -> Result<Superblock, Unreadable> {
     let valid = superblocks.iter().filter_map(|(_, copy)| copy.valid());
-    let newest = valid.max_by_key(|superblock| superblock.cp);
+    let newest = valid.max_by_key(|it| (!is_left_over(it, all, superblocks), it.cp));
     newest.cloned().ok_or_else(|| {
         let found = superblocks
             .iter()
@@ -127,6 +131,34 @@ fn newest_superblock(superblocks: &[(Site, Copy<Superblock>)]) -> Result<Superbl
             found: found.take(4).collect::<Vec<_>>().join("; "),
         }
     })
+}
+
+/// True if all devices with a record of the superblock's epoch joined in that epoch.
+///
+/// The commit of a change may be cut when only devices that join have its superblock. If the
+/// aggregate is opened without them, it remains what it was, and goes another way. Then their
+/// superblock does not count any more. A device that was a member before is member 0, or has an
+/// older record or an older superblock.
+fn is_left_over(
+    superblock: &Superblock,
+    all: &[Records],
+    superblocks: &[(Site, Copy<Superblock>)],
+) -> bool {
+    let has_older = |device: DeviceId| {
+        let mut own = superblocks.iter().filter(|(site, _)| site.device == device);
+        own.any(|(_, copy)| copy.valid().is_some_and(|it| it.cp < superblock.cp))
+    };
+    let has_joined = |records: &Records| {
+        let mut whole = records.whole().map(|(_, record)| record);
+        let was_member = |it: &Config| it.member_index == 0 || it.epoch < superblock.epoch;
+        !whole.any(was_member) && !has_older(records.device)
+    };
+    let knows = |records: &&Records| {
+        let mut whole = records.whole();
+        whole.any(|(_, record)| record.epoch == superblock.epoch)
+    };
+    let mut knowing = all.iter().filter(knows).peekable();
+    knowing.peek().is_some() && knowing.all(has_joined)
 }
 
 /// The record of `epoch`. If there is none, which is a problem, the one before it or else the one

@@ -87,26 +87,28 @@ fn missing(member: u32, all: &[Records]) -> Unreadable {
 }
 
 fn claim(config: &Config, records: &Records) -> Claim {
-    // Members keep their places in a change. So a member that lost its record is known by one of a
-    // change that was cut.
     let is_seat = |record: &Config| {
         let place = record.member_index as usize;
         let uuids = (config.members.get(place), record.members.get(place));
         matches!(uuids, (Some(ours), Some(own)) if ours.uuid == own.uuid)
     };
+    // Members keep their places in a change. So a member that lost its record is known by one of a
+    // change that was cut.
     let seats = records.whole().map(|(_, record)| record);
-    let seats = seats.filter(|record| record.epoch >= config.epoch && is_seat(record));
-    if let Some(own) = seats.min_by_key(|record| record.epoch) {
-        return Claim::Member(own.member_index);
+    let seats = seats.filter(|record| is_seat(record));
+    let own = seats.min_by_key(|record| (record.epoch < config.epoch, record.epoch));
+    let Some(own) = own else {
+        let epochs = records.whole().map(|(_, record)| record.epoch);
+        let found = match epochs.max() {
+            None => records.trouble().to_string(),
+            Some(epoch) => format!("a config record of epoch {epoch}, of a change that was cut"),
+        };
+        return Claim::Stranger { found };
+    };
+    if own.epoch < config.epoch {
+        let epochs = records.whole().map(|(_, record)| record.epoch);
+        let epoch = epochs.max().unwrap_or(own.epoch);
+        return Claim::Stale { epoch };
     }
-    let epochs = records.whole().map(|(_, record)| record.epoch);
-    match epochs.max() {
-        None => Claim::Stranger {
-            found: records.trouble().to_string(),
-        },
-        Some(epoch) if epoch < config.epoch => Claim::Stale { epoch },
-        Some(epoch) => Claim::Stranger {
-            found: format!("a config record of epoch {epoch}, of a change that was cut"),
-        },
-    }
+    Claim::Member(own.member_index)
 }

@@ -320,6 +320,38 @@ fn a_device_of_a_change_that_was_cut_does_not_pass_for_one_of_the_next_change() 
 }
 
 #[test]
+fn a_superblock_that_only_a_device_has_without_which_the_aggregate_went_on_does_not_count() {
+    let labels = bytes_of_labels(DEVICE_BLOCKS);
+    // The commit of the change was cut when only device 2 had its superblock. The aggregate was
+    // opened without that device, which erased the records of the change.
+    let left = |cp: u64| {
+        let cut = adding();
+        for label in labels {
+            cut.image.put_record(2, label, &cut.next);
+        }
+        let superblock = Superblock {
+            cp: CpNumber(cp),
+            epoch: 2,
+            frontiers: vec![2, 1, 0],
+            ..cut.image.superblock()
+        };
+        cut.image.put_superblocks_at(2, &labels, &superblock);
+        cut
+    };
+    for cp in [CP.0 - 1, CP.0, CP.0 + 1] {
+        let report = expect_clean(&left(cp).image, &[Kind::NoMember]);
+        assert_eq!((report.epoch, report.cp), (1, CP.0));
+    }
+    // If the members have the record, everything that the superblock needs is there.
+    let cut = left(CP.0 + 1);
+    for member in [0, 1] {
+        cut.image.put_records(member, &cut.next);
+    }
+    let report = expect_clean(&cut.image, &[Kind::SuperblockStale]);
+    assert_eq!((report.epoch, report.cp), (2, CP.0 + 1));
+}
+
+#[test]
 fn a_superblock_on_one_member_is_enough_for_the_change() {
     // Only the device that joined has it.
     let image = added();

@@ -456,8 +456,13 @@ impl Image {
 
     /// Writes a superblock into both labels of a member.
     pub(crate) fn put_superblocks(&self, member: u32, superblock: &Superblock) {
+        self.put_superblocks_at(member, &self.labels(member), superblock);
+    }
+
+    /// Writes a superblock into some labels of a device.
+    pub(crate) fn put_superblocks_at(&self, member: u32, labels: &[u64], superblock: &Superblock) {
         let block = superblock.encode(&key());
-        for label in self.labels(member) {
+        for label in labels {
             let at = label + SUPERBLOCK_OFFSETS[superblock_slot(superblock.cp)];
             self.memory.write(DeviceId(member), at, &block).unwrap();
         }

@@ -1,6 +1,6 @@
-//! A pool of version 1 that was grown (decisions 0018 and 0040): its device became larger, then it
-//! got another one, and the power failed after clients had flushed before and after that. `fixture`
-//! says how it is kept.
+//! A pool of version 1 that was grown (decisions 0018 and 0040): it got a second device, then the
+//! first one became larger, then the second one. Before and after that last consistency point
+//! clients flushed, and the power failed. `fixture` says how it is kept.
 
 use std::collections::BTreeSet;
 
@@ -28,13 +28,13 @@ const TURNS_MAX: u64 = 1_000_000;
 const BLOCK: u64 = BLOCK_SIZE as u64;
 /// The LUN is larger than the pool was.
 const LUN_BLOCKS: u64 = 6_000;
-/// Durable writes of a block while the pool gets a device.
+/// Durable writes of a block while the pool grows.
 const FLUSHED: u64 = 24;
 
 /// The devices in the end.
 fn devices() -> [DeviceSpec; 2] {
     let first = MAKER.devices(POOL_BYTES)[0].size_bytes + MORE_BYTES;
-    [DeviceSpec::thin(first), DeviceSpec::thin(MORE_BYTES)]
+    [first, 2 * MORE_BYTES].map(DeviceSpec::thin)
 }
 
 fn begin_growth(rig: &mut clones::Rig, growth: PoolGrowth) {
@@ -70,13 +70,17 @@ fn make() -> Images {
         size_bytes,
     });
     made.expect("a new name");
-    write_same(&mut rig, "v/l", 0..2_400, 31);
+    write_same(&mut rig, "v/l", 0..2_200, 31);
     rig.snapshot("v", "small");
+    begin_growth(&mut rig, PoolGrowth::New(vec![MORE_BYTES]));
+    end_growth(&mut rig);
+    write_same(&mut rig, "v/l", 2_200..3_000, 32);
+    rig.snapshot("v", "larger");
     begin_growth(&mut rig, PoolGrowth::Larger(vec![(0, MORE_BYTES)]));
     end_growth(&mut rig);
-    write_same(&mut rig, "v/l", 2_400..3_300, 32);
-    rig.snapshot("v", "larger");
-    begin_growth(&mut rig, PoolGrowth::New(vec![MORE_BYTES]));
+    write_same(&mut rig, "v/l", 3_000..3_900, 33);
+    rig.snapshot("v", "large");
+    begin_growth(&mut rig, PoolGrowth::Larger(vec![(1, MORE_BYTES)]));
     // Some of them before the consistency point is committed, some after it.
     for number in 0..FLUSHED {
         rig.write("v/l", 5_900 + number, 1, 9_000);
@@ -122,12 +126,13 @@ fn front(images: &Images) -> (Config, Superblock) {
 fn a_pool_of_version_1_that_was_grown_is_read_checked_and_worked_on() {
     let images = load();
     let report = verified(&images);
-    assert_eq!((report.epoch, report.counts.devices), (3, 2));
+    assert_eq!((report.epoch, report.counts.devices), (4, 2));
     let (config, superblock) = front(&images);
-    assert_eq!((config.epoch, superblock.epoch), (3, 3));
+    assert_eq!((config.epoch, superblock.epoch), (4, 4));
     let extents: Vec<u32> = config.extents.iter().map(|extent| extent.member).collect();
-    assert_eq!(extents, [0, 0, 1], "one of each growth");
-    assert!(superblock.frontiers[..2].iter().all(|it| *it > 0), "{superblock:?}");
+    assert_eq!(extents, [0, 1, 0, 1], "one of each growth");
+    let has_blocks = superblock.frontiers[..3].iter().all(|area| *area > 0);
+    assert!(has_blocks, "{:?}", superblock.frontiers);
     // Records of two epochs wait to be replayed.
     let journal = report.journal.expect("there is one");
     let key = TagKey::new(&config.secret);
@@ -140,29 +145,34 @@ fn a_pool_of_version_1_that_was_grown_is_read_checked_and_worked_on() {
             .contains(&header.first_sequence)
             .then_some(header.epoch)
     });
-    assert_eq!(headers.collect::<BTreeSet<_>>(), BTreeSet::from([2, 3]));
+    assert_eq!(headers.collect::<BTreeSet<_>>(), BTreeSet::from([3, 4]));
 
     let world = SimWorld::restart(images, Seed(3), 1);
     let system = MAKER.mount(&world).expect("it was served then");
     let mut rig = clones::Rig::on(MAKER, world, system);
     let expect_all = |rig: &mut clones::Rig| {
-        expect_same(rig, "v/l@small", 0..2_400, 31);
-        expect_same(rig, "v/l@larger", 0..2_400, 31);
-        expect_same(rig, "v/l@larger", 2_400..3_300, 32);
-        expect_same(rig, "v/l", 0..2_400, 31);
-        expect_same(rig, "v/l", 2_400..3_300, 32);
+        for lun in ["v/l@small", "v/l@larger", "v/l@large", "v/l"] {
+            expect_same(rig, lun, 0..2_200, 31);
+        }
+        for lun in ["v/l@larger", "v/l@large", "v/l"] {
+            expect_same(rig, lun, 2_200..3_000, 32);
+        }
+        for lun in ["v/l@large", "v/l"] {
+            expect_same(rig, lun, 3_000..3_900, 33);
+        }
         rig.expect("v/l", 5_900, FLUSHED, 9_000);
     };
     expect_all(&mut rig);
     let before = rig.total();
-    write_same(&mut rig, "v/l", 3_300..4_000, 33);
-    begin_growth(&mut rig, PoolGrowth::Larger(vec![(1, MORE_BYTES)]));
+    write_same(&mut rig, "v/l", 3_900..4_400, 34);
+    begin_growth(&mut rig, PoolGrowth::Larger(vec![(0, MORE_BYTES)]));
     end_growth(&mut rig);
     assert!(rig.total() > before + MORE_BYTES / BLOCK / 2);
-    write_same(&mut rig, "v/l", 4_000..4_500, 34);
+    write_same(&mut rig, "v/l", 4_400..5_000, 35);
+    rig.rest();
     let mut rig = rig.restart();
     expect_all(&mut rig);
-    expect_same(&mut rig, "v/l", 3_300..4_000, 33);
-    expect_same(&mut rig, "v/l", 4_000..4_500, 34);
-    assert_eq!(verified(&rig.images()).epoch, 4);
+    expect_same(&mut rig, "v/l", 3_900..4_400, 34);
+    expect_same(&mut rig, "v/l", 4_400..5_000, 35);
+    assert_eq!(verified(&rig.images()).epoch, 5);
 }

@@ -9,6 +9,7 @@ mod faults;
 mod fixture;
 mod golden;
 mod growing;
+mod grown_pool;
 mod labels;
 mod lives;
 mod lun_clones;
