@@ -341,7 +341,7 @@ fn sync_card(path: &Path) -> Result<(), OpenError> {
 }
 
 /// Returns whether the name still leads to this open file.
-fn is_at(file: &File, path: &Path) -> Result<bool, OpenError> {
+pub(super) fn is_at(file: &File, path: &Path) -> Result<bool, OpenError> {
     let stat = |error| OpenError::host("stat", path, error);
     let opened = file.metadata().map_err(stat)?;
     match std::fs::symlink_metadata(path) {
