@@ -86,7 +86,7 @@ impl Administrator {
     /// Nothing was changed, except where the problem says so.
     pub fn add_devices(&self, name: &str, request: &AddDevices) -> Result<Growth, Problem> {
         let mut directory = self.directory();
-        let pool = self.pool(&directory, name)?;
+        let pool = self.pool_to_grow(&directory, name)?;
         let devices = candidates::added(&directory, &pool.recorded, request)?;
         let contents = match request.discard_contents || request.dry_run {
             true => Contents::Discarded,
@@ -99,14 +99,14 @@ impl Administrator {
         let info = match checked {
             Ok(info) if !request.dry_run => info,
             refused_or_planned => {
-                self.close(&chosen);
+                self.close_chosen(&chosen);
                 return refused_or_planned.map(|info| view(name, true, &info, &chosen));
             }
         };
-        if let Err(problem) = self.join(&mut directory, &pool, &mut chosen) {
+        if let Err(problem) = self.join_chosen(&mut directory, &pool, &mut chosen) {
             // Whether they are members is found out by the next start.
             if problem.outcome != Some(Outcome::Unknown) {
-                self.close(&chosen);
+                self.close_chosen(&chosen);
                 for Candidate { device, .. } in &chosen {
                     joining::forget(&self.plane.world, &mut directory, &pool.recorded, device);
                 }
@@ -116,7 +116,7 @@ impl Administrator {
         for Candidate { path, .. } in &chosen {
             tracing::info!("added {} to aggregate {name}", path.display());
         }
-        self.note(&mut directory, name, &info, &chosen);
+        self.note_growth(&mut directory, name, &info, &chosen);
         Ok(view(name, false, &info, &chosen))
     }
 
@@ -131,7 +131,7 @@ impl Administrator {
         request: &ResizeAggregate,
     ) -> Result<Growth, Problem> {
         let mut directory = self.directory();
-        let pool = self.pool(&directory, name)?;
+        let pool = self.pool_to_grow(&directory, name)?;
         let chosen = match request.size_bytes {
             Some(size) => vec![self.resized(&directory, &pool, request, Size(size))?],
             None => self.found_larger(&directory, &pool, request)?,
@@ -146,7 +146,7 @@ impl Administrator {
             grown.map_err(|error| not_grown(&error))?;
         }
         let members = chosen.iter().filter_map(|it| it.id).collect();
-        self.commit(&pool, &chosen, &everglade_engine::Growth::Extend(members))?;
+        self.commit_growth(&pool, &chosen, &everglade_engine::Growth::Extend(members))?;
         for Candidate { device, path, .. } in &chosen {
             tracing::info!(
                 "aggregate {name} uses {} of {}",
@@ -154,12 +154,12 @@ impl Administrator {
                 path.display()
             );
         }
-        self.note(&mut directory, name, &info, &chosen);
+        self.note_growth(&mut directory, name, &info, &chosen);
         Ok(view(name, false, &info, &chosen))
     }
 
     /// Returns the aggregate, if it can become larger now.
-    fn pool(&self, directory: &DataDir, name: &str) -> Result<Pool, Problem> {
+    fn pool_to_grow(&self, directory: &DataDir, name: &str) -> Result<Pool, Problem> {
         self.refuse_unavailable(name)?;
         let missing = || Problem::not_found("aggregate", name);
         let unavailable = |text: String| Err(Problem::new(Code::Unavailable, text));
@@ -217,7 +217,7 @@ impl Administrator {
         Ok(())
     }
 
-    fn close(&self, chosen: &[Candidate]) {
+    fn close_chosen(&self, chosen: &[Candidate]) {
         let opened = chosen.iter().filter_map(|it| it.id);
         opened.for_each(|id| self.plane.world.close(id));
     }
@@ -245,7 +245,7 @@ impl Administrator {
             return Err(Problem::invalid("size_bytes", text));
         }
         candidates::check_new_size(recorded, device, size)?;
-        let member = self.member(directory, pool, device)?;
+        let member = self.member_to_grow(directory, pool, device)?;
         let present = self.plane.world.size_bytes(member.id.expect("it is a member"));
         if size.bytes() < present {
             let text = format!(
@@ -281,7 +281,7 @@ impl Administrator {
         }
         let mut larger = Vec::new();
         for device in looked_at {
-            let member = self.member(directory, pool, device)?;
+            let member = self.member_to_grow(directory, pool, device)?;
             let id = member.id.expect("it is a member");
             let size_bytes = world.grow(id, None).map_err(|error| not_grown(&error))?;
             let member = member.of_size(size_bytes);
@@ -290,7 +290,7 @@ impl Administrator {
                 Ok(_) => larger.push(member),
                 Err(GrowError::NotLarger { .. } | GrowError::JournalOnly(_)) if named.is_none() => {
                 }
-                Err(error) => return Err(self.explain(&error, &[member])),
+                Err(error) => return Err(self.explain_growth(&error, &[member])),
             }
         }
         if larger.is_empty() {
@@ -305,7 +305,7 @@ impl Administrator {
     }
 
     /// Returns a recorded device that is a member, as it is.
-    fn member(
+    fn member_to_grow(
         &self,
         directory: &DataDir,
         pool: &Pool,
@@ -351,7 +351,7 @@ impl Administrator {
         };
         let info = info.map_err(|error| {
             let chosen: Vec<_> = chosen.iter().zip(&ids).map(with_id).collect();
-            self.explain(&error, &chosen)
+            self.explain_growth(&error, &chosen)
         })?;
         let devices = chosen.iter().map(|it| &it.device);
         refuse_full_host(directory, pool, &info, devices, "devices")?;
@@ -374,7 +374,7 @@ impl Administrator {
         }
         let growth = everglade_engine::Growth::Extend(members);
         let info = self.engine.examine_growth(&imagined, pool.known.id, &growth);
-        let info = info.map_err(|error| self.explain(&error, chosen))?;
+        let info = info.map_err(|error| self.explain_growth(&error, chosen))?;
         // Who made a file larger knows the host below it.
         let directories = chosen.iter().filter(|it| it.is_directory());
         let devices = directories.map(|it| &it.device);
@@ -383,7 +383,7 @@ impl Administrator {
     }
 
     /// Records the devices, makes those that are directories, and makes all of them members.
-    fn join(
+    fn join_chosen(
         &self,
         directory: &mut DataDir,
         pool: &Pool,
@@ -400,17 +400,17 @@ impl Administrator {
         for candidate in chosen.iter_mut() {
             let id = match candidate.id {
                 Some(id) => id,
-                None => self.make(directory, &candidate.device)?,
+                None => self.make_directory(directory, &candidate.device)?,
             };
             candidate.id = Some(id);
             let uuid = creation::random().map_err(|error| refused(&error))?;
             added.push((id, uuid));
         }
-        self.commit(pool, chosen, &everglade_engine::Growth::Add(added))
+        self.commit_growth(pool, chosen, &everglade_engine::Growth::Add(added))
     }
 
     /// Makes a directory device.
-    fn make(&self, directory: &DataDir, device: &Device) -> Result<DeviceId, Problem> {
+    fn make_directory(&self, directory: &DataDir, device: &Device) -> Result<DeviceId, Problem> {
         let path = match device.path.is_relative() {
             true => {
                 let made = directory.make_directory(device);
@@ -424,7 +424,7 @@ impl Administrator {
     }
 
     /// Writes the labels of the next composition, and has a consistency point make it count.
-    fn commit(
+    fn commit_growth(
         &self,
         pool: &Pool,
         chosen: &[Candidate],
@@ -432,7 +432,7 @@ impl Administrator {
     ) -> Result<(), Problem> {
         let (world, id) = (&self.plane.world, pool.known.id);
         let next = self.engine.prepare_growth(world, id, growth);
-        let next = next.map_err(|error| self.explain(&error, chosen))?;
+        let next = next.map_err(|error| self.explain_growth(&error, chosen))?;
         let change = admin::Change::Grow { next: next.clone() };
         match self.change(id, change) {
             Ok(_) => Ok(()),
@@ -447,7 +447,7 @@ impl Administrator {
 
     /// Records that the devices are members of their present sizes. They are: a failure costs
     /// nothing, because the next start records it.
-    fn note(&self, directory: &mut DataDir, name: &str, info: &GrowthInfo, chosen: &[Candidate]) {
+    fn note_growth(&self, directory: &mut DataDir, name: &str, info: &GrowthInfo, chosen: &[Candidate]) {
         let mut state = directory.state().clone();
         let recorded = state.aggregates.iter_mut().find(|it| it.name == name);
         let recorded = recorded.expect("it was looked up");
@@ -466,7 +466,7 @@ impl Administrator {
     }
 
     /// Translates a refusal of the engine, which knows devices by number only.
-    fn explain(&self, error: &GrowError, chosen: &[Candidate]) -> Problem {
+    fn explain_growth(&self, error: &GrowError, chosen: &[Candidate]) -> Problem {
         let of = |id: DeviceId| chosen.iter().find(|it| it.id == Some(id));
         let path = |id: DeviceId| {
             let path = of(id).map(|it| it.path.display().to_string());

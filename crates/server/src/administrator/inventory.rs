@@ -529,7 +529,7 @@ fn conditions(aggregate: &Aggregate, closed: Option<Code>) -> Vec<Condition> {
             Code::AggregateNearlyFull,
             Health::Warning,
             format!("{} are left", Size(aggregate.free_bytes)),
-            "delete or discard something",
+            "delete or discard something, or make the aggregate larger",
         );
     }
     let promised = aggregate
