@@ -6,6 +6,7 @@ use everglade_affinity::{Affinities, Stranded};
 use everglade_env::lock::Mutex;
 use everglade_format::volume::Sync;
 
+use crate::media::next::NextGeometry;
 use crate::tree::notes;
 
 /// A change to what an aggregate holds.
@@ -34,6 +35,12 @@ pub enum Change {
     RenameAggregate {
         /// The new one.
         to: String,
+    },
+    /// Makes the devices that were prepared members of the aggregate, or takes what members became
+    /// larger by.
+    Grow {
+        /// The result of [`crate::Engine::prepare_growth`].
+        next: NextGeometry,
     },
     /// Replaces the text that administrators' programs keep in the aggregate.
     SetNotes {
@@ -239,6 +246,7 @@ impl Change {
             | Change::DeleteLun { .. }
             | Change::ShrinkLun { .. }
             | Change::RenameAggregate { .. }
+            | Change::Grow { .. }
             | Change::RenameVolume { .. }
             | Change::RenameLun { .. }
             | Change::RenameSnapshot { .. }

@@ -13,11 +13,15 @@ use everglade_pagecache::PageCache;
 
 use crate::background::split;
 use crate::cp::freeze::RECLAIM_REGIONS;
+use crate::media::Layout;
 use crate::media::heal::Healing;
+use crate::media::next::NextGeometry;
 use crate::mend::Mender;
 use crate::mount::copies::{self, LostCopy};
-use crate::mount::labels::{self, Refusal};
+use crate::mount::growth::{self, GrowError, Growth, GrowthInfo};
+use crate::mount::labels;
 use crate::mount::mounting::Mounting;
+use crate::mount::refusal::Refusal;
 use crate::pool::aggregate::{Aggregate, State};
 use crate::pool::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo};
 use crate::pool::log::{JournalInfo, Log, RecoveryInfo};
@@ -225,7 +229,8 @@ impl Engine {
 
     /// Opens the aggregate on these devices: reads labels and superblock at once, and leaves
     /// mounting to the home reactor, which must be woken. If the caller remembers the aggregate, it
-    /// must be the same one. Watch [`Engine::aggregates`] for the outcome.
+    /// must be the same one. Devices of `joining` may turn out not to be members: their joining was
+    /// cut. Watch [`Engine::aggregates`] for the outcome, and for the devices.
     ///
     /// # Errors
     /// A refusal has three parts: found, expected and remedy. Nothing is written.
@@ -233,19 +238,17 @@ impl Engine {
         &self,
         storage: &dyn Storage,
         devices: &[DeviceId],
+        joining: &[DeviceId],
         expected: Option<&labels::Expected>,
     ) -> Result<u32, Refusal> {
-        let labels = labels::read(storage, devices, expected)?;
+        let labels = labels::read(storage, devices, joining, expected)?;
         let shared = &self.0;
         // Reactors use the table of aggregates all the time, so they do not wait while devices are
         // read here.
         let opening = shared.opening.lock();
         let _alone = opening;
         let known = shared.all();
-        if let Some(twin) = known
-            .iter()
-            .find(|known| known.config.uuid == labels.config.uuid)
-        {
+        if let Some(twin) = known.iter().find(|known| known.uuid == labels.config.uuid) {
             return Err(Refusal::new(
                 format!("aggregate {} is open already", twin.name),
                 "each aggregate once",
@@ -253,7 +256,7 @@ impl Engine {
             ));
         }
         let id = u32::try_from(known.len()).expect("few aggregates");
-        let geometry = labels.config.geometry().map_err(|damage| {
+        let layout = Layout::new(labels.config, labels.devices).map_err(|damage| {
             Refusal::new(damage.to_string(), "a valid label", "Nothing was changed")
         })?;
         let affinities = AggregateAffinities::add(&shared.affinities, RANGES)
@@ -261,8 +264,8 @@ impl Engine {
         let superblock = labels.superblock;
         // After the crash of a daemon, the content read here may still be in a device's cache. A
         // flush is answered from committed content, so that content must be stable now.
-        for device in &labels.devices {
-            storage.flush(*device).map_err(|error| {
+        for (_, device) in layout.members() {
+            storage.flush(device).map_err(|error| {
                 Refusal::new(
                     format!("device {}: {error}", device.0),
                     "a device that can be flushed",
@@ -270,21 +273,18 @@ impl Engine {
                 )
             })?;
         }
-        let healing = Healing::find(storage, &labels.config, &labels.devices, &superblock);
-        let reserve = labels.config.reserve_blocks;
-        let backed = superblock.areas_used * geometry.area_blocks();
+        let healing = Healing::find(storage, &layout, &superblock);
+        let backed = superblock.areas_used * layout.geometry.area_blocks();
         let space = Space::new(
-            geometry.block_count(),
-            reserve,
+            layout.geometry.block_count(),
+            layout.config.reserve_blocks,
             superblock.blocks_used,
             backed,
         );
         let home = id as usize % shared.options.reactors;
         let aggregate = Arc::new(Aggregate::new(
             id,
-            labels.config,
-            geometry,
-            labels.devices,
+            layout,
             affinities,
             home,
             &superblock,
@@ -313,8 +313,46 @@ impl Engine {
     /// Rewrites lost copies of an aggregate's labels; returns the lost copies, and those that could
     /// not be written. Called after the aggregate is online. Blocks the caller.
     pub fn mend_labels(&self, storage: &dyn Storage, id: u32) -> Vec<LostCopy> {
-        let aggregate = self.0.aggregate(id);
-        copies::mend(storage, &aggregate.config, &aggregate.media.devices)
+        let media = &self.0.aggregate(id).media;
+        // Whoever changes the devices writes all labels.
+        let Some(_turn) = media.begin_change() else {
+            return Vec::new();
+        };
+        copies::mend(storage, &media.layout())
+    }
+
+    /// Says what a growth would give. Writes nothing.
+    ///
+    /// # Errors
+    /// Why the aggregate cannot grow like this.
+    pub fn examine_growth(
+        &self,
+        storage: &dyn Storage,
+        id: u32,
+        growth: &Growth,
+    ) -> Result<GrowthInfo, GrowError> {
+        growth::examine(storage, &self.0.aggregate(id), growth)
+    }
+
+    /// Writes the config records of an aggregate that grows to all its devices, old and new. The
+    /// result goes into [`change::Change::Grow`], which makes the growth take effect. Blocks the
+    /// caller.
+    ///
+    /// # Errors
+    /// Why the aggregate cannot grow like this, or could not be written.
+    pub fn prepare_growth(
+        &self,
+        storage: &dyn Storage,
+        id: u32,
+        growth: &Growth,
+    ) -> Result<NextGeometry, GrowError> {
+        growth::prepare(storage, &self.0.aggregate(id), growth)
+    }
+
+    /// Erases what [`Engine::prepare_growth`] wrote, after the change was refused or could not be
+    /// asked for. Blocks the caller. Does nothing if the change took effect.
+    pub fn abandon_growth(&self, storage: &dyn Storage, id: u32, next: NextGeometry) {
+        growth::abandon(storage, &self.0.aggregate(id), &next);
     }
 
     /// Asks every aggregate to stop after one more consistency point. Reactors must be woken.
@@ -370,8 +408,8 @@ impl Engine {
         let info = |aggregate: &Arc<Aggregate>| AggregateInfo {
             id: aggregate.id,
             name: aggregate.name.to_string(),
-            uuid: aggregate.config.uuid,
-            epoch: aggregate.config.epoch,
+            uuid: aggregate.uuid,
+            epoch: aggregate.media.layout().config.epoch,
             state: aggregate.state(),
             committed_cp: aggregate.committed().0,
             opened_cp: aggregate.opened.0,
@@ -382,7 +420,7 @@ impl Engine {
             mended: aggregate.mended.info(),
             stale_reads: aggregate.redirects.count(),
             recovery: aggregate.recovery(),
-            devices: aggregate.media.devices.clone(),
+            devices: aggregate.media.layout().devices.clone(),
         };
         let all = self.0.all();
         let listed = all.iter().filter(|aggregate| !aggregate.is_forgotten());

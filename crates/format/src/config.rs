@@ -8,7 +8,7 @@
 //! | 8 | 4 | format version |
 //! | 12 | 4 | index of the member that holds this copy |
 //! | 16 | 8 | epoch |
-//! | 24 | 24 | feature flags: compatible, read-only-compatible, incompatible |
+//! | 24 | 24 | feature flags: compatible, read-only-compatible (none), incompatible (see below) |
 //! | 48 | 16 | aggregate's UUID |
 //! | 64 | 32 | secret |
 //! | 96 | 8 | time of creation, seconds since 1970 UTC |
@@ -21,10 +21,21 @@
 //! | 256 | 40 each | members: UUID 16 · size in blocks 8 · first dbn of data 8 · zero 8 |
 //! | after them | 40 each | extents: base 8 · length 8 · first dbn 8 · member 4 · group 4 · column 4 · zero 4 |
 //! | 65,504 | 32 | BLAKE3 of the bytes before |
+//!
+//! | incompatible feature | bit | meaning |
+//! | --- | --- | --- |
+//! | [`INCOMPATIBLE_CHANGED`] | 0 | the composition was changed after the aggregate was created: labels may have records of two epochs, the newest superblock says which one counts, and the journal may have records of older epochs (decision 0040) |
+//!
+//! The engine sets bit 0 in every record of an epoch above 1, and in no record of epoch 1.
 
 use crate::bytes::{array_at, put, u32_at, u64_at};
 use crate::tag::SECRET_BYTES;
 use crate::{Damage, Dbn, FORMAT_VERSION, Geometry};
+
+/// Incompatible feature: the composition was changed after the aggregate was created.
+pub const INCOMPATIBLE_CHANGED: u64 = 1;
+/// Incompatible features that this build knows.
+const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_CHANGED;
 
 /// Most extents of an aggregate: a superblock has room for this many frontiers.
 pub const EXTENTS_MAX: usize = 894;
@@ -35,7 +46,8 @@ const MAGIC: [u8; 8] = *b"EVGLCONF";
 const CHECK_AT: usize = CONFIG_BYTES - 32;
 const MEMBERS_AT: usize = 256;
 const ENTRY_BYTES: usize = 40;
-const ENTRIES_MAX: usize = (CHECK_AT - MEMBERS_AT) / ENTRY_BYTES;
+/// Most members and extents together.
+pub const ENTRIES_MAX: usize = (CHECK_AT - MEMBERS_AT) / ENTRY_BYTES;
 /// Longest name of an aggregate, volume or LUN, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 
@@ -90,6 +102,8 @@ pub struct Config {
     pub epoch: u64,
     /// Features that a build may ignore. This build knows none, and keeps those present.
     pub compatible: u64,
+    /// Features that a build must know: see the module's documentation.
+    pub incompatible: u64,
     /// The aggregate's name for ever.
     pub uuid: Uuid,
     /// Key of all tags; never leaves the labels.
@@ -148,6 +162,7 @@ impl Config {
         put(&mut out, 12, self.member_index.to_le_bytes());
         put(&mut out, 16, self.epoch.to_le_bytes());
         put(&mut out, 24, self.compatible.to_le_bytes());
+        put(&mut out, 40, self.incompatible.to_le_bytes());
         put(&mut out, 48, self.uuid);
         put(&mut out, 64, self.secret);
         put(&mut out, 96, self.created_seconds.to_le_bytes());
@@ -225,14 +240,17 @@ impl Config {
             ));
         }
         Damage::unless_ours(u32_at(bytes, 8))?;
-        for (at, what) in [
-            (32, "read-only-compatible feature flags"),
-            (40, "incompatible feature flags"),
+        for (at, what, known) in [
+            (32, "read-only-compatible feature flags", 0),
+            (40, "incompatible feature flags", INCOMPATIBLE_KNOWN),
         ] {
-            let flags = u64_at(bytes, at);
-            if flags != 0 {
-                let found = format!("{flags:#x}");
-                return Err(Damage::newer(what, "none, as this build knows none", found));
+            let unknown = u64_at(bytes, at) & !known;
+            if unknown != 0 {
+                let expected = match known {
+                    0 => "none, as this build knows none".to_owned(),
+                    known => format!("none but {known:#x}, which this build knows"),
+                };
+                return Err(Damage::newer(what, expected, format!("{unknown:#x}")));
             }
         }
         Damage::unless_equal("RAID kind", 0, u32_at(bytes, 108))?;
@@ -261,6 +279,7 @@ impl Config {
             member_index: u32_at(bytes, 12),
             epoch: u64_at(bytes, 16),
             compatible: u64_at(bytes, 24),
+            incompatible: u64_at(bytes, 40),
             uuid: array_at(bytes, 48),
             secret: array_at(bytes, 64),
             created_seconds: u64_at(bytes, 96),
@@ -363,6 +382,7 @@ mod tests {
             member_index: 1,
             epoch: 3,
             compatible: 0,
+            incompatible: 0,
             uuid: [1; 16],
             secret: [2; 32],
             created_seconds: 77,
@@ -467,7 +487,7 @@ mod tests {
                 40,
                 4,
                 Writer::Newer,
-                "incompatible feature flags: expected none, as this build knows none, found 0x4",
+                "incompatible feature flags: expected none but 0x1, which this build knows, found 0x4",
             ),
         ] {
             let damage = Config::decode(&resealed(at, value)).expect_err("not ours");
@@ -480,6 +500,15 @@ mod tests {
         let config = Config::decode(&bytes).expect("ours").expect("there");
         assert_eq!(config.compatible, 1 << 63);
         assert_eq!(config.encode(), bytes);
+    }
+
+    #[test]
+    fn a_changed_composition_is_a_feature_that_this_build_knows() {
+        let changed = Config {
+            incompatible: INCOMPATIBLE_CHANGED,
+            ..sample()
+        };
+        assert_eq!(Config::decode(&changed.encode()), Ok(Some(changed)));
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! | 12 | 2 | operations, at least 1 |
 //! | 14 | 2 | payload pages |
 //! | 16 | 16 | aggregate's UUID |
-//! | 32 | 8 | epoch of membership |
+//! | 32 | 8 | epoch of the superblock that was the newest committed one |
 //! | 40 | 8 | life: a random number of the mount that wrote it |
 //! | 48 | 8 | generation |
 //! | 56 | 8 | sequence of the first operation |
@@ -88,7 +88,7 @@ pub struct Operation {
 pub struct Header {
     /// The aggregate.
     pub uuid: Uuid,
-    /// Epoch of the config record under which it was written.
+    /// Epoch of the superblock that was the newest committed one when the record was made.
     pub epoch: u64,
     /// Names the mount that wrote it; records of two lives never follow each other.
     pub life: u64,

@@ -63,6 +63,28 @@ pub fn size_for(areas: u64, area_blocks: u64, journal_blocks: u64) -> u64 {
     size
 }
 
+/// Returns the region that a member gets when its device grows from `old_blocks` to `new_blocks`:
+/// first block and length, in whole areas. The region begins behind the old copy of the label,
+/// which stays where it is and is needed until the change is committed. `None` if the device did
+/// not grow by an area.
+#[must_use]
+pub fn grown_region(old_blocks: u64, new_blocks: u64, area_blocks: u64) -> Option<(Dbn, u64)> {
+    let usable = (new_blocks - new_blocks.div_ceil(100)).min(new_blocks.checked_sub(LABEL_BLOCKS)?);
+    let length = usable.checked_sub(old_blocks)? / area_blocks * area_blocks;
+    (length > 0).then_some((Dbn(old_blocks), length))
+}
+
+/// Returns the smallest size in blocks to which a device of `old_blocks` has to grow for
+/// [`grown_region`].
+#[must_use]
+pub fn size_to_grow(old_blocks: u64, area_blocks: u64) -> u64 {
+    let mut size = old_blocks + area_blocks + LABEL_BLOCKS;
+    while grown_region(old_blocks, size, area_blocks).is_none() {
+        size += size.div_ceil(200);
+    }
+    size
+}
+
 /// Number of areas a pvbn space of `geometry` spans, holes between extents included.
 #[must_use]
 pub fn area_count(geometry: &Geometry) -> u64 {
@@ -72,6 +94,23 @@ pub fn area_count(geometry: &Geometry) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_grown_region_lies_between_the_old_copy_of_the_label_and_the_new_one() {
+        for old in [600, 3_000, 40_000, 1 << 24] {
+            let least = size_to_grow(old, 256);
+            for new in [least, least + 1_000, 3 * least] {
+                let (first, length) = grown_region(old, new, 256).expect("it grew by an area");
+                assert_eq!(first, Dbn(old));
+                assert!(length >= 256 && length.is_multiple_of(256));
+                assert!(old + length <= new - LABEL_BLOCKS, "{old} to {new}");
+            }
+            assert_eq!(grown_region(old, old + 256, 256), None);
+            assert_eq!(grown_region(old, old, 256), None);
+            assert_eq!(grown_region(old, old / 2, 256), None);
+        }
+        assert_eq!(grown_region(600, 10, 256), None);
+    }
 
     #[test]
     fn data_stays_clear_of_both_labels() {

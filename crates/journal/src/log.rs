@@ -138,6 +138,12 @@ impl Journal {
         }
     }
 
+    /// Later groups carry this epoch: that of the superblock that was just committed.
+    pub fn set_epoch(&mut self, epoch: u64) {
+        assert!(epoch >= self.settings.epoch, "epochs only grow");
+        self.settings.epoch = epoch;
+    }
+
     /// Takes an operation into the log; returns its sequence.
     pub fn push(&mut self, entry: Entry) -> u64 {
         let operation = entry.operation();

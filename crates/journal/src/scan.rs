@@ -18,6 +18,8 @@
 //! can leave a header of this chain without its payload, or an invalid header; the reader cannot
 //! tell these apart, and reports the end as unclear ([`End`]).
 
+use std::ops::RangeInclusive;
+
 use everglade_env::PageRef;
 use everglade_format::TagKey;
 use everglade_format::config::Uuid;
@@ -74,7 +76,10 @@ impl ScanSummary {
 pub struct Scan {
     half_blocks: u64,
     uuid: Uuid,
-    epoch: u64,
+    /// Epochs that the next record may have: a record carries the epoch of the superblock that was
+    /// the newest when it was made, so the epoch never decreases along the chain, and never exceeds
+    /// that of the superblock from which the scan begins (decision 0040).
+    epochs: RangeInclusive<u64>,
     from: Position,
     /// Generation whose half is being read.
     generation: u64,
@@ -98,13 +103,13 @@ struct Record {
 }
 
 impl Scan {
-    /// A reader from a superblock's position on.
+    /// A reader from a superblock's position on. `epoch` is the superblock's.
     #[must_use]
     pub fn new(half_blocks: u64, uuid: Uuid, epoch: u64, from: Position) -> Scan {
         Scan {
             half_blocks,
             uuid,
-            epoch,
+            epochs: 0..=epoch,
             from,
             generation: from.generation,
             at: 0,
@@ -216,16 +221,16 @@ impl Scan {
     }
 
     /// A whole header does not continue the chain. If it is of one of the superblock's generations,
-    /// it is what a cut left of a group that crossed the halves, or of another life.
+    /// it is what a cut left of a group that crossed the halves, or of another life. Its epoch does
+    /// not matter: a later mount with a superblock of a higher epoch could take it for its own.
     fn note_stranger(&mut self, header: &Header) {
-        self.outcome.has_strangers |= header.uuid == self.uuid
-            && header.epoch == self.epoch
-            && header.generation >= self.from.generation;
+        self.outcome.has_strangers |=
+            header.uuid == self.uuid && header.generation >= self.from.generation;
     }
 
     fn continues(&self, header: &Header) -> bool {
         header.uuid == self.uuid
-            && header.epoch == self.epoch
+            && self.epochs.contains(&header.epoch)
             && header.generation == self.generation
             && header.first_sequence == self.outcome.end.sequence
             && self
@@ -240,6 +245,7 @@ impl Scan {
             pages,
         } = record;
         self.chain = Some((header.life, code));
+        self.epochs = header.epoch..=*self.epochs.end();
         self.outcome = ScanSummary {
             records: self.outcome.records + 1,
             operations: self.outcome.operations + header.operations.len() as u64,

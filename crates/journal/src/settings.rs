@@ -9,7 +9,7 @@ pub struct Settings {
     pub half_blocks: u64,
     /// The aggregate.
     pub uuid: Uuid,
-    /// Epoch of membership.
+    /// Epoch of the newest committed superblock.
     pub epoch: u64,
     /// A random number that names this mount.
     pub life: u64,

@@ -7,6 +7,7 @@
 //! | `steady` | the same | `docs/benchmarks/steady.md` |
 //! | `snapshots` | the same | `docs/benchmarks/snapshots.md` |
 //! | `anatomy` | the same, with `perf` | `docs/benchmarks/anatomy.md` |
+//! | `parity` | `parity` of `raid` | `docs/benchmarks/parity.md` |
 //! | `instructions` | `hotpath` of `testing`, under callgrind | `docs/benchmarks/instructions.txt` |
 //! | `lines` | the same | `docs/benchmarks/lines.txt` |
 //!
@@ -23,8 +24,8 @@ use crate::tally::Tally;
 
 /// The verb.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
-    let rigs =
-        "there are 'nbd', 'steady', 'anatomy', 'snapshots', 'flush', 'instructions' and 'lines'";
+    let rigs = "there are 'nbd', 'steady', 'anatomy', 'snapshots', 'flush', 'parity', 'instructions' \
+        and 'lines'";
     let Some((rig, rest)) = words.split_first() else {
         return Err(Usage(format!("which rig? {rigs}")));
     };
@@ -32,6 +33,7 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
     match rig.as_str() {
         "flush" => driven(&mut tally, "everglade-bench", words),
         "nbd" | "steady" | "anatomy" | "snapshots" => driven(&mut tally, "everglade-versus", words),
+        "parity" => parity(&mut tally, rest),
         "instructions" => match rest {
             [] => instructions::verify(&mut tally),
             [word] if word == "--update" => instructions::update(&mut tally),
@@ -44,6 +46,26 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
         _ => return Err(Usage(format!("no rig '{rig}'; {rigs}"))),
     }
     Ok(tally.finish())
+}
+
+/// The rig of the parity kernels.
+fn parity(tally: &mut Tally, rest: &[String]) {
+    let mut bench = cargo(&[
+        "bench",
+        "--quiet",
+        "--package",
+        "everglade-raid",
+        "--bench",
+        "parity",
+        "--",
+    ]);
+    // The program runs in the folder of its package.
+    let here = std::env::current_dir().unwrap_or_default();
+    bench.args(rest.iter().map(|word| match word.ends_with(".md") {
+        true => here.join(word).display().to_string(),
+        false => word.clone(),
+    }));
+    whole(tally, "benchmark", &mut bench);
 }
 
 /// A rig that drives the real server with a client: a program of `torture`.

@@ -87,6 +87,7 @@ fn config(scale: Scale) -> Config {
         member_index: 0,
         epoch: 1,
         compatible: 0,
+        incompatible: 0,
         uuid: UUID,
         secret: SECRET,
         created_seconds: 7,

@@ -7,7 +7,7 @@ use everglade_format::CpNumber;
 
 use crate::admin::lun::{create_lun, delete_lun, grow_lun, shrink_lun};
 use crate::admin::volume::{create_volume, delete_volume};
-use crate::admin::{clone, notes, rename, snapshot};
+use crate::admin::{clone, devices, notes, rename, snapshot};
 use crate::background::{lun_clone, split};
 use crate::change::{Change, Context, Error};
 use crate::home::aggregate::Home;
@@ -26,6 +26,7 @@ pub(crate) fn execute(
         Change::DeleteVolume { name } => delete_volume(home, permit, context, name),
         Change::RenameVolume { name, to } => rename::volume(home, context, name, to),
         Change::RenameAggregate { to } => rename::aggregate(home, to),
+        Change::Grow { next } => devices::grow(home, next),
         Change::SetNotes { text } => notes::set(home, cp, context.seconds, text),
         Change::RenameLun { volume, name, to } => rename::lun(home, volume, name, to),
         Change::CreateLun {

@@ -1,6 +1,7 @@
 //! Administration: the changes of operators, executed in the freeze of a consistency point.
 
 pub(crate) mod clone;
+pub(crate) mod devices;
 pub(crate) mod execute;
 pub(crate) mod lun;
 pub(crate) mod notes;

@@ -106,6 +106,19 @@ impl FileSystem {
         }
     }
 
+    /// Appends an extent, nothing of which was ever allocated.
+    pub(crate) fn add_extent(&mut self, base: u64, areas: Areas) {
+        assert!(
+            self.bases.last().is_none_or(|last| *last < base),
+            "extents are appended"
+        );
+        self.bases.push(base);
+        self.areas.push(areas);
+        self.data.open.push(None);
+        self.meta.open.push(None);
+        self.scan_next.push(0);
+    }
+
     /// Makes this file system the volume of a container.
     pub(crate) fn set_container(&mut self, id: FileId) {
         assert_eq!(self.layer, Layer::Volume, "an aggregate is in no container");

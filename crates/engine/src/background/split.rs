@@ -418,7 +418,7 @@ pub(crate) fn describe(home: &Home, id: FileId) -> SplitInfo {
 
 /// The state of a split at this moment: since `info` was made, space may have become short.
 pub(crate) fn as_of_now(mut info: SplitInfo, aggregate: &Aggregate) -> SplitInfo {
-    let area_blocks = aggregate.media.geometry.area_blocks();
+    let area_blocks = aggregate.media.layout().geometry.area_blocks();
     if info.state == SplitState::Copying && !may_copy(&aggregate.space, area_blocks) {
         (info.state, info.eta_seconds) = (SplitState::WaitingForSpace, None);
     }

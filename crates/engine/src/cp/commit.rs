@@ -30,8 +30,8 @@ use crate::read::root::Root;
 pub(crate) fn write(home: &mut Home) -> Result<(), Stop> {
     let run = home.run.as_mut().expect("under way");
     run.writer.finish(&home.aggregate.media)?;
-    for device in &home.aggregate.media.devices {
-        run.writer.submit(Op::Flush { device: *device });
+    for (_, device) in home.aggregate.media.layout().members() {
+        run.writer.submit(Op::Flush { device });
     }
     Ok(())
 }
@@ -42,10 +42,11 @@ pub(crate) fn flush(home: &mut Home) -> Result<bool, Stop> {
     let run = home.run.as_mut().expect("under way");
     run.writer.finish(&home.aggregate.media)?;
     let fs = &home.fs;
+    let layout = home.aggregate.media.layout();
     let superblock = Superblock {
         cp: run.number,
-        uuid: home.aggregate.config.uuid,
-        epoch: home.aggregate.config.epoch,
+        uuid: home.aggregate.uuid,
+        epoch: layout.config.epoch,
         written_seconds: seconds,
         clean: run.last,
         name: home.aggregate.changed_name(),
@@ -65,16 +66,10 @@ pub(crate) fn flush(home: &mut Home) -> Result<bool, Stop> {
     };
     let page = Page::copy_of(&superblock.encode(&home.aggregate.key)).freeze();
     let slot = SUPERBLOCK_OFFSETS[superblock_slot(run.number)];
-    for (member, device) in home
-        .aggregate
-        .config
-        .members
-        .iter()
-        .zip(&home.aggregate.media.devices)
-    {
+    for (member, device) in layout.members() {
         let size = member.size_blocks * everglade_env::BLOCK_SIZE as u64;
         let offsets = label_offsets(size).map(|label| label + slot);
-        run.writer.submit_superblock(*device, offsets, &page);
+        run.writer.submit_superblock(device, offsets, &page);
     }
     Ok(true)
 }
@@ -127,7 +122,8 @@ pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
         .commit(run.number, home.fs.used, backed, run.pending);
     home.aggregate.set_committed(run.number);
     if let (true, Some(log)) = (run.frees_log, &home.aggregate.log) {
-        home.leaving.add_entries(log.commit(run.position));
+        let epoch = home.aggregate.media.layout().config.epoch;
+        home.leaving.add_entries(log.commit(run.position, epoch));
     }
     run
 }

@@ -276,7 +276,7 @@ fn close_volume(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) {
     let superblock = VolumeSuperblock {
         volume: id,
         cp: site.cp,
-        uuid: site.aggregate.config.uuid,
+        uuid: site.aggregate.uuid,
         blocks_used: volume.fs.used,
         frontier: volume.fs.areas[0].frontier(),
         next_file: volume.fs.next_file,

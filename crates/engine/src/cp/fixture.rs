@@ -21,6 +21,7 @@ use crate::home::aggregate::Home;
 use crate::home::run::Run;
 use crate::home::site::Site;
 use crate::home::volume::VolumeHome;
+use crate::media::Layout;
 use crate::mend::Mender;
 use crate::pool::aggregate::Aggregate;
 use crate::pool::space::Space;
@@ -45,6 +46,7 @@ fn aggregate(affinities: &Affinities<u64>) -> Arc<Aggregate> {
         member_index: 0,
         epoch: 1,
         compatible: 0,
+        incompatible: 0,
         uuid: [1; 16],
         secret: [2; 32],
         created_seconds: 0,
@@ -81,20 +83,10 @@ fn aggregate(affinities: &Affinities<u64>) -> Arc<Aggregate> {
         journal_generation: 1,
         journal_sequence: 1,
     };
-    let geometry = config.geometry().expect("a sound table");
     let shape = AggregateAffinities::add(affinities, RANGES).expect("room for one aggregate");
     let space = Space::new(AREAS * AREA_BLOCKS, 64, 0, AREAS * AREA_BLOCKS);
-    let devices = vec![DeviceId(0)];
-    Arc::new(Aggregate::new(
-        0,
-        config,
-        geometry,
-        devices,
-        shape,
-        0,
-        &superblock,
-        space,
-    ))
+    let layout = Layout::new(config, vec![DeviceId(0)]).expect("a sound table");
+    Arc::new(Aggregate::new(0, layout, shape, 0, &superblock, space))
 }
 
 fn file_system(layer: Layer, area_blocks: u64, areas: Areas) -> FileSystem {

@@ -1,82 +1,78 @@
-//! The place of an aggregate's blocks: from a block number to a device and an offset.
+//! The media of an aggregate, as its reactors share them: the present layout, and how much of the
+//! devices a consistency point may use.
 
-use everglade_env::{BLOCK_SIZE, DeviceId};
-use everglade_format::{Geometry, Pvbn};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
+use everglade_env::lock::RwLock;
+use everglade_format::Pvbn;
+
+use crate::media::layout::{Layout, Place};
+use crate::media::next::Turn;
 use crate::media::share::DeviceShare;
 
-/// The members of an aggregate, and how much of them a consistency point may use.
+/// See the module's documentation.
 pub(crate) struct Media {
-    pub(crate) geometry: Geometry,
-    /// Device of each member.
-    pub(crate) devices: Vec<DeviceId>,
+    layout: RwLock<Arc<Layout>>,
+    /// True while somebody prepares a change of the devices.
+    is_changing: Arc<AtomicBool>,
     pub(crate) share: DeviceShare,
 }
 
-/// The place of a block on a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) device: DeviceId,
-    /// Offset in bytes from the beginning of the device.
-    pub(crate) offset: u64,
-    /// Number of blocks from this block to the end of the run, this block included.
-    pub(crate) run: u64,
-}
-
 impl Media {
-    pub(crate) fn new(geometry: Geometry, devices: Vec<DeviceId>) -> Media {
+    pub(crate) fn new(layout: Layout) -> Media {
         Media {
-            share: DeviceShare::new(devices.len()),
-            geometry,
-            devices,
+            share: DeviceShare::new(layout.devices.len()),
+            layout: RwLock::new(Arc::new(layout)),
+            is_changing: Arc::default(),
         }
+    }
+
+    /// Returns the present layout.
+    pub(crate) fn layout(&self) -> Arc<Layout> {
+        self.layout.read().clone()
+    }
+
+    /// Begins a change of the devices; `None` while another one is under way.
+    pub(crate) fn begin_change(&self) -> Option<Turn> {
+        Turn::take(&self.is_changing)
+    }
+
+    /// Replaces the layout by the next one. In the freeze only.
+    pub(crate) fn set_layout(&self, next: Arc<Layout>) {
+        let mut layout = self.layout.write();
+        assert!(next.follows(&layout), "a layout only grows");
+        self.share.set_devices(next.devices.len());
+        *layout = next;
     }
 
     /// Returns the place of a block; `None` if no extent has the block.
     pub(crate) fn locate(&self, pvbn: Pvbn) -> Option<Place> {
-        let place = self.geometry.locate(pvbn)?;
-        Some(Place {
-            device: self.devices[place.member as usize],
-            offset: place.dbn.0 * BLOCK_SIZE as u64,
-            run: place.run,
-        })
+        self.layout.read().locate(pvbn)
     }
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use everglade_format::Dbn;
-    use everglade_format::config::Extent;
+mod tests {
+    use everglade_env::DeviceId;
 
     use super::*;
+    use crate::media::layout::tests::{three_devices, two_devices};
 
-    /// Two devices: pvbns 0 to 511 on the first, 512 to 1,023 on the second.
-    pub(crate) fn two_devices() -> Media {
-        let extent = |base, member, first| Extent {
-            base,
-            length: 512,
-            member,
-            group: 0,
-            column: 0,
-            first_dbn: Dbn(first),
-        };
-        let geometry = Geometry::new(256, vec![extent(0, 0, 300), extent(512, 1, 700)]);
-        Media::new(
-            geometry.expect("a sound table"),
-            vec![DeviceId(4), DeviceId(5)],
-        )
+    #[test]
+    fn blocks_of_an_added_device_have_a_place_from_then_on() {
+        let media = Media::new(two_devices());
+        let known = media.locate(Pvbn(700));
+        assert_eq!(media.locate(Pvbn(1024)), None);
+        media.set_layout(Arc::new(three_devices()));
+        assert_eq!(media.locate(Pvbn(700)), known);
+        let place = media.locate(Pvbn(1024)).expect("of the third device");
+        assert_eq!((place.device, place.run), (DeviceId(6), 512));
     }
 
     #[test]
-    fn a_block_is_where_its_extent_begins_plus_its_distance() {
-        let media = two_devices();
-        let place = media.locate(Pvbn(10)).expect("in the first extent");
-        assert_eq!(place.device, DeviceId(4));
-        assert_eq!(place.offset, 310 * BLOCK_SIZE as u64);
-        assert_eq!(place.run, 502);
-        let place = media.locate(Pvbn(1023)).expect("the last one");
-        assert_eq!((place.device, place.run), (DeviceId(5), 1));
-        assert_eq!(place.offset, (700 + 511) * BLOCK_SIZE as u64);
-        assert_eq!(media.locate(Pvbn(1024)), None);
+    #[should_panic(expected = "a layout only grows")]
+    fn a_layout_of_another_epoch_is_refused() {
+        Media::new(three_devices()).set_layout(Arc::new(two_devices()));
     }
 }

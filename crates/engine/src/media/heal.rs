@@ -21,8 +21,9 @@
 
 use everglade_env::{BLOCK_SIZE, DeviceId, Op, Page, PageRef, Storage};
 use everglade_format::label::{SUPERBLOCK_OFFSETS, label_offsets, superblock_slot};
-use everglade_format::{Config, Superblock, TagKey};
+use everglade_format::{Superblock, TagKey};
 
+use crate::media::Layout;
 use crate::media::writer::Writer;
 
 /// Wrong copies of superblocks, and their right contents.
@@ -33,21 +34,17 @@ pub(crate) struct Healing {
 
 impl Healing {
     /// Looks at every copy. A copy that cannot be read may become readable when it is written.
-    pub(crate) fn find(
-        storage: &dyn Storage,
-        config: &Config,
-        devices: &[DeviceId],
-        superblock: &Superblock,
-    ) -> Healing {
+    pub(crate) fn find(storage: &dyn Storage, layout: &Layout, superblock: &Superblock) -> Healing {
+        let config = &layout.config;
         let key = TagKey::new(&config.secret);
         let newest = Page::copy_of(&superblock.encode(&key)).freeze();
         let own = superblock_slot(superblock.cp);
         let mut places = Vec::new();
-        for (member, device) in config.members.iter().zip(devices) {
+        for (member, device) in layout.members() {
             for label in label_offsets(member.size_blocks * BLOCK_SIZE as u64) {
                 for (slot, offset) in SUPERBLOCK_OFFSETS.into_iter().enumerate() {
                     let mut found = [0; BLOCK_SIZE];
-                    let read = storage.read(*device, label + offset, &mut found);
+                    let read = storage.read(device, label + offset, &mut found);
                     let (is_good, wanted) = if slot == own {
                         (found == *newest, newest.clone())
                     } else {
@@ -55,7 +52,7 @@ impl Healing {
                         (decoded.is_ok(), PageRef::zero())
                     };
                     if read.is_err() || !is_good {
-                        places.push((*device, label + offset, wanted));
+                        places.push((device, label + offset, wanted));
                     }
                 }
             }

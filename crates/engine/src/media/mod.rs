@@ -1,6 +1,7 @@
 //! Media: everything between a block number of an aggregate and its devices.
 //!
-//! [`devices`] finds the place of a block, [`writer`] collects and sorts the writes of a
+//! [`layout`] knows the devices and finds the place of a block, [`devices`] replaces the layout while
+//! reactors use it, [`next`] is a layout that is about to take effect, [`writer`] collects and sorts the writes of a
 //! consistency point, [`share`] limits how much of the devices a consistency point may use,
 //! [`host`] tracks the space of the host, and [`heal`] repairs superblock copies that an
 //! interrupted commit left behind.
@@ -8,7 +9,10 @@
 pub(crate) mod devices;
 pub(crate) mod heal;
 pub(crate) mod host;
+pub(crate) mod layout;
+pub(crate) mod next;
 pub(crate) mod share;
 pub(crate) mod writer;
 
-pub(crate) use crate::media::devices::{Media, Place};
+pub(crate) use crate::media::devices::Media;
+pub(crate) use crate::media::layout::{Layout, Place};

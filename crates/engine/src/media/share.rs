@@ -43,7 +43,7 @@ const MEMORY: u64 = 16;
 #[derive(Debug)]
 pub(crate) struct DeviceShare {
     /// [`LEAST_BLOCKS`] for each device.
-    least: u64,
+    least: AtomicU64,
     blocks: AtomicU64,
     /// Average time of a read while nothing is written.
     alone: AtomicU64,
@@ -54,16 +54,25 @@ pub(crate) struct DeviceShare {
     is_writing: AtomicBool,
 }
 
+fn least_of(devices: usize) -> u64 {
+    (LEAST_BLOCKS * devices as u64).clamp(LEAST_BLOCKS, MOST_BLOCKS)
+}
+
 impl DeviceShare {
     pub(crate) fn new(devices: usize) -> DeviceShare {
         DeviceShare {
-            least: (LEAST_BLOCKS * devices as u64).clamp(LEAST_BLOCKS, MOST_BLOCKS),
+            least: AtomicU64::new(least_of(devices)),
             blocks: AtomicU64::new(MOST_BLOCKS),
             alone: AtomicU64::new(FAST_ENOUGH / SLOW_FACTOR),
             changed: AtomicU64::new(0),
             slowed: AtomicU64::new(0),
             is_writing: AtomicBool::new(false),
         }
+    }
+
+    /// There are this many devices from now on.
+    pub(crate) fn set_devices(&self, devices: usize) {
+        self.least.store(least_of(devices), Ordering::Relaxed);
     }
 
     /// Blocks that a consistency point may have under way.
@@ -103,7 +112,7 @@ impl DeviceShare {
         }
         let blocks = self.blocks();
         let next = match is_slow {
-            true => (blocks / 2).max(self.least),
+            true => (blocks / 2).max(self.least.load(Ordering::Relaxed)),
             // Rare reads let the share grow as much as constant reads do.
             false => (0..(since / CALM).min(STEPS_MAX)).fold(blocks, |blocks, _| {
                 (blocks + blocks / STEP_PART).min(MOST_BLOCKS)

@@ -114,6 +114,7 @@ impl Writer {
     fn submit_collected(&mut self, media: &Media) {
         let quarter = usize::try_from(media.share.blocks() / 4).unwrap_or(RUN_BLOCKS);
         let most = quarter.clamp(RUN_BLOCKS_LEAST, RUN_BLOCKS);
+        let layout = media.layout();
         let mut blocks = std::mem::take(&mut self.collected);
         blocks.sort_unstable_by_key(|(pvbn, _)| *pvbn);
         let mut blocks = blocks.into_iter().peekable();
@@ -122,7 +123,7 @@ impl Writer {
                 device,
                 offset,
                 run,
-            } = media
+            } = layout
                 .locate(first)
                 .expect("allocated blocks are in an extent");
             let mut pages = vec![page];
@@ -221,7 +222,7 @@ pub(crate) fn blocks_of(op: &Op) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::media::devices::tests::two_devices;
+    use crate::media::layout::tests::two_devices;
 
     fn write(writer: &mut Writer, media: &Media, pvbns: impl IntoIterator<Item = u64>) {
         for pvbn in pvbns {
@@ -246,7 +247,7 @@ mod tests {
 
     #[test]
     fn blocks_are_sorted_into_runs_that_end_with_their_extent() {
-        let (media, mut writer) = (two_devices(), Writer::default());
+        let (media, mut writer) = (Media::new(two_devices()), Writer::default());
         write(&mut writer, &media, [512, 20, 511, 10, 11, 513, 510]);
         let ops = writer.take_ready(1 << 20);
         assert_eq!(
@@ -258,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_run_is_at_most_a_mebibyte() {
-        let (media, mut writer) = (two_devices(), Writer::default());
+        let (media, mut writer) = (Media::new(two_devices()), Writer::default());
         write(&mut writer, &media, 1..401);
         assert_eq!(
             runs(&writer.take_ready(1 << 20)),
@@ -268,7 +269,7 @@ mod tests {
 
     #[test]
     fn one_write_may_exceed_the_share_and_the_next_waits_for_it() {
-        let (media, mut writer) = (two_devices(), Writer::default());
+        let (media, mut writer) = (Media::new(two_devices()), Writer::default());
         write(&mut writer, &media, (1..401).step_by(2));
         let first = writer.take_ready(1);
         assert_eq!(first.len(), 1);
@@ -280,7 +281,7 @@ mod tests {
 
     #[test]
     fn nothing_is_written_after_a_failure_and_the_step_is_told() {
-        let (media, mut writer) = (two_devices(), Writer::default());
+        let (media, mut writer) = (Media::new(two_devices()), Writer::default());
         write(&mut writer, &media, [1, 3, 5]);
         assert_eq!(writer.take_ready(1).len(), 1);
         assert!(writer.check().is_ok());
@@ -293,7 +294,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "is written twice")]
     fn a_block_is_written_once() {
-        let (media, mut writer) = (two_devices(), Writer::default());
+        let (media, mut writer) = (Media::new(two_devices()), Writer::default());
         write(&mut writer, &media, [9, 9]);
     }
 }

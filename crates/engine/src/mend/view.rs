@@ -33,7 +33,7 @@ impl View<'_> {
     ) -> Result<VolumeSuperblock, Stop> {
         let container = self.file(cx, volume)?;
         let leaf = container.leaf(cx, SUPERBLOCK_VVBN.0)?;
-        let uuid = &self.aggregate.config.uuid;
+        let uuid = &self.aggregate.uuid;
         Ok(VolumeSuperblock::decode(leaf.bytes(), volume, uuid)?)
     }
 

@@ -6,7 +6,8 @@
 //!    whole record of the same epoch with other content is not overwritten: the verifier reports
 //!    it, and people decide.
 //! 2. The slot for the next epoch is filled with zeros if it has neither a record nor zeros, for
-//!    the same reason.
+//!    the same reason; and if it has a record of a higher epoch, which a change left that was cut
+//!    before its superblock was committed (decision 0040). No change may be under way meanwhile.
 //! 3. A good copy is never written. An open device has a good copy, so a power cut during the write
 //!    leaves the good copy, and a torn copy that the next start writes again.
 //! 4. If a copy cannot be written, the aggregate serves anyway, and `status` reports it.
@@ -19,6 +20,8 @@ use everglade_format::config::CONFIG_BYTES;
 use everglade_format::damage::Writer;
 use everglade_format::label::{CONFIG_OFFSETS, config_slot, label_offsets};
 use everglade_format::{BLOCK_SIZE, Config};
+
+use crate::media::Layout;
 
 /// A copy of a label that was lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,8 +45,8 @@ struct Rewrite {
 }
 
 /// Writes the lost copies anew.
-pub(crate) fn mend(storage: &dyn Storage, config: &Config, devices: &[DeviceId]) -> Vec<LostCopy> {
-    let rewrites = find(storage, config, devices).into_iter();
+pub(crate) fn mend(storage: &dyn Storage, layout: &Layout) -> Vec<LostCopy> {
+    let rewrites = find(storage, layout).into_iter();
     let mend = |rewrite: Rewrite| {
         let failure = write(storage, &rewrite).err();
         LostCopy {
@@ -54,33 +57,31 @@ pub(crate) fn mend(storage: &dyn Storage, config: &Config, devices: &[DeviceId])
     rewrites.map(mend).collect()
 }
 
-fn find(storage: &dyn Storage, config: &Config, devices: &[DeviceId]) -> Vec<Rewrite> {
-    let own = config_slot(config.epoch);
+fn find(storage: &dyn Storage, layout: &Layout) -> Vec<Rewrite> {
+    let epoch = layout.config.epoch;
+    let own = config_slot(epoch);
     let mut rewrites = Vec::new();
-    for (index, (member, device)) in (0u32..).zip(config.members.iter().zip(devices)) {
-        let record = Config {
-            member_index: index,
-            ..config.clone()
-        };
+    for (index, (member, device)) in layout.members().enumerate() {
+        let record = layout.record_of(index);
         let labels = label_offsets(member.size_blocks * BLOCK_SIZE as u64);
         for (is_front, label) in [true, false].into_iter().zip(labels) {
             for (slot, offset) in CONFIG_OFFSETS.into_iter().enumerate() {
                 let offset = label + offset;
                 let found = match slot == own {
-                    true => missing(storage, *device, offset, &record),
-                    false => damaged(storage, *device, offset),
+                    true => missing(storage, device, offset, &record),
+                    false => damaged(storage, device, offset, epoch),
                 };
                 let Some(found) = found else {
                     continue;
                 };
                 rewrites.push(Rewrite {
                     lost: LostCopy {
-                        device: storage.name(*device),
+                        device: storage.name(device),
                         is_front,
                         found,
                         failure: None,
                     },
-                    device: *device,
+                    device,
                     offset,
                     wanted: match slot == own {
                         true => record.encode(),
@@ -126,11 +127,15 @@ fn missing(
     }
 }
 
-/// The wrong contents of a slot that should have a record of another epoch, or zeroes.
-fn damaged(storage: &dyn Storage, device: DeviceId, offset: u64) -> Option<String> {
+/// The wrong contents of a slot that should have the record of the epoch before, or zeroes.
+fn damaged(storage: &dyn Storage, device: DeviceId, offset: u64, epoch: u64) -> Option<String> {
     match read(storage, device, offset) {
         Err(error) => Some(error.to_string()),
         Ok(Err(damage)) => Some(damage),
+        Ok(Ok(Some(found))) if found.epoch > epoch => Some(format!(
+            "a record of epoch {}, of a change that was interrupted",
+            found.epoch
+        )),
         Ok(Ok(_)) => None,
     }
 }

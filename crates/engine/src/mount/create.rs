@@ -177,6 +177,7 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
         member_index: 0,
         epoch: 1,
         compatible: 0,
+        incompatible: 0,
         uuid: plan.uuid,
         secret: plan.secret,
         created_seconds: plan.created_seconds,
@@ -363,21 +364,28 @@ fn refuse_labelled(
     device: DeviceId,
     index: usize,
 ) -> Result<(), CreateError> {
+    let is_labelled = has_label(storage, device).map_err(|error| CreateError::Disk {
+        device: index,
+        error,
+    })?;
+    match is_labelled {
+        true => Err(CreateError::InUse(index)),
+        false => Ok(()),
+    }
+}
+
+/// True if a device has the label of an aggregate, whole or not.
+pub(crate) fn has_label(storage: &dyn Storage, device: DeviceId) -> Result<bool, DiskError> {
     for label in label_offsets(storage.size_bytes(device)) {
         for slot in CONFIG_OFFSETS {
             let mut magic = [0; BLOCK_SIZE];
-            storage
-                .read(device, label + slot, &mut magic)
-                .map_err(|error| CreateError::Disk {
-                    device: index,
-                    error,
-                })?;
+            storage.read(device, label + slot, &mut magic)?;
             if magic.starts_with(b"EVGLCONF") {
-                return Err(CreateError::InUse(index));
+                return Ok(true);
             }
         }
     }
-    Ok(())
+    Ok(false)
 }
 
 fn for_each_label(

@@ -1,43 +1,23 @@
 //! Reading the labels of a set of devices: which aggregate they belong to, and whether all its
-//! members are present (docs/design/design.md §4).
+//! members are present (docs/design/design.md §4, decision 0040).
 //!
-//! Every refusal has three parts: found, expected and remedy. Labels are only read here.
+//! ```text
+//! whole records and superblocks of all devices
+//!   └▶ the newest superblock ─names─▶ the epoch ─▶ the record of that epoch ─▶ the members
+//! ```
+//!
+//! 1. A record of a higher epoch belongs to a change that was cut before its superblock was
+//!    committed. It is ignored here, erased when the aggregate is online ([`super::copies`]), and
+//!    overwritten by the next change.
+//! 2. Every refusal has three parts: found, expected and remedy. Labels are only read here.
 
 use everglade_env::{BLOCK_SIZE, DeviceId, Storage};
-use everglade_format::config::{CONFIG_BYTES, hex};
-use everglade_format::damage::Writer;
-use everglade_format::label::{CONFIG_OFFSETS, LABEL_BLOCKS, SUPERBLOCK_OFFSETS, label_offsets};
-use everglade_format::{Config, Damage, FORMAT_VERSION, Superblock, TagKey};
+use everglade_format::config::hex;
+use everglade_format::label::LABEL_BLOCKS;
+use everglade_format::{Config, Superblock, TagKey};
 
-/// The reasons why an aggregate cannot be opened.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{found}; expected {expected}. {remedy}")]
-pub struct Refusal {
-    /// State found on the devices.
-    pub found: String,
-    /// State expected.
-    pub expected: String,
-    /// Remedy for the administrator.
-    pub remedy: String,
-    /// The consistency point of the devices, if they are refused only because it is older than
-    /// [`Expected::cp`].
-    pub rolled_back_to: Option<u64>,
-}
-
-impl Refusal {
-    pub(crate) fn new(
-        found: impl Into<String>,
-        expected: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> Self {
-        Refusal {
-            found: found.into(),
-            expected: expected.into(),
-            remedy: remedy.into(),
-            rolled_back_to: None,
-        }
-    }
-}
+use crate::mount::records::{Records, Superblocks};
+use crate::mount::refusal::{RESTORE, Refusal};
 
 /// A whole set of labels.
 pub(crate) struct Labels {
@@ -45,72 +25,6 @@ pub(crate) struct Labels {
     /// Device of each member.
     pub(crate) devices: Vec<DeviceId>,
     pub(crate) superblock: Superblock,
-}
-
-const RESTORE: &str = "Check that the devices are the right ones and that none was overwritten; \
-                       `everglade check` says more. Nothing was changed";
-
-fn read_config(storage: &dyn Storage, device: DeviceId) -> Result<Config, Refusal> {
-    let size = storage.size_bytes(device);
-    let mut newest: Option<Config> = None;
-    let (mut complaint, mut older) = (None, None);
-    if size >= 2 * everglade_format::label::LABEL_BYTES {
-        for label in label_offsets(size) {
-            for slot in CONFIG_OFFSETS {
-                let mut bytes = vec![0; CONFIG_BYTES];
-                if let Err(error) = storage.read(device, label + slot, &mut bytes) {
-                    complaint.get_or_insert(format!("device {}: {error}", storage.name(device)));
-                    continue;
-                }
-                match Config::decode(&bytes) {
-                    Ok(Some(config)) if newest.as_ref().is_none_or(|n| n.epoch < config.epoch) => {
-                        newest = Some(config);
-                    }
-                    Ok(_) => {}
-                    Err(damage) if damage.writer == Writer::Newer => {
-                        return Err(of_another(&storage.name(device), &damage));
-                    }
-                    Err(damage) if damage.writer == Writer::Older => {
-                        older.get_or_insert(of_another(&storage.name(device), &damage));
-                    }
-                    Err(damage) => {
-                        complaint
-                            .get_or_insert(format!("device {}: {damage}", storage.name(device)));
-                    }
-                }
-            }
-        }
-    }
-    newest.ok_or_else(|| {
-        older.unwrap_or_else(|| {
-            let found = complaint.unwrap_or_else(|| {
-                format!("device {} has no Everglade label", storage.name(device))
-            });
-            let expected =
-                format!("the label of an Everglade device of format version {FORMAT_VERSION}");
-            Refusal::new(found, expected, RESTORE)
-        })
-    })
-}
-
-/// Returns the refusal for labels of a format version that this build does not support. One newer
-/// record is enough: the records beside it are older, and an upgrade may have been interrupted. An
-/// older record counts only if this build understands no other.
-fn of_another(device: &str, damage: &Damage) -> Refusal {
-    let remedy = match damage.writer {
-        Writer::Older => {
-            "It is from before the format was frozen: copy the data out with the everglade that \
-            wrote it, and create the aggregate anew. Nothing was changed"
-        }
-        Writer::Newer | Writer::Same => {
-            "Run the newer everglade that wrote it. Nothing was changed"
-        }
-    };
-    Refusal::new(
-        format!("device {device} has {} {}", damage.what, damage.found),
-        format!("{} {}", damage.what, damage.expected),
-        remedy,
-    )
 }
 
 /// The caller's record of an aggregate.
@@ -124,115 +38,223 @@ pub struct Expected {
     pub cp: u64,
 }
 
-fn compare(expected: &Expected, found: &Config) -> Result<(), Refusal> {
-    if found.uuid != expected.uuid {
-        return Err(Refusal::new(
-            format!(
-                "the devices hold aggregate {} ({})",
-                found.name,
-                hex(&found.uuid)
-            ),
-            format!("the aggregate with UUID {}", hex(&expected.uuid)),
-            "Put the right devices in place. Nothing was changed",
-        ));
+fn compare_uuid(expected: &Expected, found: &Config) -> Result<(), Refusal> {
+    if found.uuid == expected.uuid {
+        return Ok(());
     }
-    if found.epoch < expected.epoch {
-        return Err(Refusal::new(
-            format!(
-                "the devices of aggregate {} are of membership epoch {}",
-                found.name, found.epoch
-            ),
-            format!("epoch {}, which was seen before", expected.epoch),
-            "These are old copies; put the current devices in place. Nothing was changed",
-        ));
-    }
-    Ok(())
+    Err(Refusal::new(
+        format!(
+            "the devices hold aggregate {} ({})",
+            found.name,
+            hex(&found.uuid)
+        ),
+        format!("the aggregate with UUID {}", hex(&expected.uuid)),
+        "Put the right devices in place. Nothing was changed",
+    ))
 }
 
-/// Reads and compares the labels of the devices given as one aggregate.
+fn compare_epoch(expected: &Expected, found: &Config) -> Result<(), Refusal> {
+    if found.epoch >= expected.epoch {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        format!(
+            "the devices of aggregate {} are of membership epoch {}",
+            found.name, found.epoch
+        ),
+        format!("epoch {}, which was seen before", expected.epoch),
+        "These are old copies; put the current devices in place. Nothing was changed",
+    ))
+}
+
+/// Reads and compares the labels of the devices given as one aggregate. Those of `joining` may turn
+/// out not to be members.
 pub(crate) fn read(
     storage: &dyn Storage,
     devices: &[DeviceId],
+    joining: &[DeviceId],
     expected: Option<&Expected>,
 ) -> Result<Labels, Refusal> {
-    let mut configs = Vec::new();
+    let mut found = Vec::new();
     for device in devices {
-        configs.push((read_config(storage, *device)?, *device));
+        let records = Records::read(storage, *device)?;
+        found.push((records.whole(storage)?, false));
     }
-    let Some(newest) = configs
+    let newest = found
         .iter()
-        .map(|(config, _)| config)
+        .flat_map(|(device, _)| &device.records)
         .max_by_key(|config| config.epoch)
-        .cloned()
-    else {
-        return Err(Refusal::new(
+        .cloned();
+    let newest = newest.ok_or_else(|| {
+        Refusal::new(
             "no device",
             "the devices of an aggregate",
             "Name at least one device",
-        ));
-    };
+        )
+    })?;
     if let Some(expected) = expected {
-        compare(expected, &newest)?;
+        compare_uuid(expected, &newest)?;
     }
-    let mut members: Vec<Option<DeviceId>> = vec![None; newest.members.len()];
-    for (config, device) in &configs {
-        if config.uuid != newest.uuid {
-            return Err(Refusal::new(
-                format!(
-                    "device {} belongs to aggregate {} ({})",
-                    storage.name(*device),
-                    config.name,
-                    hex(&config.uuid)
-                ),
-                format!(
-                    "a device of aggregate {} ({})",
-                    newest.name,
-                    hex(&newest.uuid)
-                ),
-                "Give each aggregate its own devices. Nothing was changed",
-            ));
+    for (device, _) in &found {
+        if let Some(foreign) = device.records.iter().find(|it| it.uuid != newest.uuid) {
+            return Err(foreigner(&storage.name(device.device), foreign, &newest));
         }
-        if config.epoch != newest.epoch {
-            return Err(Refusal::new(
-                format!(
-                    "device {} was last a member in epoch {}",
-                    storage.name(*device),
-                    config.epoch
-                ),
-                format!("epoch {}", newest.epoch),
-                "This device missed changes; put the current device in its place. Nothing was \
-                changed",
-            ));
-        }
-        let own = config.member_index;
-        let is_same = *config
-            == Config {
-                member_index: own,
-                ..newest.clone()
-            };
-        if !is_same {
+    }
+    for device in joining {
+        let mut records = Records::read(storage, *device)?;
+        records.records.retain(|it| it.uuid == newest.uuid);
+        found.push((records, true));
+    }
+    let key = TagKey::new(&newest.secret);
+    let mut read = Vec::new();
+    for (records, is_joining) in found {
+        let superblocks = Superblocks::read(storage, &records, &key, &newest.uuid)?;
+        read.push(Read {
+            records,
+            superblocks,
+            is_joining,
+        });
+    }
+    let superblock = newest_superblock(&read)?;
+    let config = config_of(&read, &superblock)?;
+    if let Some(expected) = expected {
+        compare_epoch(expected, &config)?;
+    }
+    let members = members(storage, &read, &config)?;
+    let missing = members.iter().filter(|member| member.is_none()).count();
+    if missing > 0 {
+        return Err(Refusal::new(
+            format!(
+                "{missing} of {} devices of aggregate {} are missing",
+                members.len(),
+                config.name
+            ),
+            "all of them, since the aggregate has no redundancy",
+            "Bring the missing devices back. Nothing was changed",
+        ));
+    }
+    check_extents(&config)?;
+    let members: Vec<&Read> = members.into_iter().flatten().collect();
+    check_superblock(&config, &superblock)?;
+    let former = former_of(&read, &config);
+    check_copies(storage, &members, &superblock, former)?;
+    if let Some(expected) = expected {
+        refuse_rollback(expected, &config, &superblock)?;
+    }
+    Ok(Labels {
+        devices: members.iter().map(|read| read.records.device).collect(),
+        config,
+        superblock,
+    })
+}
+
+/// What the labels of one device say.
+struct Read {
+    records: Records,
+    superblocks: Superblocks,
+    /// It may turn out not to be a member.
+    is_joining: bool,
+}
+
+impl Read {
+    /// The device's record of an epoch. If copies differ, one that equals `reference`.
+    fn record_of(&self, epoch: u64, reference: Option<&Config>) -> Option<&Config> {
+        let mut records = self.records.records.iter().filter(|it| it.epoch == epoch);
+        let first = records.clone().next();
+        let matches = |it: &&Config| reference.is_some_and(|reference| is_same(it, reference));
+        records.find(matches).or(first)
+    }
+}
+
+/// True if two records differ at most in the member that holds them.
+fn is_same(one: &Config, other: &Config) -> bool {
+    *one == Config {
+        member_index: one.member_index,
+        ..other.clone()
+    }
+}
+
+fn newest_superblock(read: &[Read]) -> Result<Superblock, Refusal> {
+    let all = read.iter().flat_map(|device| &device.superblocks.found);
+    let newest = all.max_by_key(|superblock| superblock.cp).cloned();
+    newest.ok_or_else(|| {
+        let complaint = read
+            .iter()
+            .rev()
+            .find_map(|device| device.superblocks.complaint.clone());
+        Refusal::new(
+            complaint.unwrap_or_else(|| "no superblock was ever written".to_owned()),
+            "a valid superblock in one of four places of each device",
+            RESTORE,
+        )
+    })
+}
+
+/// Returns the config record that goes with the newest superblock. A device that has that
+/// superblock is asked first: a device that is no member has none.
+fn config_of(read: &[Read], superblock: &Superblock) -> Result<Config, Refusal> {
+    let epoch = superblock.epoch;
+    let has_newest = |device: &&Read| device.superblocks.found.contains(superblock);
+    let first = read.iter().filter(has_newest);
+    let mut records = first.chain(read).filter_map(|it| it.record_of(epoch, None));
+    records.next().cloned().ok_or_else(|| {
+        let all = read.iter().flat_map(|device| &device.records.records);
+        let newest = all.map(|config| config.epoch).max().unwrap_or(0);
+        Refusal::new(
+            format!("a superblock of membership epoch {epoch}, and labels up to epoch {newest}"),
+            format!("the label of epoch {epoch} on at least one device"),
+            RESTORE,
+        )
+    })
+}
+
+/// Returns the record of the epoch before, if any label has it: each label keeps two.
+fn former_of<'a>(read: &'a [Read], config: &Config) -> Option<&'a Config> {
+    let former = config.epoch.checked_sub(1)?;
+    read.iter()
+        .find_map(|device| device.record_of(former, None))
+}
+
+/// Finds the device of each member.
+fn members<'a>(
+    storage: &dyn Storage,
+    read: &'a [Read],
+    config: &Config,
+) -> Result<Vec<Option<&'a Read>>, Refusal> {
+    let mut members: Vec<Option<&Read>> = vec![None; config.members.len()];
+    for device in read {
+        let name = || storage.name(device.records.device);
+        let Some(own) = device.record_of(config.epoch, Some(config)) else {
+            if device.is_joining {
+                continue;
+            }
+            return Err(no_member(&name(), device, config));
+        };
+        if !is_same(own, config) {
+            if device.is_joining {
+                // A change that was cut named this device; a later change named others.
+                continue;
+            }
             return Err(Refusal::new(
                 format!(
                     "the label of device {} differs from the others of its epoch",
-                    storage.name(*device)
+                    name()
                 ),
                 "one description of the aggregate on all its devices",
                 RESTORE,
             ));
         }
-        let member = config.member_index as usize;
-        let size = storage.size_bytes(*device) / BLOCK_SIZE as u64;
-        if size < newest.members[member].size_blocks {
+        let member = own.member_index as usize;
+        let size = storage.size_bytes(device.records.device) / BLOCK_SIZE as u64;
+        let expected = config.members[member].size_blocks;
+        if size < expected {
             return Err(Refusal::new(
-                format!("device {} has {size} blocks", storage.name(*device)),
-                format!(
-                    "{} blocks, as when it joined",
-                    newest.members[member].size_blocks
-                ),
+                format!("device {} has {size} blocks", name()),
+                format!("{expected} blocks, as when it joined"),
                 "Restore the device to its full size. Nothing was changed",
             ));
         }
-        if members[member].replace(*device).is_some() {
+        if members[member].replace(device).is_some() {
             return Err(Refusal::new(
                 format!("two devices say that they are member {member}"),
                 "each member once",
@@ -240,29 +262,41 @@ pub(crate) fn read(
             ));
         }
     }
-    let missing = members.iter().filter(|member| member.is_none()).count();
-    if missing > 0 {
-        return Err(Refusal::new(
-            format!(
-                "{missing} of {} devices of aggregate {} are missing",
-                members.len(),
-                newest.name
-            ),
-            "all of them, since the aggregate has no redundancy",
-            "Bring the missing devices back. Nothing was changed",
-        ));
+    Ok(members)
+}
+
+/// The refusal of a device without a record of the aggregate's epoch.
+fn no_member(name: &str, device: &Read, config: &Config) -> Refusal {
+    let epochs = device.records.records.iter().map(|record| record.epoch);
+    match epochs.filter(|epoch| *epoch < config.epoch).max() {
+        Some(epoch) => Refusal::new(
+            format!("device {name} was last a member in epoch {epoch}"),
+            format!("epoch {}", config.epoch),
+            "This device missed changes; put the current device in its place. Nothing was changed",
+        ),
+        None => Refusal::new(
+            format!("device {name} was about to be added when the change was interrupted"),
+            format!("a device of aggregate {}", config.name),
+            "Leave the device out, and add it again when the aggregate is online. Nothing was \
+             changed",
+        ),
     }
-    check_extents(&newest)?;
-    let devices: Vec<DeviceId> = members.into_iter().flatten().collect();
-    let superblock = read_superblock(storage, &newest, &devices)?;
-    if let Some(expected) = expected {
-        refuse_rollback(expected, &newest, &superblock)?;
-    }
-    Ok(Labels {
-        config: newest,
-        devices,
-        superblock,
-    })
+}
+
+fn foreigner(device: &str, found: &Config, newest: &Config) -> Refusal {
+    Refusal::new(
+        format!(
+            "device {device} belongs to aggregate {} ({})",
+            found.name,
+            hex(&found.uuid)
+        ),
+        format!(
+            "a device of aggregate {} ({})",
+            newest.name,
+            hex(&newest.uuid)
+        ),
+        "Give each aggregate its own devices. Nothing was changed",
+    )
 }
 
 /// All devices may have an older copy, which nothing on them reveals.
@@ -339,68 +373,43 @@ fn check_extents(config: &Config) -> Result<(), Refusal> {
     }
 }
 
-fn read_superblock(
+/// Each member has the newest superblock or the one before.
+///
+/// A cut between the writes of one commit leaves members one apart, and healing before the next
+/// keeps it at that; more means that a device missed consistency points, and with them data. A
+/// member that joined with the newest superblock may have none yet: then no superblock of this
+/// epoch is older, and the record of the former epoch does not name the member.
+fn check_copies(
     storage: &dyn Storage,
-    config: &Config,
-    devices: &[DeviceId],
-) -> Result<Superblock, Refusal> {
-    let key = TagKey::new(&config.secret);
-    let mut complaint = String::from("no superblock was ever written");
-    // The newest of each member.
-    let mut found: Vec<Option<Superblock>> = Vec::new();
-    for (member, device) in config.members.iter().zip(devices) {
-        let mut newest: Option<Superblock> = None;
-        for label in label_offsets(member.size_blocks * BLOCK_SIZE as u64) {
-            for slot in SUPERBLOCK_OFFSETS {
-                let mut block = [0; BLOCK_SIZE];
-                let read = storage.read(*device, label + slot, &mut block);
-                if let Err(error) = read {
-                    complaint = format!("device {}: {error}", storage.name(*device));
-                    continue;
-                }
-                match Superblock::decode(&block, &key, &config.uuid) {
-                    Ok(Some(other)) if newest.as_ref().is_none_or(|n| n.cp < other.cp) => {
-                        newest = Some(other);
-                    }
-                    Ok(_) => {}
-                    Err(damage) if damage.is_of_another() => {
-                        return Err(of_another(&storage.name(*device), &damage));
-                    }
-                    Err(damage) => {
-                        complaint = format!("device {}: {damage}", storage.name(*device))
-                    }
-                }
-            }
+    members: &[&Read],
+    newest: &Superblock,
+    former: Option<&Config>,
+) -> Result<(), Refusal> {
+    let all = || members.iter().flat_map(|it| &it.superblocks.found);
+    let is_first = !all().any(|it| it.epoch == newest.epoch && it.cp < newest.cp);
+    for (index, member) in members.iter().enumerate() {
+        let cp = member.superblocks.found.iter().map(|own| own.cp.0).max();
+        let has_joined = former.is_some_and(|former| index >= former.members.len());
+        if cp.is_none() && is_first && has_joined {
+            continue;
         }
-        found.push(newest);
-    }
-    let newest = found
-        .iter()
-        .flatten()
-        .max_by_key(|superblock| superblock.cp)
-        .cloned();
-    let newest = newest.ok_or_else(|| {
-        Refusal::new(
-            complaint,
-            "a valid superblock in one of four places of each device",
-            RESTORE,
-        )
-    })?;
-    // A cut between the writes of one commit leaves members one apart, and healing before the next
-    // keeps it at that; more means that a device missed consistency points, and with them data.
-    for (own, device) in found.iter().zip(devices) {
-        let cp = own.as_ref().map_or(0, |superblock| superblock.cp.0);
+        let cp = cp.unwrap_or(0);
         if cp + 1 < newest.cp.0 {
             return Err(Refusal::new(
                 format!(
                     "device {} was last written by consistency point {cp}",
-                    storage.name(*device)
+                    storage.name(member.records.device)
                 ),
                 format!("consistency point {}, as on the other devices", newest.cp),
                 "This is an old copy; put the current device in its place. Nothing was changed",
             ));
         }
     }
+    Ok(())
+}
+
+/// The superblock's numbers fit the config record.
+fn check_superblock(config: &Config, newest: &Superblock) -> Result<(), Refusal> {
     if newest.frontiers.len() != config.extents.len() {
         return Err(Refusal::new(
             format!("a superblock for {} extents", newest.frontiers.len()),
@@ -429,5 +438,5 @@ fn read_superblock(
             ));
         }
     }
-    Ok(newest)
+    Ok(())
 }

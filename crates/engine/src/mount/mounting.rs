@@ -155,7 +155,7 @@ impl Mounting {
             self.begun = Some(self.begin(cx)?);
             return Ok(None);
         };
-        let uuid = self.aggregate.config.uuid;
+        let uuid = self.aggregate.uuid;
         if begun.names.is_empty() && !begun.searches.is_empty() {
             return begun.search(cx, uuid).map(|()| None);
         }
@@ -203,7 +203,8 @@ impl Mounting {
     /// Reads what the aggregate has itself.
     fn begin(&self, cx: &mut LoadCx<'_>) -> Result<Begun, Stop> {
         let superblock = &self.superblock;
-        let geometry = &self.aggregate.media.geometry;
+        let layout = self.aggregate.media.layout();
+        let geometry = &layout.geometry;
         let area_blocks = geometry.area_blocks();
         let areas =
             geometry
@@ -249,7 +250,7 @@ impl Mounting {
                 &fs,
                 cx,
                 names.make_contiguous(),
-                &self.aggregate.config.uuid,
+                &self.aggregate.uuid,
                 self.leaves_out,
             )?;
             self.aggregate.redirects.set(moved.into_iter());

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use everglade_affinity::AggregateAffinities;
-use everglade_env::DeviceId;
 use everglade_env::lock::{Mutex, RwLock};
-use everglade_format::{Config, CpNumber, Geometry, Superblock, TagKey};
+use everglade_format::config::Uuid;
+use everglade_format::{CpNumber, Superblock, TagKey};
 
-use crate::media::Media;
+use crate::media::{Layout, Media};
 use crate::pool::log::{Log, RecoveryInfo};
 use crate::pool::lost::LostBlocks;
 use crate::pool::mended::Mended;
@@ -30,8 +30,7 @@ pub use crate::pool::standing::State;
 pub(crate) struct Aggregate {
     /// Its number in this process, part of the page cache's key.
     pub(crate) id: u32,
-    /// The configuration from the label; its name is the aggregate's first name.
-    pub(crate) config: Config,
+    pub(crate) uuid: Uuid,
     /// Name in the last consistency point, or in the one being written.
     pub(crate) name: Name,
     pub(crate) key: TagKey,
@@ -73,23 +72,21 @@ pub(crate) struct Aggregate {
 }
 
 impl Aggregate {
-    #[expect(clippy::too_many_arguments, reason = "the parts of an aggregate, once")]
     pub(crate) fn new(
         id: u32,
-        config: Config,
-        geometry: Geometry,
-        devices: Vec<DeviceId>,
+        layout: Layout,
         affinities: AggregateAffinities,
         home: usize,
         superblock: &Superblock,
         space: Space,
     ) -> Self {
         let committed = superblock.cp;
+        let config = &layout.config;
         Aggregate {
             id,
             name: Name::new(superblock.name.as_ref().unwrap_or(&config.name)),
             key: TagKey::new(&config.secret),
-            log: Log::new(&config, &devices),
+            log: Log::new(config, &layout.devices),
             counts: Counts::default(),
             lost: LostBlocks::default(),
             mended: Mended::default(),
@@ -98,8 +95,8 @@ impl Aggregate {
             opened: committed,
             topology: AtomicU64::new(0),
             recovery: Mutex::new(None),
-            media: Media::new(geometry, devices),
-            config,
+            uuid: config.uuid,
+            media: Media::new(layout),
             affinities,
             home,
             volumes: RwLock::default(),
@@ -118,7 +115,7 @@ impl Aggregate {
     /// Its name, if that is not the one in the labels.
     pub(crate) fn changed_name(&self) -> Option<String> {
         let name = self.name.to_string();
-        (name != self.config.name).then_some(name)
+        (name != self.media.layout().config.name).then_some(name)
     }
 
     /// The consistency point an operation joins; stable while inside any of the aggregate's

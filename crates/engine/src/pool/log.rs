@@ -271,12 +271,14 @@ impl Log {
         position
     }
 
-    /// Commits the consistency point whose freeze returned `position`. Returns the entries that the
-    /// journal no longer needs: freeing them takes longer than clients should wait.
+    /// Commits the consistency point whose freeze returned `position`, and whose superblock names
+    /// `epoch`. Returns the entries that the journal no longer needs: freeing them takes longer
+    /// than clients should wait.
     #[must_use]
-    pub(crate) fn commit(&self, position: Position) -> VecDeque<Entry> {
+    pub(crate) fn commit(&self, position: Position, epoch: u64) -> VecDeque<Entry> {
         let mut queue = self.queue();
         let dropped = queue.commit(position);
+        queue.set_epoch(epoch);
         self.note_unlogged(&queue);
         self.durable.store(queue.durable(), Ordering::Release);
         dropped
@@ -372,6 +374,7 @@ mod tests {
             member_index: 0,
             epoch: 1,
             compatible: 0,
+            incompatible: 0,
             uuid: [1; 16],
             secret: [3; 32],
             created_seconds: 0,
@@ -428,7 +431,7 @@ mod tests {
         let position = log.freeze();
         assert!(!log.is_filling());
         assert_eq!(write(&log, 100 * MIB), 0);
-        drop(log.commit(position));
+        drop(log.commit(position, 1));
         assert_eq!(log.info().unlogged_bytes, (100 << 20));
         assert!(!log.is_filling());
     }
@@ -450,7 +453,7 @@ mod tests {
             log.has_too_much_waiting(),
             "the consistency point takes too long"
         );
-        drop(log.commit(position));
+        drop(log.commit(position, 1));
         assert!(!log.has_too_much_waiting());
     }
 

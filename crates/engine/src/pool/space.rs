@@ -61,8 +61,9 @@ pub(crate) enum Class {
 /// See the module's documentation. All values in blocks.
 #[derive(Debug)]
 pub(crate) struct Space {
-    total: u64,
-    reserve: u64,
+    /// Changed in the freeze only, when the aggregate grows.
+    total: AtomicU64,
+    reserve: AtomicU64,
     backed: AtomicI64,
     used: AtomicU64,
     /// Charged blocks by parity of the consistency point.
@@ -119,8 +120,8 @@ fn signed(blocks: u64) -> i64 {
 impl Space {
     pub(crate) fn new(total: u64, reserve: u64, used: u64, backed: u64) -> Self {
         let space = Space {
-            total,
-            reserve,
+            total: AtomicU64::new(total),
+            reserve: AtomicU64::new(reserve),
             backed: AtomicI64::new(signed(backed)),
             used: AtomicU64::new(used),
             charged: Default::default(),
@@ -148,12 +149,12 @@ impl Space {
     }
 
     fn limit_of_reserve(&self) -> i64 {
-        signed((self.reserve / METADATA_FACTOR).max(64))
+        signed((self.reserve() / METADATA_FACTOR).max(64))
     }
 
     /// Most dirty pages whose consistency points have the space that they need (see above).
     fn limit_dirty(&self) {
-        let beyond = self.free_backed() - signed(self.reserve);
+        let beyond = self.free_backed() - signed(self.reserve());
         let fits = self
             .limit_of_reserve()
             .max(beyond / signed(METADATA_FACTOR + 2));
@@ -170,7 +171,7 @@ impl Space {
     fn kept(&self) -> i64 {
         match self.dirty_limit() {
             limit if limit > self.limit_of_reserve() => limit * signed(METADATA_FACTOR),
-            _ => signed(self.reserve),
+            _ => signed(self.reserve()),
         }
     }
 
@@ -179,13 +180,13 @@ impl Space {
     /// up for a while or have gone.
     pub(crate) fn wanted_beyond(&self) -> u64 {
         let most = u64::try_from(self.dirty_most.load(Ordering::Relaxed)).unwrap_or(0);
-        let is_enough = most <= self.reserve / METADATA_FACTOR;
+        let is_enough = most <= self.reserve() / METADATA_FACTOR;
         let are_gone = !self.was_paced.load(Ordering::Relaxed) && self.dirty() == 0;
         if is_enough || are_gone || self.calm.load(Ordering::Relaxed) >= CALM_AFTER {
             return 0;
         }
         let wanted = most.saturating_mul(METADATA_FACTOR + 2);
-        wanted.min(self.total / AHEAD_PART)
+        wanted.min(self.total() / AHEAD_PART)
     }
 
     fn charged(&self) -> i64 {
@@ -201,8 +202,8 @@ impl Space {
             - signed(self.used.load(Ordering::Relaxed))
             - self.charged();
         let floor = match class {
-            Class::Grow => signed(self.reserve),
-            Class::Overwrite => signed(self.reserve) / 4 * 3,
+            Class::Grow => signed(self.reserve()),
+            Class::Overwrite => signed(self.reserve()) / 4 * 3,
         };
         if free < floor + signed(blocks) {
             self.refused.fetch_max(cp.0, Ordering::Relaxed);
@@ -222,14 +223,14 @@ impl Space {
     /// that clients were admitted for, and a hundredth of the pool (of the space that the host has
     /// provided, if it provides no more) for new client writes.
     pub(crate) fn has_room_beside(&self, blocks: u64) -> bool {
-        let needed = signed(self.reserve) + signed(blocks);
-        let margin = signed(self.total / 100);
+        let needed = signed(self.reserve()) + signed(blocks);
+        let margin = signed(self.total() / 100);
         let used = signed(self.used.load(Ordering::Relaxed)) + self.charged();
         let of_backed = match self.host_full.load(Ordering::Relaxed) {
             true => margin,
             false => 0,
         };
-        signed(self.total) - used >= needed + margin
+        signed(self.total()) - used >= needed + margin
             && self.free_backed() >= self.kept() + signed(blocks) + of_backed
     }
 
@@ -353,16 +354,16 @@ impl Space {
     /// True if the host was asked for more space and will answer soon.
     pub(crate) fn is_asking_host(&self) -> bool {
         !self.host_full.load(Ordering::Relaxed)
-            && self.backed.load(Ordering::Relaxed) < signed(self.total)
+            && self.backed.load(Ordering::Relaxed) < signed(self.total())
     }
 
     /// True if an operation was refused for lack of space and may wait, or soon would be.
     pub(crate) fn is_short(&self) -> bool {
         let used = signed(self.used.load(Ordering::Relaxed)) + self.charged();
-        let floor = signed(self.reserve) + signed(self.total / 100);
+        let floor = signed(self.reserve()) + signed(self.total() / 100);
         let refused = self.refused.load(Ordering::Relaxed);
         let is_recent = refused > 0 && refused >= self.committed.load(Ordering::Relaxed);
-        is_recent || signed(self.total) - used < floor || self.host_full.load(Ordering::Relaxed)
+        is_recent || signed(self.total()) - used < floor || self.host_full.load(Ordering::Relaxed)
     }
 
     /// Returns true once after an operation was refused.
@@ -385,18 +386,27 @@ impl Space {
     }
 
     pub(crate) fn total(&self) -> u64 {
-        self.total
+        self.total.load(Ordering::Relaxed)
     }
 
     pub(crate) fn reserve(&self) -> u64 {
-        self.reserve
+        self.reserve.load(Ordering::Relaxed)
+    }
+
+    /// The aggregate has this many blocks from now on, of which `reserve` are kept back. In the
+    /// freeze only.
+    pub(crate) fn grow(&self, total: u64, reserve: u64) {
+        assert!(total >= self.total(), "an aggregate only grows");
+        self.total.store(total, Ordering::Relaxed);
+        self.reserve.store(reserve, Ordering::Relaxed);
+        self.limit_dirty();
     }
 
     pub(crate) fn usage(&self) -> Usage {
         Usage {
-            total_blocks: self.total,
+            total_blocks: self.total(),
             used_blocks: self.used.load(Ordering::Relaxed),
-            reserve_blocks: self.reserve,
+            reserve_blocks: self.reserve(),
             backed_blocks: u64::try_from(self.backed.load(Ordering::Relaxed)).unwrap_or(0),
             pending_blocks: self.pending.load(Ordering::Relaxed),
             dirty_pages: u64::try_from(self.dirty()).unwrap_or(0),
@@ -407,6 +417,21 @@ impl Space {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_aggregate_that_grew_admits_more_when_the_host_gave_the_space() {
+        let space = Space::new(1000, 100, 0, 1000);
+        let cp = CpNumber(1);
+        assert!(space.charge(Class::Grow, 900, cp));
+        assert!(!space.is_asking_host());
+        space.grow(2000, 120);
+        assert_eq!((space.total(), space.reserve()), (2000, 120));
+        assert!(!space.charge(Class::Grow, 1, cp), "the space is not backed");
+        assert!(space.is_asking_host() && space.may_improve());
+        space.note_backed(256);
+        assert!(space.charge(Class::Grow, 236, cp));
+        assert!(!space.charge(Class::Grow, 1, cp));
+    }
 
     #[test]
     fn each_class_stops_at_its_floor() {

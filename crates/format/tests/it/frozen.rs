@@ -98,6 +98,7 @@ fn config() -> Config {
         member_index: 1,
         epoch: 0x4142_4344,
         compatible: 0x8000_0000_0000_0001,
+        incompatible: 0,
         uuid: UUID,
         secret: SECRET,
         created_seconds: 0x5152_5354,

@@ -78,9 +78,41 @@ fn records_of_another_place_epoch_or_aggregate_are_strangers() {
         assert_eq!((outcome.end, outcome.reason), (from, End::Stale));
     }
     assert!(region.scan_as([8; 16], EPOCH, FROM).0.is_empty());
-    assert!(region.scan_as(UUID, EPOCH + 1, FROM).0.is_empty());
+    assert!(region.scan_as(UUID, EPOCH - 1, FROM).0.is_empty());
     // An empty half 0 is valid: the generation before may have logged nothing.
     assert_eq!(region.scan(at(0, 100)).0.len(), 40);
+}
+
+#[test]
+fn epochs_of_records_never_decrease_and_never_exceed_the_superblocks() {
+    // A consistency point that changes the composition is committed between the two groups.
+    let mut region = Region::new(64);
+    let mut journal = region.journal(1, at(1, 1));
+    journal.push(small(0));
+    region.log(&mut journal);
+    journal.set_epoch(EPOCH + 1);
+    journal.push(small(1));
+    region.log(&mut journal);
+    let (entries, outcome) = region.scan_as(UUID, EPOCH + 1, at(1, 1));
+    assert_eq!((entries.len(), outcome.reason), (2, End::Clean));
+    // From a superblock of the former epoch on, the second record cannot be.
+    let (entries, outcome) = region.scan_as(UUID, EPOCH, at(1, 1));
+    assert_eq!((entries.len(), outcome.reason), (1, End::Stale));
+    assert!(outcome.has_strangers);
+
+    let mut region = Region::new(64);
+    let mut journal = region.journal(1, at(1, 1));
+    journal.push(small(0));
+    region.log(&mut journal);
+    let header = region.blocks[64].clone();
+    let mut backwards = region.journal_of(1, EPOCH - 1, at(1, 1));
+    backwards.push(small(0));
+    region.log(&mut backwards);
+    backwards.push(small(1));
+    region.log(&mut backwards);
+    region.blocks[64] = header;
+    let (entries, _) = region.scan(at(1, 1));
+    assert_eq!(entries.len(), 1, "the second record's epoch is lower");
 }
 
 #[test]

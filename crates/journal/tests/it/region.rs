@@ -35,10 +35,15 @@ impl Region {
 
     /// A journal of a life that writes into it.
     pub(crate) fn journal(&self, life: u64, at: Position) -> Journal {
+        self.journal_of(life, EPOCH, at)
+    }
+
+    /// A journal that writes records of an epoch.
+    pub(crate) fn journal_of(&self, life: u64, epoch: u64, at: Position) -> Journal {
         let settings = Settings {
             half_blocks: self.half_blocks(),
             uuid: UUID,
-            epoch: EPOCH,
+            epoch,
             life,
         };
         Journal::new(settings, at)

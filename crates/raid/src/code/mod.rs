@@ -30,6 +30,8 @@
 //! 4. Row parity is one of the B(c). So its loss is the loss of one more of these.
 //!
 //! Parity of a stripe of zeros is zero.
+//!
+//! A *mirror* is a code, too ([`Code::copies`]): one data column, and columns with copies of it.
 
 mod kernel;
 mod ring;
@@ -53,11 +55,14 @@ const ROW: usize = 255;
 
 /// How a stripe of a group is coded: its numbers of data and of parity columns.
 ///
-/// Columns are counted from 0: data columns first, then row, diagonal and antidiagonal parity.
+/// Columns are counted from 0: data columns first, then row, diagonal and antidiagonal parity, or
+/// copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code {
     data: usize,
     parity: usize,
+    /// The columns behind the only data column are copies of it.
+    is_mirror: bool,
 }
 
 /// More columns are lost than the code has parity.
@@ -70,7 +75,28 @@ impl Code {
     #[must_use]
     pub fn new(data: usize, parity: usize) -> Option<Code> {
         let is_known = (1..=DATA_MAX).contains(&data) && parity <= PARITY_MAX;
-        is_known.then_some(Code { data, parity })
+        is_known.then_some(Code {
+            data,
+            parity,
+            is_mirror: false,
+        })
+    }
+
+    /// Returns the code of a mirror with `copies` copies of each block (1 to 4, the first one
+    /// included); `None` if that is out of range.
+    #[must_use]
+    pub fn copies(copies: usize) -> Option<Code> {
+        let code = Code::new(1, copies.checked_sub(1)?)?;
+        Some(Code {
+            is_mirror: true,
+            ..code
+        })
+    }
+
+    /// True if each block is the same in all columns.
+    #[must_use]
+    pub fn is_mirror(&self) -> bool {
+        self.is_mirror
     }
 
     /// Number of data columns.
@@ -101,6 +127,11 @@ impl Code {
             (self.data, self.parity),
             "columns of the code"
         );
+        if self.is_mirror {
+            return parity
+                .iter_mut()
+                .for_each(|copy| copy.copy_from_slice(data[0]));
+        }
         let Some((row, diagonals)) = parity.split_first_mut() else {
             return;
         };
@@ -118,6 +149,9 @@ impl Code {
     pub fn update(&self, column: usize, delta: &Block, parity: &mut [&mut Block]) {
         assert!(column < self.data, "column {column} of {}", self.data);
         assert_eq!(parity.len(), self.parity, "columns of the code");
+        if self.is_mirror {
+            return parity.iter_mut().for_each(|copy| kernel::add(delta, copy));
+        }
         let Some((row, diagonals)) = parity.split_first_mut() else {
             return;
         };
@@ -152,6 +186,12 @@ impl Code {
         }
         if lost.len() > self.parity {
             return Err(TooManyLost);
+        }
+        if self.is_mirror {
+            let present = (0..self.columns()).find(|column| !lost.contains(column));
+            let content = *blocks[present.expect("fewer are lost than there are")];
+            lost.iter().for_each(|column| *blocks[*column] = content);
+            return Ok(());
         }
         let mut missing: Vec<usize> = lost.iter().copied().filter(|it| *it <= self.data).collect();
         missing.sort_unstable();

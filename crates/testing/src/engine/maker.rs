@@ -186,7 +186,7 @@ impl Maker for EngineMaker {
 
     fn mount(&self, world: &SimWorld) -> Result<EngineSystem, NotMounted> {
         let engine = Engine::new(self.options(world.reactors()));
-        let opened = engine.open(&*world.storage(), &world.devices(), None);
+        let opened = engine.open(&*world.storage(), &world.devices(), &[], None);
         let aggregate = opened.map_err(|refusal| NotMounted::Refused(refusal.to_string()))?;
         let mut system = EngineSystem::new(world, engine.clone(), aggregate, self.sync);
         let end = world.run(TURNS_MAX, &mut |reactor| {

@@ -68,7 +68,7 @@ fn fill(paths: &[impl AsRef<Path>]) {
         cp_interval: 10_000_000_000,
         ..Options::default()
     });
-    engine.open(&world, &devices, None).expect("opened");
+    engine.open(&world, &devices, &[], None).expect("opened");
     let mut core = Core::new(&engine, 0, world.reactor(0).expect("a reactor"));
     let mut turns_until = |done: &mut dyn FnMut(&mut Core<_>) -> bool| {
         for _ in 0..100_000 {

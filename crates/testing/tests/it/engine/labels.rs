@@ -36,7 +36,7 @@ fn engine() -> Engine {
 fn mend(world: &SimWorld) -> Vec<LostCopy> {
     let engine = engine();
     let storage = world.storage();
-    let opened = engine.open(&*storage, &world.devices(), None);
+    let opened = engine.open(&*storage, &world.devices(), &[], None);
     let id = opened.expect("one copy is enough");
     let lost = engine.mend_labels(&*storage, id);
     engine.dissolve();
@@ -161,7 +161,7 @@ fn devices_that_are_older_than_what_was_seen_are_refused_with_both_numbers() {
     };
     let writes = world.writes();
     let refusal = engine
-        .open(&*storage, &world.devices(), Some(&expected(3)))
+        .open(&*storage, &world.devices(), &[], Some(&expected(3)))
         .expect_err("older");
     assert_eq!(refusal.rolled_back_to, Some(0));
     let said = refusal.to_string();
@@ -170,7 +170,7 @@ fn devices_that_are_older_than_what_was_seen_are_refused_with_both_numbers() {
         "{said}"
     );
     assert_eq!(world.writes(), writes, "nothing is written");
-    let opened = engine.open(&*storage, &world.devices(), Some(&expected(0)));
+    let opened = engine.open(&*storage, &world.devices(), &[], Some(&expected(0)));
     assert_eq!(opened, Ok(0));
     engine.dissolve();
 }

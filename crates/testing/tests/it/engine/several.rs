@@ -38,7 +38,7 @@ fn start(world: SimWorld) -> Rig {
         ..Options::default()
     });
     for device in 0..2 {
-        let opened = engine.open(&*world.storage(), &[DeviceId(device)], None);
+        let opened = engine.open(&*world.storage(), &[DeviceId(device)], &[], None);
         assert_eq!(opened.expect("one of them"), device);
     }
     let cores = (0..REACTORS)

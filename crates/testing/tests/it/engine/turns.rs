@@ -64,7 +64,7 @@ impl Rig {
             cp_interval: 1_000_000_000_000,
             ..Options::default()
         });
-        let opened = engine.open(&*world.storage(), &[DeviceId(0)], None);
+        let opened = engine.open(&*world.storage(), &[DeviceId(0)], &[], None);
         assert_eq!(opened.expect("it was just made"), 0);
         let mut core = Core::new(&engine, 0, world.reactor(0));
         until(&world, &mut core, |_| {

@@ -1,0 +1,354 @@
+//! Growth: the labels of an aggregate that gets devices, or whose devices became larger (decision
+//! 0040).
+//!
+//! ```text
+//! plan ─▶ empty labels where there were none ─▶ records of the next epoch on all members ─▶ flush
+//!                                                     └▶ Change::Grow, in a consistency point
+//! ```
+//!
+//! 1. Nothing is renumbered: a growth appends extents, and no former extent changes.
+//! 2. A record of the next epoch goes into the slot that has the epoch *before* the present one, or
+//!    nothing. The record of the present epoch stays in its slot of every label that has it.
+//! 3. The record of the next epoch is on all members, and flushed, before the change is asked for.
+//!    Until the superblock of that change is committed, the records are without effect.
+//! 4. A device that became larger gets a label at its new end, with the records of both epochs: the
+//!    present one says where the copy at the old end is, which has the present superblocks.
+//! 5. What is written here is outside of all extents of the present layout.
+
+use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Storage};
+use everglade_format::config::{
+    CONFIG_BYTES, ENTRIES_MAX, EXTENTS_MAX, INCOMPATIBLE_CHANGED, Uuid,
+};
+use everglade_format::label::{
+    CONFIG_OFFSETS, LABEL_BYTES, SUPERBLOCK_OFFSETS, config_slot, data_region, grown_region,
+    label_offsets, size_for, size_to_grow,
+};
+use everglade_format::{Config, Extent, Member};
+
+use crate::media::Layout;
+use crate::media::next::NextGeometry;
+use crate::mount::create::{has_label, reserve_for};
+use crate::pool::aggregate::{Aggregate, State};
+
+/// Areas that an added device has at least.
+const AREAS_LEAST: u64 = 4;
+
+/// What an aggregate gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Growth {
+    /// Devices that become members, each with a random UUID.
+    Add(Vec<(DeviceId, Uuid)>),
+    /// Members whose devices have become larger: [`Storage::size_bytes`] says the new size.
+    Extend(Vec<DeviceId>),
+}
+
+/// The result of a growth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GrowthInfo {
+    /// Blocks of the aggregate before.
+    pub total_blocks_before: u64,
+    /// Blocks of the aggregate afterwards.
+    pub total_blocks_after: u64,
+    /// Blocks kept back afterwards.
+    pub reserve_blocks_after: u64,
+    /// Membership epoch afterwards.
+    pub epoch_after: u64,
+}
+
+/// The reason why an aggregate cannot grow.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GrowError {
+    /// Another change of its devices is under way.
+    #[error("another change of the aggregate's devices is under way; wait until it is done")]
+    Busy,
+    /// A device is too small to be a member.
+    #[error("a device of {bytes} bytes is too small; use one of at least {least}")]
+    TooSmall {
+        /// The device.
+        device: DeviceId,
+        /// Its size.
+        bytes: u64,
+        /// The smallest that will do.
+        least: u64,
+    },
+    /// A device has the label of an aggregate, or was named twice.
+    #[error("a device has an Everglade label already; destroy that aggregate first")]
+    InUse(DeviceId),
+    /// A device that should have become larger is no member.
+    #[error("a device is no member of the aggregate")]
+    NotMember(DeviceId),
+    /// A device has the journal and no data, so more space on it is of no use.
+    #[error("a device holds nothing but the journal, which does not grow")]
+    JournalOnly(DeviceId),
+    /// A device is not larger than before by at least one allocation area.
+    #[error("a device of {bytes} bytes is not larger than before; make it at least {least}")]
+    NotLarger {
+        /// The device.
+        device: DeviceId,
+        /// Its size.
+        bytes: u64,
+        /// The smallest size that will do.
+        least: u64,
+    },
+    /// The format has a limit.
+    #[error("the aggregate would have more {0} than the format has room for")]
+    TooMany(&'static str),
+    /// The host refused.
+    #[error("{error}")]
+    Disk {
+        /// The device.
+        device: DeviceId,
+        /// Why.
+        error: DiskError,
+    },
+    /// The aggregate cannot be changed now.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// Says what a growth would give. Writes nothing.
+pub(crate) fn examine(
+    storage: &dyn Storage,
+    aggregate: &Aggregate,
+    growth: &Growth,
+) -> Result<GrowthInfo, GrowError> {
+    check_state(aggregate)?;
+    let present = aggregate.media.layout();
+    let next = plan(storage, &present, &aggregate.name.to_string(), growth)?;
+    Ok(GrowthInfo {
+        total_blocks_before: present.geometry.block_count(),
+        total_blocks_after: next.geometry.block_count(),
+        reserve_blocks_after: next.config.reserve_blocks,
+        epoch_after: next.config.epoch,
+    })
+}
+
+/// Writes the records of the next epoch. If that fails, they are erased as far as possible.
+pub(crate) fn prepare(
+    storage: &dyn Storage,
+    aggregate: &Aggregate,
+    growth: &Growth,
+) -> Result<NextGeometry, GrowError> {
+    check_state(aggregate)?;
+    let turn = aggregate.media.begin_change().ok_or(GrowError::Busy)?;
+    let present = aggregate.media.layout();
+    let next = plan(storage, &present, &aggregate.name.to_string(), growth)?;
+    if let Err(error) = write(storage, &present, &next) {
+        erase(storage, &present, &next);
+        return Err(error);
+    }
+    Ok(NextGeometry::new(next, turn))
+}
+
+/// Erases the records of a growth that was refused. A layout that has taken effect stays: if its
+/// consistency point fails, the next start finds out which layout counts.
+pub(crate) fn abandon(storage: &dyn Storage, aggregate: &Aggregate, next: &NextGeometry) {
+    let present = aggregate.media.layout();
+    if next.layout().follows(&present) {
+        erase(storage, &present, next.layout());
+    }
+}
+
+fn check_state(aggregate: &Aggregate) -> Result<(), GrowError> {
+    let problem = match aggregate.state() {
+        State::Online => return Ok(()),
+        State::Mounting => "the aggregate is not online yet; wait until it is".to_owned(),
+        State::Stopping | State::Stopped => "the aggregate is stopping".to_owned(),
+        State::ReadOnly(reason) | State::Failed(reason) => reason,
+    };
+    Err(GrowError::Unavailable(problem))
+}
+
+/// The layout after the growth.
+fn plan(
+    storage: &dyn Storage,
+    present: &Layout,
+    name: &str,
+    growth: &Growth,
+) -> Result<Layout, GrowError> {
+    let mut devices = present.devices.clone();
+    let mut config = Config {
+        epoch: present.config.epoch + 1,
+        incompatible: present.config.incompatible | INCOMPATIBLE_CHANGED,
+        name: name.to_owned(),
+        ..present.config.clone()
+    };
+    match growth {
+        Growth::Add(added) => {
+            for (device, uuid) in added {
+                add(storage, &mut config, &mut devices, *device, *uuid)?;
+            }
+        }
+        Growth::Extend(extended) => {
+            for device in extended {
+                extend(storage, &mut config, &devices, *device)?;
+            }
+        }
+    }
+    if config.extents.len() > EXTENTS_MAX
+        || config.extents.len() + config.members.len() > ENTRIES_MAX
+    {
+        return Err(GrowError::TooMany("devices and enlargements of devices"));
+    }
+    let blocks = config.extents.iter().map(|extent| extent.length).sum();
+    config.reserve_blocks = reserve_for(blocks, config.area_blocks);
+    Layout::new(config, devices).map_err(|_| GrowError::TooMany("blocks"))
+}
+
+fn blocks_of(storage: &dyn Storage, device: DeviceId) -> u64 {
+    storage.size_bytes(device) / BLOCK_SIZE as u64
+}
+
+/// The first number behind all extents.
+fn end_of(config: &Config) -> u64 {
+    let last = config.extents.last();
+    last.map_or(0, |extent| extent.base + extent.length)
+}
+
+fn add(
+    storage: &dyn Storage,
+    config: &mut Config,
+    devices: &mut Vec<DeviceId>,
+    device: DeviceId,
+    uuid: Uuid,
+) -> Result<(), GrowError> {
+    let size_blocks = blocks_of(storage, device);
+    let least = size_for(AREAS_LEAST, config.area_blocks, 0);
+    if size_blocks < least {
+        return Err(GrowError::TooSmall {
+            device,
+            bytes: size_blocks * BLOCK_SIZE as u64,
+            least: least * BLOCK_SIZE as u64,
+        });
+    }
+    let is_labelled = has_label(storage, device).map_err(|error| failed(device, error))?;
+    if devices.contains(&device) || is_labelled {
+        return Err(GrowError::InUse(device));
+    }
+    let (first, length) =
+        data_region(size_blocks, config.area_blocks, 0).expect("it is large enough");
+    let member = u32::try_from(config.members.len()).expect("few devices");
+    config.extents.push(Extent {
+        base: end_of(config),
+        length,
+        group: 0,
+        column: member,
+        member,
+        first_dbn: first,
+    });
+    config.members.push(Member {
+        uuid,
+        size_blocks,
+        data_first: first,
+    });
+    devices.push(device);
+    Ok(())
+}
+
+fn extend(
+    storage: &dyn Storage,
+    config: &mut Config,
+    devices: &[DeviceId],
+    device: DeviceId,
+) -> Result<(), GrowError> {
+    let index = devices.iter().position(|known| *known == device);
+    let index = index.ok_or(GrowError::NotMember(device))?;
+    let member = u32::try_from(index).expect("few devices");
+    let mut own = config.extents.iter().filter(|it| it.member == member);
+    let column = own.next().map(|extent| extent.column);
+    let column = column.ok_or(GrowError::JournalOnly(device))?;
+    let (old, new) = (
+        config.members[index].size_blocks,
+        blocks_of(storage, device),
+    );
+    let Some((first, length)) = grown_region(old, new, config.area_blocks) else {
+        return Err(GrowError::NotLarger {
+            device,
+            bytes: new * BLOCK_SIZE as u64,
+            least: size_to_grow(old, config.area_blocks) * BLOCK_SIZE as u64,
+        });
+    };
+    config.extents.push(Extent {
+        base: end_of(config),
+        length,
+        group: 0,
+        column,
+        member,
+        first_dbn: first,
+    });
+    config.members[index].size_blocks = new;
+    Ok(())
+}
+
+fn failed(device: DeviceId, error: DiskError) -> GrowError {
+    GrowError::Disk { device, error }
+}
+
+/// Labels of a member as the next layout has them; true for those that the present one has too.
+fn labels_of(present: &Layout, next: &Layout, index: usize) -> [(u64, bool); 2] {
+    let bytes = |layout: &Layout| {
+        let member = layout.config.members.get(index)?;
+        Some(label_offsets(member.size_blocks * BLOCK_SIZE as u64))
+    };
+    let known = bytes(present);
+    let labels = bytes(next).expect("a member of the next layout");
+    labels.map(|label| (label, known.is_some_and(|known| known.contains(&label))))
+}
+
+fn write(storage: &dyn Storage, present: &Layout, next: &Layout) -> Result<(), GrowError> {
+    for (index, (_, device)) in next.members().enumerate() {
+        let labels = labels_of(present, next, index);
+        for (label, _) in labels.into_iter().filter(|(_, is_known)| !is_known) {
+            make_label(storage, present, index, device, label)
+                .map_err(|error| failed(device, error))?;
+        }
+    }
+    let slot = CONFIG_OFFSETS[config_slot(next.config.epoch)];
+    for (index, (_, device)) in next.members().enumerate() {
+        let record = next.record_of(index).encode();
+        for (label, _) in labels_of(present, next, index) {
+            storage
+                .write(device, label + slot, &record)
+                .map_err(|error| failed(device, error))?;
+        }
+    }
+    for (_, device) in next.members() {
+        storage
+            .flush(device)
+            .map_err(|error| failed(device, error))?;
+    }
+    Ok(())
+}
+
+/// Makes a label where there was none. Former contents of the device must be taken neither for a
+/// damaged record nor for a superblock. A member has the record of the present epoch in it.
+fn make_label(
+    storage: &dyn Storage,
+    present: &Layout,
+    index: usize,
+    device: DeviceId,
+    label: u64,
+) -> Result<(), DiskError> {
+    storage.allocate(device, label, LABEL_BYTES)?;
+    for slot in SUPERBLOCK_OFFSETS {
+        storage.write(device, label + slot, &[0; BLOCK_SIZE])?;
+    }
+    let record = match index < present.config.members.len() {
+        true => present.record_of(index).encode(),
+        false => vec![0; CONFIG_BYTES],
+    };
+    let slot = CONFIG_OFFSETS[config_slot(present.config.epoch)];
+    storage.write(device, label + slot, &record)
+}
+
+/// Erases the records of the next epoch, as far as the devices permit. A record that stays is
+/// erased after the next start, or overwritten by the next change.
+fn erase(storage: &dyn Storage, present: &Layout, next: &Layout) {
+    let slot = CONFIG_OFFSETS[config_slot(next.config.epoch)];
+    for (index, (_, device)) in next.members().enumerate() {
+        for (label, _) in labels_of(present, next, index) {
+            let _ = storage.write(device, label + slot, &[0; CONFIG_BYTES]);
+        }
+        let _ = storage.flush(device);
+    }
+}
