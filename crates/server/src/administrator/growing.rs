@@ -86,7 +86,7 @@ impl Administrator {
     /// Nothing was changed, except where the problem says so.
     pub fn add_devices(&self, name: &str, request: &AddDevices) -> Result<Growth, Problem> {
         let mut directory = self.directory();
-        let pool = self.pool_to_grow(&directory, name)?;
+        let pool = self.pool_to_grow(&mut directory, name)?;
         let devices = candidates::added(&directory, &pool.recorded, request)?;
         let contents = match request.discard_contents || request.dry_run {
             true => Contents::Discarded,
@@ -131,7 +131,7 @@ impl Administrator {
         request: &ResizeAggregate,
     ) -> Result<Growth, Problem> {
         let mut directory = self.directory();
-        let pool = self.pool_to_grow(&directory, name)?;
+        let pool = self.pool_to_grow(&mut directory, name)?;
         let chosen = match request.size_bytes {
             Some(size) => vec![self.resized(&directory, &pool, request, Size(size))?],
             None => self.found_larger(&directory, &pool, request)?,
@@ -159,7 +159,7 @@ impl Administrator {
     }
 
     /// Returns the aggregate, if it can become larger now.
-    fn pool_to_grow(&self, directory: &DataDir, name: &str) -> Result<Pool, Problem> {
+    fn pool_to_grow(&self, directory: &mut DataDir, name: &str) -> Result<Pool, Problem> {
         self.refuse_unavailable(name)?;
         let missing = || Problem::not_found("aggregate", name);
         let unavailable = |text: String| Err(Problem::new(Code::Unavailable, text));
@@ -167,25 +167,33 @@ impl Administrator {
         if recorded.phase != Phase::Ready {
             return unavailable(format!("aggregate {name} is just being made or deleted"));
         }
+        let known = self.find_aggregate(name).ok_or_else(missing)?;
+        match &known.state {
+            State::Online => {}
+            State::ReadOnly(reason) => {
+                return Err(Problem::new(Code::ReadOnly, reason.clone()));
+            }
+            State::Failed(reason) => return unavailable(reason.clone()),
+            State::Mounting | State::Stopping | State::Stopped => {
+                let text = format!("aggregate {name} is not online; try again when it is");
+                return unavailable(text);
+            }
+        }
+        // What could not be recorded before.
+        let recorded = joining::record(&self.plane.world, directory, &known);
+        recorded.map_err(|error| host(&error))?;
+        let recorded = directory.state().aggregate(name).ok_or_else(missing)?;
         if let Some(device) = recorded.joining().next() {
             return unavailable(format!(
-                "nobody knows whether {} was added to aggregate {name} before; the next start of \
-                the daemon finds out, so restart it first",
+                "{} was to be added to aggregate {name} before, and could not be cleared; the next \
+                start of the daemon tries again",
                 directory.device_path(device).display()
             ));
         }
-        let known = self.find_aggregate(name).ok_or_else(missing)?;
-        match &known.state {
-            State::Online => Ok(Pool {
-                recorded: recorded.clone(),
-                known,
-            }),
-            State::ReadOnly(reason) => Err(Problem::new(Code::ReadOnly, reason.clone())),
-            State::Failed(reason) => unavailable(reason.clone()),
-            State::Mounting | State::Stopping | State::Stopped => {
-                unavailable(format!("aggregate {name} is not online; try again when it is"))
-            }
-        }
+        Ok(Pool {
+            recorded: recorded.clone(),
+            known,
+        })
     }
 
     /// Opens files and block devices, and checks that they may be used. Directories are made later.
