@@ -137,10 +137,19 @@ mod tests {
     #[test]
     fn a_mistyped_field_is_refused_by_name() {
         let add = AddDevices::parse(b"{\"device\": \"/dev/sdb\"}").expect_err("a typo");
-        assert_eq!((add.code, add.field.as_deref()), (Code::UnknownField, Some("device")));
+        assert_eq!(
+            (add.code, add.field.as_deref()),
+            (Code::UnknownField, Some("device"))
+        );
         let resize = ResizeAggregate::parse(b"{\"size\": 7}").expect_err("a typo");
-        assert_eq!((resize.code, resize.field.as_deref()), (Code::UnknownField, Some("size")));
+        assert_eq!(
+            (resize.code, resize.field.as_deref()),
+            (Code::UnknownField, Some("size"))
+        );
         let resize = ResizeAggregate::parse(b"{\"device\": 7}").expect_err("a number");
-        assert_eq!((resize.code, resize.field.as_deref()), (Code::InvalidValue, Some("device")));
+        assert_eq!(
+            (resize.code, resize.field.as_deref()),
+            (Code::InvalidValue, Some("device"))
+        );
     }
 }

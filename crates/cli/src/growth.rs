@@ -131,7 +131,10 @@ mod tests {
     #[test]
     fn a_plan_says_what_would_be_lost() {
         let said = text(&growth(true));
-        assert!(said.starts_with("aggregate a would grow from 2.0 GiB to 8.0 GiB\n"), "{said}");
+        assert!(
+            said.starts_with("aggregate a would grow from 2.0 GiB to 8.0 GiB\n"),
+            "{said}"
+        );
         let lines: Vec<&str> = said.lines().collect();
         assert!(lines[3].ends_with("nothing"), "{said}");
         assert!(lines[4].ends_with("needs --yes"), "{said}");

@@ -259,7 +259,11 @@ impl Directory {
         }
         if length < old {
             let expected = format!("a file of {old} bytes");
-            return Err(OpenError::unexpected(&path, expected, format!("{length} bytes")));
+            return Err(OpenError::unexpected(
+                &path,
+                expected,
+                format!("{length} bytes"),
+            ));
         }
         rustix::fs::ftruncate(&file, new).map_err(host("lengthen"))?;
         rustix::fs::fsync(&file).map_err(host("sync"))

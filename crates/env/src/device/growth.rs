@@ -24,11 +24,7 @@ use crate::BLOCK_SIZE;
 impl Device {
     /// Gives a directory the size; or gives a file or block device the size that the host says, if
     /// that is larger. Returns the size.
-    pub(crate) fn grow(
-        &self,
-        size_bytes: Option<u64>,
-        budget: &Budget,
-    ) -> Result<u64, OpenError> {
+    pub(crate) fn grow(&self, size_bytes: Option<u64>, budget: &Budget) -> Result<u64, OpenError> {
         match (&self.directory, size_bytes) {
             (Some(directory), Some(size_bytes)) => self.grow_directory(directory, size_bytes)?,
             (Some(_), None) => {}
@@ -61,7 +57,10 @@ impl Device {
             }
         };
         if bytes > SIZE_MAX {
-            let (expected, found) = (format!("at most {SIZE_MAX} bytes"), format!("{bytes} bytes"));
+            let (expected, found) = (
+                format!("at most {SIZE_MAX} bytes"),
+                format!("{bytes} bytes"),
+            );
             return Err(OpenError::unexpected(path, expected, found));
         }
         Ok(bytes - bytes % BLOCK_SIZE as u64)
@@ -80,7 +79,11 @@ impl Device {
         }
         if size_bytes < before {
             let expected = format!("a size of at least {before} bytes");
-            return Err(OpenError::unexpected(path, expected, format!("{size_bytes} bytes")));
+            return Err(OpenError::unexpected(
+                path,
+                expected,
+                format!("{size_bytes} bytes"),
+            ));
         }
         let geometry = Geometry {
             size_bytes,

@@ -59,7 +59,9 @@ impl Segments {
     /// are absent.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Segment> {
         let chunks = self.later.iter().map_while(OnceLock::get);
-        self.first.iter().chain(chunks.flat_map(|chunk| chunk.iter()))
+        self.first
+            .iter()
+            .chain(chunks.flat_map(|chunk| chunk.iter()))
     }
 }
 

@@ -55,7 +55,11 @@ fn a_directory_grows_inside_its_last_segment_and_over_many() {
             use_all(&mut rig, device, old, new);
         }
         assert_eq!(rig.read(device, 0, PIECE).unwrap(), pattern(1, PIECE));
-        assert_eq!(length(&rig, 100), None, "segments are made when they are written");
+        assert_eq!(
+            length(&rig, 100),
+            None,
+            "segments are made when they are written"
+        );
         rig.world.close(device);
         let end = sizes[5];
         let device = rig.world.open_directory(&rig.path("device"), end, false);
@@ -105,15 +109,29 @@ fn a_size_that_cannot_be_changes_nothing() {
     let device = rig.directory(4 * SEGMENT);
     let card = || std::fs::read_to_string(rig.path("device/DEVICE")).unwrap();
     let before = card();
-    for size in [0, BLOCK, 4 * SEGMENT - BLOCK, 4 * SEGMENT + 1, u64::MAX, 1 << 60, 1 << 40] {
+    for size in [
+        0,
+        BLOCK,
+        4 * SEGMENT - BLOCK,
+        4 * SEGMENT + 1,
+        u64::MAX,
+        1 << 60,
+        1 << 40,
+    ] {
         let refused = rig.world.grow(device, Some(size)).unwrap_err();
-        assert!(matches!(refused, OpenError::Unexpected { .. }), "{size}: {refused}");
+        assert!(
+            matches!(refused, OpenError::Unexpected { .. }),
+            "{size}: {refused}"
+        );
     }
     // The present size is no error: it repeats a growth that was cut.
     for size in [None, Some(4 * SEGMENT)] {
         assert_eq!(rig.world.grow(device, size).unwrap(), 4 * SEGMENT);
     }
-    assert_eq!((card(), rig.world.size_bytes(device)), (before, 4 * SEGMENT));
+    assert_eq!(
+        (card(), rig.world.size_bytes(device)),
+        (before, 4 * SEGMENT)
+    );
     rig.world.close(device);
     assert!(rig.world.grow(device, Some(5 * SEGMENT)).is_err());
 }
@@ -192,7 +210,10 @@ fn a_device_of_a_larger_size_than_recorded_is_opened() {
     let device = rig.world.create_directory(&path, geometry).unwrap();
     rig.world.close(device);
     let open = |size| rig.world.open_directory(&path, size, false);
-    assert!(matches!(open(5 * SEGMENT), Err(OpenError::Unexpected { .. })));
+    assert!(matches!(
+        open(5 * SEGMENT),
+        Err(OpenError::Unexpected { .. })
+    ));
     let device = open(2 * SEGMENT).unwrap();
     assert_eq!(rig.world.size_bytes(device), 4 * SEGMENT);
 }

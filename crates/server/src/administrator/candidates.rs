@@ -165,7 +165,8 @@ pub(super) fn added(
     let mut devices = match (request.devices.as_slice(), size) {
         ([], Some(size)) => vec![own(directory, &aggregate.name, size, "move it away")?],
         ([], None) => {
-            let text = "missing; name devices, or give a size for a directory in the data directory";
+            let text =
+                "missing; name devices, or give a size for a directory in the data directory";
             return Err(Problem::of_field(Code::MissingField, FIELD, text));
         }
         (paths, size) => all_existing(directory, paths, size)?.0,
@@ -566,8 +567,14 @@ mod tests {
         let devices = add(&[&file, &folder], Some(GIB)).expect("chosen");
         assert!(devices.iter().all(|device| device.joining));
         assert_eq!(devices[1].size_bytes, GIB);
-        assert_eq!(add(&[&folder], None).expect_err("no size").code, Code::MissingField);
-        assert_eq!(add(&[&file], Some(GIB)).expect_err("a size").code, Code::InvalidValue);
+        assert_eq!(
+            add(&[&folder], None).expect_err("no size").code,
+            Code::MissingField
+        );
+        assert_eq!(
+            add(&[&file], Some(GIB)).expect_err("a size").code,
+            Code::InvalidValue
+        );
         let nothing = add(&[], None).expect_err("nothing");
         assert_eq!(nothing.field.as_deref(), Some("devices"));
         let twice = add(&[&file, &file], None).expect_err("doubled");

@@ -478,9 +478,17 @@ fn blank(world: &World, id: DeviceId) -> Result<(), DiskError> {
     let mut labels = BTreeSet::from(label_offsets(size));
     for record in records_of(world, id)? {
         let member = usize::try_from(record.member_index).expect("64-bit hosts");
-        let end = record.members.get(member).map(|it| it.size_blocks * BLOCK_SIZE as u64);
+        let end = record
+            .members
+            .get(member)
+            .map(|it| it.size_blocks * BLOCK_SIZE as u64);
         let is_inside = |end: &u64| (LABEL_BYTES * 2..=size).contains(end);
-        labels.extend(end.filter(is_inside).map(label_offsets).into_iter().flatten());
+        labels.extend(
+            end.filter(is_inside)
+                .map(label_offsets)
+                .into_iter()
+                .flatten(),
+        );
     }
     let zeroes = vec![0; usize::try_from(LABEL_BYTES).expect("a small constant")];
     for label in labels {

@@ -254,7 +254,10 @@ impl Administrator {
         }
         candidates::check_new_size(recorded, device, size)?;
         let member = self.member_to_grow(directory, pool, device)?;
-        let present = self.plane.world.size_bytes(member.id.expect("it is a member"));
+        let present = self
+            .plane
+            .world
+            .size_bytes(member.id.expect("it is a member"));
         if size.bytes() < present {
             let text = format!(
                 "{} has {present} bytes, and a device never becomes smaller; give a larger size",
@@ -350,7 +353,9 @@ impl Administrator {
         }
         let added = ids.iter().map(|id| (*id, [0; 16])).collect();
         let growth = everglade_engine::Growth::Add(added);
-        let info = self.engine.examine_growth(&imagined, pool.known.id, &growth);
+        let info = self
+            .engine
+            .examine_growth(&imagined, pool.known.id, &growth);
         let with_id = |(candidate, id): (&Candidate, &DeviceId)| Candidate {
             device: candidate.device.clone(),
             path: candidate.path.clone(),
@@ -381,7 +386,9 @@ impl Administrator {
             members.push(id);
         }
         let growth = everglade_engine::Growth::Extend(members);
-        let info = self.engine.examine_growth(&imagined, pool.known.id, &growth);
+        let info = self
+            .engine
+            .examine_growth(&imagined, pool.known.id, &growth);
         let info = info.map_err(|error| self.explain_growth(&error, chosen))?;
         // Who made a file larger knows the host below it.
         let directories = chosen.iter().filter(|it| it.is_directory());
@@ -455,7 +462,13 @@ impl Administrator {
 
     /// Records that the devices are members of their present sizes. They are: a failure costs
     /// nothing, because the next start records it.
-    fn note_growth(&self, directory: &mut DataDir, name: &str, info: &GrowthInfo, chosen: &[Candidate]) {
+    fn note_growth(
+        &self,
+        directory: &mut DataDir,
+        name: &str,
+        info: &GrowthInfo,
+        chosen: &[Candidate],
+    ) {
         let mut state = directory.state().clone();
         let recorded = state.aggregates.iter_mut().find(|it| it.name == name);
         let recorded = recorded.expect("it was looked up");

@@ -100,7 +100,10 @@ mod tests {
             imagined.read(id, offset, &mut buffer).expect("read");
             assert_eq!(buffer, [0; 2 * BLOCK_SIZE]);
         }
-        assert_eq!(imagined.write(id, 0, &[0; BLOCK_SIZE]), Err(DiskError::Gone));
+        assert_eq!(
+            imagined.write(id, 0, &[0; BLOCK_SIZE]),
+            Err(DiskError::Gone)
+        );
         assert_eq!(std::fs::read(&file).expect("read"), [7; 2 * BLOCK_SIZE]);
     }
 }

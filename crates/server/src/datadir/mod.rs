@@ -264,8 +264,7 @@ impl DataDir {
     /// If the device is neither recorded as joining nor belongs to an aggregate that is recorded as
     /// being created: any other device could have data.
     pub fn make_directory(&self, device: &Device) -> Result<PathBuf, DataDirError> {
-        let is_new =
-            |known: &&AggregateState| known.phase == Phase::Creating || device.joining;
+        let is_new = |known: &&AggregateState| known.phase == Phase::Creating || device.joining;
         let mut unfinished = self.state.aggregates.iter().filter(is_new);
         assert!(
             unfinished.any(|aggregate| aggregate.devices.contains(device)),

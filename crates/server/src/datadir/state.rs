@@ -340,7 +340,10 @@ mod tests {
         let text = text_of(&sample());
         assert!(text.ends_with("# end of state\n"), "{text}");
         assert_eq!(text.matches("joining = true").count(), 1, "{text}");
-        assert!(!text.contains("joining = false"), "an older version reads it: {text}");
+        assert!(
+            !text.contains("joining = false"),
+            "an older version reads it: {text}"
+        );
     }
 
     #[test]

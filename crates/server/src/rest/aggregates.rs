@@ -107,9 +107,8 @@ pub(super) async fn add(
         },
     };
     let is_plan = request.dry_run;
-    let add = move |administrator: &Administrator, name: &str| {
-        administrator.add_devices(name, &request)
-    };
+    let add =
+        move |administrator: &Administrator, name: &str| administrator.add_devices(name, &request);
     grow(&desk, caller, (name, deed, is_plan), &headers, add).await
 }
 
@@ -160,7 +159,9 @@ async fn grow(
         let _editing = editing;
         condition.allows(&Tag::of_aggregate(&administrator.aggregate(&name)?))?;
         let grown = grow(administrator, &name)?;
-        let aggregate = administrator.aggregate(&name).map_err(Problem::after_change)?;
+        let aggregate = administrator
+            .aggregate(&name)
+            .map_err(Problem::after_change)?;
         Ok((grown, Tag::of_aggregate(&aggregate)))
     });
     let (grown, tag) = grown.await?;

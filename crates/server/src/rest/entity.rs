@@ -28,7 +28,10 @@ impl Tag {
 
     pub(super) fn of_aggregate(aggregate: &Aggregate) -> Tag {
         let devices = aggregate.devices.iter();
-        let sizes: Vec<String> = devices.clone().map(|it| it.size_bytes.to_string()).collect();
+        let sizes: Vec<String> = devices
+            .clone()
+            .map(|it| it.size_bytes.to_string())
+            .collect();
         let mut parts = vec!["aggregate", &aggregate.name, &aggregate.uuid];
         for (device, size) in devices.zip(&sizes) {
             parts.extend([device.path.as_str(), size]);

@@ -57,7 +57,9 @@ fn while_writing(server: &Server, grow: impl FnOnce()) -> u64 {
             // It goes on for a while after the growth.
             let mut left = 20;
             while left > 0 {
-                client.write(number, &payload(number / MIB, 1)).expect("written");
+                client
+                    .write(number, &payload(number / MIB, 1))
+                    .expect("written");
                 client.flush().expect("flushed");
                 number += MIB;
                 begun.store(true, Ordering::Release);
@@ -83,7 +85,10 @@ fn a_file_is_added_while_a_client_writes_and_is_there_after_restarts() {
     let before = size_of(&dir, "aggr0");
     let file = sparse(&dir, "more", 2 * GIB);
     let written = while_writing(&server, || {
-        let said = ask(&dir, &["aggregate", "add", "aggr0", "--devices", text(&file)]);
+        let said = ask(
+            &dir,
+            &["aggregate", "add", "aggr0", "--devices", text(&file)],
+        );
         assert!(said.starts_with("aggregate aggr0 grew from "), "{said}");
         assert!(said.contains(text(&file)) && said.contains("new"), "{said}");
     });
@@ -93,20 +98,32 @@ fn a_file_is_added_while_a_client_writes_and_is_there_after_restarts() {
     let devices = grown["devices"].as_array().expect("a list");
     assert_eq!(devices.len(), 2);
     assert_eq!(
-        (&devices[1]["path"], &devices[1]["kind"], &devices[1]["size_bytes"]),
+        (
+            &devices[1]["path"],
+            &devices[1]["kind"],
+            &devices[1]["size_bytes"]
+        ),
         (&text(&file).into(), &"file".into(), &(2 * GIB).into())
     );
     let state = state_of(&dir);
-    assert!(state.contains("epoch = 2") && !state.contains("joining"), "{state}");
+    assert!(
+        state.contains("epoch = 2") && !state.contains("joining"),
+        "{state}"
+    );
     let history = ask(&dir, &["history", "--no-header"]);
-    assert!(history.contains("aggregate add") && history.contains(text(&file)), "{history}");
+    assert!(
+        history.contains("aggregate add") && history.contains(text(&file)),
+        "{history}"
+    );
     let events = ask(&dir, &["event", "show"]);
     assert!(events.contains("aggregate add by"), "{events}");
 
     // More than the old device has room for.
     let (mut client, _) = Client::open(&server.tcp, LUN).expect("opened");
     for number in written..1200 {
-        client.write(number * MIB, &payload(number, 1)).expect("there is room now");
+        client
+            .write(number * MIB, &payload(number, 1))
+            .expect("there is room now");
     }
     client.flush().expect("flushed");
     assert_reads_back(&mut client, 0..1200, 1);
@@ -136,14 +153,22 @@ fn a_directory_becomes_larger_while_a_client_writes_and_a_full_pool_goes_on() {
     drop(client);
     let resize = ["aggregate", "resize", "aggr0", "--size", "3GiB"];
     let plan = ask_json(&dir, &[&resize[..], &["--dry-run"]].concat());
-    assert_eq!((&plan["dry_run"], &plan["former_size_bytes"]), (&true.into(), &before.into()));
+    assert_eq!(
+        (&plan["dry_run"], &plan["former_size_bytes"]),
+        (&true.into(), &before.into())
+    );
     assert_eq!(size_of(&dir, "aggr0"), before, "it was only asked");
     let grown = ask_json(&dir, &resize);
     assert_eq!(grown["size_bytes"], plan["size_bytes"]);
-    assert_eq!(size_of(&dir, "aggr0"), plan["size_bytes"].as_u64().expect("a size"));
+    assert_eq!(
+        size_of(&dir, "aggr0"),
+        plan["size_bytes"].as_u64().expect("a size")
+    );
     let (mut client, _) = Client::open(&server.tcp, LUN).expect("opened");
     for number in full..full + 256 {
-        client.write(number * MIB, &payload(number, 1)).expect("there is room now");
+        client
+            .write(number * MIB, &payload(number, 1))
+            .expect("there is room now");
     }
     client.flush().expect("flushed");
     drop(client);
@@ -155,9 +180,15 @@ fn a_directory_becomes_larger_while_a_client_writes_and_a_full_pool_goes_on() {
     }
     let state = state_of(&dir);
     assert!(state.contains("epoch = 4"), "{state}");
-    assert!(state.contains(&format!("size_bytes = {}", 5 * GIB)), "{state}");
+    assert!(
+        state.contains(&format!("size_bytes = {}", 5 * GIB)),
+        "{state}"
+    );
     let history = ask(&dir, &["history", "--no-header"]);
-    assert!(history.contains("aggregate resize") && history.contains("5.0 GiB"), "{history}");
+    assert!(
+        history.contains("aggregate resize") && history.contains("5.0 GiB"),
+        "{history}"
+    );
     let size = size_of(&dir, "aggr0");
     server.kill();
     assert_clean(&dir, 1);
@@ -180,8 +211,18 @@ fn files_are_taken_as_large_as_they_are_and_directories_are_named() {
     let files = format!("{},{}", text(&first), text(&second));
     ask(&dir, &["aggregate", "create", "b", "--devices", &files]);
     let resize = ["aggregate", "resize", "b"];
-    refused(&dir, &resize, 1, &["no file or block device", "larger", "EVG-2005"]);
-    refused(&dir, &[&resize[..], &["--size", "2GiB"]].concat(), 2, &["has no directory"]);
+    refused(
+        &dir,
+        &resize,
+        1,
+        &["no file or block device", "larger", "EVG-2005"],
+    );
+    refused(
+        &dir,
+        &[&resize[..], &["--size", "2GiB"]].concat(),
+        2,
+        &["has no directory"],
+    );
     let before = size_of(&dir, "b");
     for (file, bytes) in [(&first, 2 * GIB), (&second, 3 * GIB)] {
         let file = File::options().write(true).open(file).expect("open");
@@ -192,7 +233,12 @@ fn files_are_taken_as_large_as_they_are_and_directories_are_named() {
     assert_eq!(plan["devices"].as_array().map(Vec::len), Some(2));
     let one = [&resize[..], &["--device", text(&first)]].concat();
     ask(&dir, &one);
-    refused(&dir, &one, 1, &["--device", "too little more", text(&first)]);
+    refused(
+        &dir,
+        &one,
+        1,
+        &["--device", "too little more", text(&first)],
+    );
     let grown = ask_json(&dir, &resize);
     let devices = grown["devices"].as_array().expect("a list");
     assert_eq!(devices.len(), 1);
@@ -209,13 +255,21 @@ fn files_are_taken_as_large_as_they_are_and_directories_are_named() {
     let own = dir.data_dir().join("aggregates/b/dev0");
     assert!(own.join("DEVICE").exists());
     let more = ["aggregate", "resize", "b", "--size", "3GiB"];
-    refused(&dir, &more, 2, &["--device", "several", text(&folder), text(&own)]);
+    refused(
+        &dir,
+        &more,
+        2,
+        &["--device", "several", text(&folder), text(&own)],
+    );
     ask(&dir, &[&more[..], &["--device", text(&own)]].concat());
     refused(&dir, &resize[..2], 2, &["AGGREGATE"]);
     let devices = aggregate(&dir, "b")["devices"].clone();
     let sizes = [2 * GIB, 3 * GIB, 2 * GIB, 3 * GIB].map(Value::from);
     let found: Vec<_> = devices.as_array().expect("a list").iter().collect();
-    let found: Vec<_> = found.iter().map(|device| device["size_bytes"].clone()).collect();
+    let found: Vec<_> = found
+        .iter()
+        .map(|device| device["size_bytes"].clone())
+        .collect();
     assert_eq!(found, sizes);
     server.stop();
     assert_clean(&dir, 2);
@@ -237,11 +291,16 @@ fn a_block_device_that_became_larger_is_taken_as_large_as_it_is() {
         return;
     };
     let server = serve(&dir);
-    ask(&dir, &["aggregate", "add", "aggr0", "--devices", &device.path]);
+    ask(
+        &dir,
+        &["aggregate", "add", "aggr0", "--devices", &device.path],
+    );
     let before = size_of(&dir, "aggr0");
     let file = File::options().write(true).open(&image).expect("open");
     file.set_len(2 * GIB).expect("longer");
-    let told = Command::new("losetup").args(["--set-capacity", &device.path]).status();
+    let told = Command::new("losetup")
+        .args(["--set-capacity", &device.path])
+        .status();
     assert!(told.expect("losetup runs").success());
     ask(&dir, &["aggregate", "resize", "aggr0"]);
     let size = size_of(&dir, "aggr0");
@@ -265,11 +324,17 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     let longer = File::options().write(true).open(&held).expect("open");
     longer.set_len(GIB).expect("longer");
     let (used, foreign) = (sparse(&dir, "used", GIB), sparse(&dir, "foreign", GIB));
-    ask(&dir, &["aggregate", "create", "b", "--devices", text(&used)]);
+    ask(
+        &dir,
+        &["aggregate", "create", "b", "--devices", text(&used)],
+    );
     {
         let other = TestDir::new();
         let server = serve(&other);
-        ask(&other, &["aggregate", "create", "c", "--devices", text(&foreign)]);
+        ask(
+            &other,
+            &["aggregate", "create", "c", "--devices", text(&foreign)],
+        );
         server.stop();
     }
     let (empty, filled) = (dir.file("empty"), dir.file("filled"));
@@ -278,37 +343,82 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     }
     fs::write(filled.join("thesis.tex"), "years of work").expect("write");
     let twice = format!("{},{}", text(&file), text(&file));
-    let own = dir.data_dir().join("aggregates/aggr0/dev0");
+    let data = dir.data_dir();
+    let own = data.join("aggregates/aggr0/dev0");
     let before = (everything(&dir), state_of(&dir));
     let add: &[(&[&str], i32, &[&str])] = &[
         (&[], 2, &["--devices", "missing"]),
         (&["--devices", text(&empty)], 2, &["--size", "directory"]),
-        (&["--devices", text(&file), "--size", "1GiB"], 2, &["only directories"]),
-        (&["--devices", text(&empty), "--size", "1M"], 2, &["1.0 GiB to"]),
-        (&["--devices", text(&empty), "--size", "16000P"], 2, &["EVG-1004"]),
+        (
+            &["--devices", text(&file), "--size", "1GiB"],
+            2,
+            &["only directories"],
+        ),
+        (
+            &["--devices", text(&empty), "--size", "1M"],
+            2,
+            &["1.0 GiB to"],
+        ),
+        (
+            &["--devices", text(&empty), "--size", "16000P"],
+            2,
+            &["EVG-1004"],
+        ),
         (&["--size", "4P"], 2, &["together"]),
         (&["--devices", &twice], 2, &["twice"]),
         (&["--devices", "/dev/null"], 1, &["EVG-2005"]),
         (&["--devices", "/nix"], 1, &["No such file"]),
         (&["--devices", text(&small)], 1, &["too few", "EVG-2005"]),
         (&["--devices", text(&used)], 5, &["device of aggregate b"]),
-        (&["--devices", text(&used), "--yes"], 5, &["device of aggregate b"]),
-        (&["--devices", text(&own), "--size", "1GiB"], 5, &["device of aggregate aggr0"]),
-        (&["--devices", text(&foreign), "--yes"], 5, &["carries the label", "EVG-2003"]),
+        (
+            &["--devices", text(&used), "--yes"],
+            5,
+            &["device of aggregate b"],
+        ),
+        (
+            &["--devices", text(&own), "--size", "1GiB"],
+            5,
+            &["device of aggregate aggr0"],
+        ),
+        (
+            &["--devices", text(&foreign), "--yes"],
+            5,
+            &["carries the label", "EVG-2003"],
+        ),
         (&["--devices", text(&held)], 6, &["holds data", "--yes"]),
-        (&["--devices", text(&filled), "--size", "1GiB"], 6, &["not empty"]),
-        (&["--devices", text(&dir.data_dir())], 5, &["data directory"]),
+        (
+            &["--devices", text(&filled), "--size", "1GiB"],
+            6,
+            &["not empty"],
+        ),
+        (
+            &["--devices", text(&data)],
+            5,
+            &["data directory"],
+        ),
         (&["--frob"], 2, &["--frob"]),
     ];
     let resize: &[(&[&str], i32, &[&str])] = &[
         (&[], 2, &["--size", "directory"]),
-        (&["--size", "2GiB"], 2, &["--size", "2147483648", "too little more"]),
+        (
+            &["--size", "2GiB"],
+            2,
+            &["--size", "2147483648", "too little more"],
+        ),
         (&["--size", "2052MiB"], 2, &["areas of 128 MiB", "at least"]),
-        (&["--size", "1GiB"], 2, &["never becomes smaller", "EVG-1004"]),
+        (
+            &["--size", "1GiB"],
+            2,
+            &["never becomes smaller", "EVG-1004"],
+        ),
         (&["--size", "3000000001"], 2, &["multiple of 4096"]),
         (&["--size", "0"], 2, &["--size"]),
         (&["--size", "8P"], 2, &["EVG-1004"]),
-        (&["--size", "5GiB", "--device", text(&file)], 2, &["--device", "no device of", text(&own)]),
+        (
+            &["--size", "5GiB", "--device", text(&file)],
+            2,
+            &["--device", "no device of", text(&own)],
+        ),
         (&["--device", text(&own)], 2, &["--size", "directory"]),
         (&["--device", "/nix"], 2, &["no device of aggregate aggr0"]),
     ];
@@ -332,16 +442,39 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         2,
         &["has no directory"],
     );
-    let plan = ["aggregate", "add", "aggr0", "--devices", text(&held), "--dry-run"];
+    let plan = [
+        "aggregate",
+        "add",
+        "aggr0",
+        "--devices",
+        text(&held),
+        "--dry-run",
+    ];
     let said = ask(&dir, &plan);
-    assert!(said.contains("would grow") && said.contains("needs --yes"), "{said}");
+    assert!(
+        said.contains("would grow") && said.contains("needs --yes"),
+        "{said}"
+    );
     assert_eq!(ask_json(&dir, &plan)["devices"][0]["holds_data"], true);
     assert_eq!((everything(&dir), state_of(&dir)), before);
     assert!(fs::read_dir(&empty).expect("list").next().is_none());
     let held_bytes = fs::read(&held).expect("read");
-    assert!(held_bytes[..1 << 20].iter().any(|byte| *byte != 0), "it was overwritten");
+    assert!(
+        held_bytes[..1 << 20].iter().any(|byte| *byte != 0),
+        "it was overwritten"
+    );
     // With leave it is overwritten.
-    ask(&dir, &["aggregate", "add", "aggr0", "--devices", text(&held), "--yes"]);
+    ask(
+        &dir,
+        &[
+            "aggregate",
+            "add",
+            "aggr0",
+            "--devices",
+            text(&held),
+            "--yes",
+        ],
+    );
     server.stop();
     assert_clean(&dir, 2);
 }
@@ -364,7 +497,11 @@ fn requests_over_rest_are_strict_and_can_be_conditional() {
         ("resize", "[]", "EVG-1001"),
         ("resize", "{\"size_bytes\": -1}", "EVG-1004"),
         ("resize", "{\"size\": 1}", "EVG-1002"),
-        ("resize", "{\"size_bytes\": 5368709120, \"device\": 3}", "EVG-1004"),
+        (
+            "resize",
+            "{\"size_bytes\": 5368709120, \"device\": 3}",
+            "EVG-1004",
+        ),
     ] {
         let answer = post(verb, "", body);
         assert_eq!(answer.json()["code"], code, "{verb} {body}");
@@ -385,7 +522,11 @@ fn requests_over_rest_are_strict_and_can_be_conditional() {
     assert_eq!(same(&added.json()), same(&planned));
     assert_eq!(added.header("etag"), show().header("etag"));
     let resize = "{\"size_bytes\": 5368709120}";
-    assert_eq!(post("resize", &fresh, resize).status, 412, "it has changed since");
+    assert_eq!(
+        post("resize", &fresh, resize).status,
+        412,
+        "it has changed since"
+    );
     let tag = show().header("etag").expect("a tag").to_owned();
     let fresh = format!("If-Match: {tag}\r\n");
     let key = "Idempotency-Key: once\r\n";
@@ -430,7 +571,10 @@ fn a_device_that_was_never_finished_is_dropped_and_can_be_added_again() {
     assert_clean(&dir, 1);
     let server = serve(&dir);
     assert_eq!(size_of(&dir, "aggr0"), size);
-    assert_eq!(aggregate(&dir, "aggr0")["devices"].as_array().map(Vec::len), Some(1));
+    assert_eq!(
+        aggregate(&dir, "aggr0")["devices"].as_array().map(Vec::len),
+        Some(1)
+    );
     assert_eq!(state_of(&dir).trim_end(), state.trim_end());
     assert!(!own.exists(), "what was begun in the data directory goes");
     let log = server.log();
@@ -450,11 +594,16 @@ fn a_device_whose_membership_was_not_recorded_any_more_is_a_member() {
     let dir = TestDir::new();
     let server = serve_big(&dir, "1GiB");
     let file = sparse(&dir, "more", GIB);
-    ask(&dir, &["aggregate", "add", "aggr0", "--devices", text(&file)]);
+    ask(
+        &dir,
+        &["aggregate", "add", "aggr0", "--devices", text(&file)],
+    );
     let size = size_of(&dir, "aggr0");
     let (mut client, _) = Client::open(&server.tcp, LUN).expect("opened");
     for number in 0..1000 {
-        client.write(number * MIB, &payload(number, 1)).expect("written");
+        client
+            .write(number * MIB, &payload(number, 1))
+            .expect("written");
     }
     client.flush().expect("flushed");
     drop(client);
@@ -470,7 +619,11 @@ fn a_device_whose_membership_was_not_recorded_any_more_is_a_member() {
     let server = dir.serve(&[]);
     assert_eq!(size_of(&dir, "aggr0"), size);
     assert_eq!(state_of(&dir).trim_end(), state.trim_end());
-    assert!(server.log().contains("was added to aggregate aggr0"), "{}", server.log());
+    assert!(
+        server.log().contains("was added to aggregate aggr0"),
+        "{}",
+        server.log()
+    );
     let (mut client, _) = Client::open(&server.tcp, LUN).expect("opened");
     assert_reads_back(&mut client, 0..1000, 1);
     drop(client);
@@ -482,7 +635,10 @@ fn a_device_whose_membership_was_not_recorded_any_more_is_a_member() {
     let output = dir.serve_in_vain(&[]);
     assert_eq!(code(&output), 1);
     let said = stderr(&output);
-    assert!(said.contains("missing") && said.contains(text(&file)), "{said}");
+    assert!(
+        said.contains("missing") && said.contains(text(&file)),
+        "{said}"
+    );
     fs::rename(&away, &file).expect("moved back");
     let server = dir.serve(&[]);
     assert_eq!(size_of(&dir, "aggr0"), size);
@@ -491,9 +647,8 @@ fn a_device_whose_membership_was_not_recorded_any_more_is_a_member() {
 }
 
 fn write_card(folder: &Path, size_bytes: u64) {
-    let text = format!(
-        "everglade directory device 1\nsize_bytes {size_bytes}\nsegment_bytes {GIB}\n"
-    );
+    let text =
+        format!("everglade directory device 1\nsize_bytes {size_bytes}\nsegment_bytes {GIB}\n");
     fs::write(folder.join("DEVICE"), text).expect("write");
 }
 
@@ -510,7 +665,10 @@ fn a_directory_that_became_larger_without_its_aggregate_is_served_and_can_grow()
     let server = serve(&dir);
     assert_eq!(size_of(&dir, "aggr0"), size);
     let state = state_of(&dir);
-    assert!(state.contains(&format!("size_bytes = {}", 4 * GIB)), "{state}");
+    assert!(
+        state.contains(&format!("size_bytes = {}", 4 * GIB)),
+        "{state}"
+    );
     let smaller = ["aggregate", "resize", "aggr0", "--size", "3GiB"];
     refused(&dir, &smaller, 2, &["never becomes smaller"]);
     ask(&dir, &["aggregate", "resize", "aggr0", "--size", "4GiB"]);
@@ -521,7 +679,11 @@ fn a_directory_that_became_larger_without_its_aggregate_is_served_and_can_grow()
     write_card(&own, 3 * GIB);
     let output = dir.serve_in_vain(&[]);
     assert_eq!(code(&output), 1);
-    assert!(stderr(&output).contains("at least 4294967296"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("at least 4294967296"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -539,10 +701,28 @@ fn a_full_host_refuses_growth_before_anything_is_written() {
     rustix::fs::fallocate(&filler, rustix::fs::FallocateFlags::empty(), 0, bytes)
         .expect("allocated");
     for more in [&[][..], &["--dry-run"]] {
-        let add = ["aggregate", "add", "aggr0", "--size", "4GiB", "--devices", text(&folder)];
-        refused(&dir, &[&add, more].concat(), 7, &["a growth of this size needs", "EVG-3001"]);
+        let add = [
+            "aggregate",
+            "add",
+            "aggr0",
+            "--size",
+            "4GiB",
+            "--devices",
+            text(&folder),
+        ];
+        refused(
+            &dir,
+            &[&add, more].concat(),
+            7,
+            &["a growth of this size needs", "EVG-3001"],
+        );
         let resize = ["aggregate", "resize", "aggr0", "--size", "8GiB"];
-        refused(&dir, &[&resize, more].concat(), 7, &["a growth of this size needs"]);
+        refused(
+            &dir,
+            &[&resize, more].concat(),
+            7,
+            &["a growth of this size needs"],
+        );
     }
     assert_eq!((everything(&dir), state_of(&dir)), before);
     assert!(fs::read_dir(&folder).expect("list").next().is_none());
@@ -556,10 +736,21 @@ fn a_plan_is_shown_for_people_and_what_was_done_too() {
     let server = serve(&dir);
     let folder = dir.file("folder");
     fs::create_dir(&folder).expect("create");
-    let add = ["aggregate", "add", "aggr0", "--devices", text(&folder), "--size", "2GiB"];
+    let add = [
+        "aggregate",
+        "add",
+        "aggr0",
+        "--devices",
+        text(&folder),
+        "--size",
+        "2GiB",
+    ];
     let plan = ask(&dir, &[&add[..], &["--dry-run"]].concat());
     let lines: Vec<&str> = plan.lines().collect();
-    assert!(lines[0].starts_with("aggregate aggr0 would grow from "), "{plan}");
+    assert!(
+        lines[0].starts_with("aggregate aggr0 would grow from "),
+        "{plan}"
+    );
     for word in ["DEVICE", "BEFORE", "AFTER", "WOULD LOSE"] {
         assert!(lines[2].contains(word), "{plan}");
     }
@@ -568,10 +759,21 @@ fn a_plan_is_shown_for_people_and_what_was_done_too() {
     }
     let quiet = ask(&dir, &[&add[..], &["--quiet"]].concat());
     assert_eq!(quiet, "");
-    let resize = ["aggregate", "resize", "aggr0", "--device", text(&folder), "--size", "3GiB"];
+    let resize = [
+        "aggregate",
+        "resize",
+        "aggr0",
+        "--device",
+        text(&folder),
+        "--size",
+        "3GiB",
+    ];
     let said = ask(&dir, &resize);
     assert!(said.starts_with("aggregate aggr0 grew from "), "{said}");
-    assert!(said.contains("2.0 GiB") && said.contains("3.0 GiB"), "{said}");
+    assert!(
+        said.contains("2.0 GiB") && said.contains("3.0 GiB"),
+        "{said}"
+    );
     assert!(!said.contains("WOULD LOSE"), "{said}");
     server.stop();
 }
