@@ -25,14 +25,14 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
 }
 
 /// Part of `test`: one minute of new seeds, besides the fixed ones in the crates' own tests, half a
-/// minute each of short sequences with snapshot verbs and with clones and of damaged metadata. The
-/// tests have built it.
+/// minute each of short sequences with snapshot verbs and with clones, of damaged metadata and of
+/// pools that grow. The tests have built it.
 pub(crate) fn short(tally: &mut Tally) {
     if !place::has_binary("testing", "sim") {
         return tally.skip(MISSING);
     }
     simulate(tally, fresh(&["--minutes", "1"]));
-    for kind in ["histories", "clonings", "corrupted"] {
+    for kind in ["histories", "clonings", "corrupted", "growth"] {
         simulate(tally, fresh(&["--kind", kind, "--minutes", "0.5"]));
     }
 }

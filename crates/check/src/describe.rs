@@ -106,6 +106,11 @@ pub fn labels(storage: &dyn Storage, devices: &[DeviceId]) -> Result<Description
             .fact("first data dbn", entry.data_first);
         out.parts.push(part);
     }
+    for stranger in &labels.strangers {
+        let title = format!("device {} is no member", stranger.device.0);
+        let part = Description::new(title).fact("label", &stranger.found);
+        out.parts.push(part);
+    }
     for (index, extent) in config.extents.iter().enumerate() {
         let part = Description::new(format!("extent {index}"))
             .fact("pvbns", format!("{} + {}", extent.base, extent.length))
@@ -115,6 +120,10 @@ pub fn labels(storage: &dyn Storage, devices: &[DeviceId]) -> Result<Description
     }
     for (site, copy) in &labels.records {
         let state = match copy.valid() {
+            Some(record) if record.epoch > config.epoch => format!(
+                "config record of epoch {}, which no superblock names",
+                record.epoch
+            ),
             Some(record) => format!("config record of epoch {}", record.epoch),
             None => copy.trouble(),
         };

@@ -9,9 +9,13 @@
 //! - a region that does not exist, or a block of it that the device cannot read;
 //! - a record that continues the chain, was sealed, and has an impossible value, such as a payload
 //!   beyond its half;
-//! - a half that begins with a record that proves that the newest superblock was lost: its
-//!   generation can begin only after a newer consistency point than the superblock's is committed,
-//!   or it has the superblock's generation and another sequence.
+//! - a record that proves that the newest superblock was lost. Its epoch is above that of the
+//!   superblock; or a half begins with it, and its generation can begin only after a newer
+//!   consistency point than the superblock's is committed, or it has the superblock's generation
+//!   and another sequence.
+//!
+//! A record has the epoch of the superblock that was committed last when it was written. So a
+//! journal may have records of two epochs, and the epochs do not decrease along the chain.
 //!
 //! This code shares nothing with the crate `journal`. It does not check what the operations do:
 //! they may name files of a consistency point that was not committed.
@@ -37,8 +41,14 @@ struct Region<'a> {
 /// The records found so far.
 struct Chain {
     found: Journal,
-    /// Life and code of the last one.
-    last: Option<(u64, u64)>,
+    last: Option<Link>,
+}
+
+/// What the next record must continue.
+struct Link {
+    life: u64,
+    code: u64,
+    epoch: u64,
 }
 
 /// Reads the journal. None if there is none, or its place is impossible.
@@ -130,7 +140,11 @@ impl Region<'_> {
             found.record_blocks += header.blocks();
             found.generation = generation;
             found.next_sequence = header.next_sequence();
-            chain.last = Some((header.life, code));
+            chain.last = Some(Link {
+                life: header.life,
+                code,
+                epoch: header.epoch,
+            });
         }
     }
 
@@ -168,6 +182,21 @@ impl Region<'_> {
             }
         };
         if !continues(&header, generation, labels, chain) {
+            return None;
+        }
+        let newest = labels.superblock.epoch;
+        if header.epoch > newest {
+            // `compare_first` reports the first record of a half.
+            if at > 0 {
+                report_epoch(newest, header.epoch, place, findings);
+            }
+            return None;
+        }
+        let oldest = chain.last.as_ref().map_or(0, |last| last.epoch);
+        if header.epoch < oldest {
+            let expected = format_args!("a record of epoch {oldest} or later");
+            let found = format_args!("epoch {}", header.epoch);
+            findings.add(Kind::JournalDamaged, &object, place, expected, found);
             return None;
         }
         let room = self.half_blocks - at;
@@ -226,14 +255,16 @@ impl Region<'_> {
         let (Ok(()), Ok(Some((header, _)))) = (read, decoded) else {
             return;
         };
-        if header.uuid != labels.config.uuid || header.epoch != labels.config.epoch {
+        if header.uuid != labels.config.uuid {
             return;
         }
         let superblock = &labels.superblock;
         let (first, sequence) = (superblock.journal_generation, superblock.journal_sequence);
         let place = ProblemPlace::at_offset(self.byte(generation, 0));
         let (found, number) = (header.generation, header.first_sequence);
-        if found > first + 1 {
+        if header.epoch > superblock.epoch {
+            report_epoch(superblock.epoch, header.epoch, place, findings);
+        } else if found > first + 1 {
             let expected = format_args!("a record of generation {} at most", first + 1);
             let found = format_args!("generation {found}");
             findings.add(Kind::JournalAhead, &Object::Journal, place, expected, found);
@@ -248,10 +279,17 @@ impl Region<'_> {
 fn continues(header: &Header, generation: u64, labels: &Labels, chain: &Chain) -> bool {
     let is_next = chain
         .last
-        .is_none_or(|last| last == (header.life, header.previous));
+        .as_ref()
+        .is_none_or(|last| (last.life, last.code) == (header.life, header.previous));
     header.uuid == labels.config.uuid
-        && header.epoch == labels.config.epoch
         && header.generation == generation
         && header.first_sequence == chain.found.next_sequence
         && is_next
+}
+
+/// Reports a record that was written after a newer superblock than there is.
+fn report_epoch(newest: u64, found: u64, place: ProblemPlace, findings: &mut Findings) {
+    let expected = format_args!("a record of epoch {newest} at most");
+    let found = format_args!("epoch {found}");
+    findings.add(Kind::JournalAhead, &Object::Journal, place, expected, found);
 }

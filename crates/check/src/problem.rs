@@ -35,16 +35,24 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A copy of the config record is missing or does not decode, but another does. Records are
-    /// written once, at the creation, which counts only when all of them are durable: no
+    /// A copy of the config record of the superblock's epoch is missing or does not decode, but
+    /// another does. A superblock names an epoch only when all records of it are durable: no
     /// interrupted write leaves this.
     LabelDamaged "label-damaged" problem;
-    /// A copy of the config record is older than the newest.
-    LabelStale "label-stale" warning;
-    /// Two config records of the newest epoch say different things.
+    /// An older config record is in the slot of the superblock's epoch.
+    LabelStale "label-stale" problem;
+    /// Two config records of the superblock's epoch say different things.
     LabelCopiesDiffer "label-copies-differ" problem;
     /// A config record is in the slot of another epoch.
     LabelSlot "label-slot" problem;
+    /// A change of the aggregate's devices was cut: a config record of the next epoch, whole or
+    /// torn, that no superblock names. It has no effect.
+    ChangeCut "change-cut" warning;
+    /// A device that was given is no member of the aggregate.
+    NoMember "no-member" warning;
+    /// The config record contradicts the record of the epoch before: a change may only append
+    /// members and extents, and make members larger.
+    ChangeWrong "change-wrong" problem;
     /// Two extents, or an extent and a label, share blocks of a member.
     ExtentsCollide "extents-collide" problem;
     /// A superblock does not decode, but another does.
@@ -55,8 +63,13 @@ kinds! {
     SuperblockCopiesDiffer "superblock-copies-differ" problem;
     /// A superblock is in the slot of another consistency point.
     SuperblockSlot "superblock-slot" problem;
-    /// The superblock needs a newer config record than there is.
+    /// There is no config record of the superblock's epoch.
     EpochAhead "epoch-ahead" problem;
+    /// A config record proves that a newer superblock was lost: a change begins only when all
+    /// members have the superblock of the change before.
+    EpochBehind "epoch-behind" problem;
+    /// The newest superblock of a member is older than a power cut explains.
+    MemberBehind "member-behind" problem;
     /// The config record gives the journal a place that does not exist.
     JournalRegion "journal-region" problem;
     /// The journal ends with a record that is not whole, as a power cut leaves it.

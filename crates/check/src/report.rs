@@ -95,6 +95,8 @@ pub struct Report {
     pub uuid: Uuid,
     /// The consistency point that was checked.
     pub cp: u64,
+    /// The epoch of the config record that goes with it.
+    pub epoch: u64,
     /// The daemon stopped in good order after it.
     pub stopped_cleanly: bool,
     /// Counts of the objects read.
@@ -120,6 +122,7 @@ impl Report {
             name: labels.name().to_owned(),
             uuid: labels.config.uuid,
             cp: labels.superblock.cp.0,
+            epoch: labels.config.epoch,
             stopped_cleanly: labels.superblock.clean,
             counts,
             journal,
@@ -151,6 +154,7 @@ impl Report {
             "aggregate": self.name,
             "uuid": hex(&self.uuid),
             "cp": self.cp,
+            "epoch": self.epoch,
             "stopped_cleanly": self.stopped_cleanly,
             "clean": self.is_clean(),
             "counts": {

@@ -56,6 +56,17 @@ pub enum Unreadable {
         /// Number of places.
         members: usize,
     },
+    /// A device has only config records of older epochs than the newest superblock's.
+    #[error("device {} was last a member in epoch {found}, the newest superblock is of epoch \
+        {expected}: the device missed a change", device.0)]
+    Stale {
+        /// Id of the device.
+        device: DeviceId,
+        /// Epoch of the superblock.
+        expected: u64,
+        /// Newest epoch of the device.
+        found: u64,
+    },
     /// A member of the aggregate was not given.
     #[error("member {member} of the aggregate is missing")]
     Missing {

@@ -285,6 +285,7 @@ impl Engine {
         let aggregate = Arc::new(Aggregate::new(
             id,
             layout,
+            labels.has_cut_change,
             affinities,
             home,
             &superblock,

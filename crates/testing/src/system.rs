@@ -46,8 +46,22 @@ pub enum Admin {
         /// Less than it has.
         size_bytes: u64,
     },
+    /// The pool gets more space.
+    GrowPool(PoolGrowth),
     /// Makes all acknowledged operations durable.
     ConsistencyPoint,
+}
+
+/// Where a pool gets more space. The devices change when it is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PoolGrowth {
+    /// Devices of these sizes in bytes appear, and join.
+    New(Vec<u64>),
+    /// The devices join that appeared for a growth that came to nothing.
+    Again,
+    /// Devices, by their numbers in the world, become larger by some bytes. None, if the host made
+    /// them larger before.
+    Larger(Vec<(u32, u64)>),
 }
 
 /// The end of an administrator's request.
@@ -57,6 +71,15 @@ pub struct AdminDone {
     pub token: u64,
     /// Result of the request.
     pub result: Result<(), Error>,
+}
+
+/// What a pool consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// One more with every growth.
+    pub epoch: u64,
+    /// All blocks.
+    pub blocks: u64,
 }
 
 /// A running server.
@@ -102,6 +125,11 @@ pub trait System {
     /// Why it can be read and not changed, if that is so: everything acknowledged is shown, and
     /// nothing is written.
     fn read_only(&self) -> Option<String> {
+        None
+    }
+
+    /// The number of the pool's geometry, and its blocks, if it can tell.
+    fn geometry(&self) -> Option<Geometry> {
         None
     }
 

@@ -18,7 +18,7 @@ use everglade_format::{
     TopAreas, VolumeSuperblock, bitmap, context,
 };
 
-use everglade_env::Storage;
+use everglade_env::{DeviceId, Storage};
 
 use crate::memory::Memory;
 use crate::planned::{Node, Planned, Spoil, Spot, header, pointer};
@@ -26,7 +26,7 @@ use crate::planned::{Node, Planned, Spoil, Spot, header, pointer};
 pub(crate) const UUID: [u8; 16] = [0xee; 16];
 const SECRET: [u8; 32] = [0x5e; 32];
 pub(crate) const CP: CpNumber = CpNumber(7);
-const DEVICE_BLOCKS: u64 = 1100;
+pub(crate) const DEVICE_BLOCKS: u64 = 1100;
 const EMPTY: Block = [0; BLOCK_SIZE];
 /// Offset of the volume superblock among spots: it belongs to no file.
 pub(crate) const SUPERBLOCK_FILE: u32 = 0;
@@ -253,10 +253,11 @@ pub(crate) fn build(mut changes: Changes<'_>) -> Image {
     let spoil: Spoil<'_> = changes.block.take().unwrap_or(&mut nothing);
     let scale = if changes.far { FAR } else { NEAR };
     let mut config = config(scale);
-    let memory = Memory::new(&[DEVICE_BLOCKS * 4096, DEVICE_BLOCKS * 4096]);
     if let Some(change) = changes.config {
         change(&mut config);
     }
+    let bytes = |member: &Member| member.size_blocks * BLOCK_SIZE as u64;
+    let memory = Memory::new(&config.members.iter().map(bytes).collect::<Vec<_>>());
     let key = key();
     let mut numbers = BTreeMap::new();
 
@@ -420,26 +421,68 @@ fn locate(config: &Config, pvbn: u64) -> (u32, u64) {
 
 fn write(memory: &Memory, config: &Config, pvbn: u64, block: &Block) {
     let (device, offset) = locate(config, pvbn);
-    memory
-        .write(everglade_env::DeviceId(device), offset, block)
-        .unwrap();
+    memory.write(DeviceId(device), offset, block).unwrap();
 }
 
 impl Image {
     fn write_labels(&self, superblock: &Superblock) {
-        let block = superblock.encode(&key());
-        for device in self.memory.ids() {
-            for label in label_offsets(DEVICE_BLOCKS * BLOCK_SIZE as u64) {
-                let mut config = self.config.clone();
-                config.member_index = device.0;
-                let slot = CONFIG_OFFSETS[config_slot(config.epoch)];
-                self.memory
-                    .write(device, label + slot, &config.encode())
-                    .unwrap();
-                let slot = SUPERBLOCK_OFFSETS[superblock_slot(superblock.cp)];
-                self.memory.write(device, label + slot, &block).unwrap();
-            }
+        for member in (0..).take(self.config.members.len()) {
+            self.put_records(member, &self.config);
+            self.put_superblocks(member, superblock);
         }
+    }
+
+    /// Bytes of the labels of a member.
+    pub(crate) fn labels(&self, member: u32) -> [u64; 2] {
+        let size_blocks = self.config.members[member as usize].size_blocks;
+        label_offsets(size_blocks * BLOCK_SIZE as u64)
+    }
+
+    /// Writes a config record into both labels of a member.
+    pub(crate) fn put_records(&self, member: u32, config: &Config) {
+        for label in self.labels(member) {
+            self.put_record(member, label, config);
+        }
+    }
+
+    /// Writes a config record into a label.
+    pub(crate) fn put_record(&self, member: u32, label: u64, config: &Config) {
+        let mut config = config.clone();
+        config.member_index = member;
+        let at = label + CONFIG_OFFSETS[config_slot(config.epoch)];
+        let written = self.memory.write(DeviceId(member), at, &config.encode());
+        written.unwrap();
+    }
+
+    /// Writes a superblock into both labels of a member.
+    pub(crate) fn put_superblocks(&self, member: u32, superblock: &Superblock) {
+        self.put_superblocks_at(member, &self.labels(member), superblock);
+    }
+
+    /// Writes a superblock into some labels of a device.
+    pub(crate) fn put_superblocks_at(&self, member: u32, labels: &[u64], superblock: &Superblock) {
+        let block = superblock.encode(&key());
+        for label in labels {
+            let at = label + SUPERBLOCK_OFFSETS[superblock_slot(superblock.cp)];
+            self.memory.write(DeviceId(member), at, &block).unwrap();
+        }
+    }
+
+    /// Erases the superblocks of a consistency point from both labels of a member.
+    pub(crate) fn erase_superblocks(&self, member: u32, cp: CpNumber) {
+        for label in self.labels(member) {
+            let at = label + SUPERBLOCK_OFFSETS[superblock_slot(cp)];
+            self.memory.write(DeviceId(member), at, &EMPTY).unwrap();
+        }
+    }
+
+    /// The superblock in the front label of member 0.
+    pub(crate) fn superblock(&self) -> Superblock {
+        let mut block = EMPTY;
+        let at = SUPERBLOCK_OFFSETS[superblock_slot(CP)];
+        self.memory.read(DeviceId(0), at, &mut block).unwrap();
+        let decoded = Superblock::decode(&block, &key(), &UUID);
+        decoded.unwrap().unwrap()
     }
 
     /// Returns the place of a block of the aggregate: device and byte.

@@ -2,7 +2,7 @@
 
 use everglade_check::{Journal, Kind, Report};
 use everglade_env::{DeviceId, Storage};
-use everglade_format::config::JournalRegion;
+use everglade_format::config::{INCOMPATIBLE_CHANGED, JournalRegion};
 use everglade_format::journal::{Header, Kind as Did, Operation};
 use everglade_format::{BLOCK_SIZE, Dbn, FileId, Superblock};
 
@@ -22,9 +22,19 @@ fn image() -> Image {
 }
 
 fn with_region(region: JournalRegion) -> Image {
+    with(region, 1)
+}
+
+/// An image of an epoch.
+fn with(region: JournalRegion, epoch: u64) -> Image {
     build(Changes {
-        config: Some(&|config| config.journal = region),
+        config: Some(&|config| {
+            config.journal = region;
+            config.epoch = epoch;
+            config.incompatible = u64::from(epoch > 1) * INCOMPATIBLE_CHANGED;
+        }),
         superblock: Some(&|superblock: &mut Superblock| {
+            superblock.epoch = epoch;
             (superblock.journal_generation, superblock.journal_sequence) = (6, 100);
         }),
         ..Changes::default()
@@ -290,4 +300,59 @@ fn a_region_that_does_not_exist_is_a_problem() {
     }
     let image = with_region(of(1, 500, 200));
     expect(&image, Kind::ExtentsCollide, "journal of member 1");
+}
+
+#[test]
+fn a_journal_of_two_epochs_is_clean_and_counted() {
+    let image = with(REGION, 3);
+    let mut writer = Writer::new(&image);
+    writer.header.epoch = 2;
+    writer.record(3);
+    writer.header.epoch = 3;
+    writer.record(4).next_generation().record(5);
+    let report = report(&image);
+    assert!(report.is_clean() && report.warnings.is_empty(), "{report}");
+    assert_eq!(found(&report), (3, 12, 15, 7, 112));
+    // All records may be of epochs before.
+    let image = with(REGION, 3);
+    Writer::new(&image).record(3).next_generation().record(2);
+    let report = self::report(&image);
+    assert!(report.is_clean() && report.warnings.is_empty(), "{report}");
+    assert_eq!(found(&report).1, 5);
+}
+
+#[test]
+fn epochs_that_decrease_or_are_above_the_superblocks_are_problems() {
+    let image = with(REGION, 3);
+    let mut writer = Writer::new(&image);
+    writer.header.epoch = 3;
+    writer.record(3);
+    writer.header.epoch = 2;
+    writer.record(1);
+    expect(
+        &image,
+        Kind::JournalDamaged,
+        "a record of epoch 3 or later, found epoch 2",
+    );
+    assert_eq!(found(&report(&image)).1, 3, "the chain ends there");
+
+    // A superblock of epoch 4 was lost.
+    let image = with(REGION, 3);
+    let mut writer = Writer::new(&image);
+    writer.record(3);
+    writer.header.epoch = 4;
+    writer.record(1);
+    expect(
+        &image,
+        Kind::JournalAhead,
+        "a record of epoch 3 at most, found epoch 4",
+    );
+    assert_eq!(found(&report(&image)).1, 3, "the chain ends there");
+
+    let image = with(REGION, 3);
+    let mut writer = Writer::new(&image);
+    writer.header.epoch = 4;
+    writer.record(1);
+    expect(&image, Kind::JournalAhead, "found epoch 4");
+    assert_eq!(found(&report(&image)).1, 0);
 }

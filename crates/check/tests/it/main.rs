@@ -8,6 +8,7 @@ mod damage;
 mod description;
 mod example;
 mod garbage;
+mod grown;
 mod image;
 mod journal;
 mod lived;

@@ -24,6 +24,12 @@ impl Memory {
         (0..).take(self.lock().len()).map(DeviceId).collect()
     }
 
+    /// Adds a device of zeroes.
+    pub(crate) fn add(&self, bytes: u64) {
+        let bytes = usize::try_from(bytes).unwrap();
+        self.lock().push(vec![0; bytes]);
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
         self.devices.lock()
     }

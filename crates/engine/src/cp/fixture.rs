@@ -86,7 +86,15 @@ fn aggregate(affinities: &Affinities<u64>) -> Arc<Aggregate> {
     let shape = AggregateAffinities::add(affinities, RANGES).expect("room for one aggregate");
     let space = Space::new(AREAS * AREA_BLOCKS, 64, 0, AREAS * AREA_BLOCKS);
     let layout = Layout::new(config, vec![DeviceId(0)]).expect("a sound table");
-    Arc::new(Aggregate::new(0, layout, shape, 0, &superblock, space))
+    Arc::new(Aggregate::new(
+        0,
+        layout,
+        false,
+        shape,
+        0,
+        &superblock,
+        space,
+    ))
 }
 
 fn file_system(layer: Layer, area_blocks: u64, areas: Areas) -> FileSystem {

@@ -37,18 +37,26 @@ pub struct LostCopy {
 }
 
 /// Contents that are wrong, and the right ones to write in their place.
-struct Rewrite {
+pub(crate) struct Rewrite {
     lost: LostCopy,
-    device: DeviceId,
+    pub(crate) device: DeviceId,
     offset: u64,
     wanted: Vec<u8>,
+}
+
+impl Rewrite {
+    /// Writes the right contents.
+    pub(crate) fn write(&self, storage: &dyn Storage) -> Result<(), DiskError> {
+        storage.write(self.device, self.offset, &self.wanted)?;
+        storage.flush(self.device)
+    }
 }
 
 /// Writes the lost copies anew.
 pub(crate) fn mend(storage: &dyn Storage, layout: &Layout) -> Vec<LostCopy> {
     let rewrites = find(storage, layout).into_iter();
     let mend = |rewrite: Rewrite| {
-        let failure = write(storage, &rewrite).err();
+        let failure = rewrite.write(storage).err();
         LostCopy {
             failure: failure.map(|error| error.to_string()),
             ..rewrite.lost
@@ -91,7 +99,37 @@ fn find(storage: &dyn Storage, layout: &Layout) -> Vec<Rewrite> {
             }
         }
     }
+    rewrites.extend(strays(storage, layout));
     rewrites
+}
+
+/// Returns the records of higher epochs at the ends of devices that are larger than the layout
+/// says. No label should be there: only a growth that was cut wrote one.
+pub(crate) fn strays(storage: &dyn Storage, layout: &Layout) -> Vec<Rewrite> {
+    let epoch = layout.config.epoch;
+    let mut strays = Vec::new();
+    for (member, device) in layout.members() {
+        let [_, end] = label_offsets(storage.size_bytes(device));
+        if end < member.size_blocks * BLOCK_SIZE as u64 {
+            continue;
+        }
+        for offset in CONFIG_OFFSETS.map(|slot| end + slot) {
+            if let Some(found) = left_by_a_cut(storage, device, offset, epoch) {
+                strays.push(Rewrite {
+                    lost: LostCopy {
+                        device: storage.name(device),
+                        is_front: false,
+                        found,
+                        failure: None,
+                    },
+                    device,
+                    offset,
+                    wanted: vec![0; CONFIG_BYTES],
+                });
+            }
+        }
+    }
+    strays
 }
 
 fn read(
@@ -132,15 +170,25 @@ fn damaged(storage: &dyn Storage, device: DeviceId, offset: u64, epoch: u64) -> 
     match read(storage, device, offset) {
         Err(error) => Some(error.to_string()),
         Ok(Err(damage)) => Some(damage),
-        Ok(Ok(Some(found))) if found.epoch > epoch => Some(format!(
-            "a record of epoch {}, of a change that was interrupted",
-            found.epoch
-        )),
+        Ok(Ok(Some(found))) if found.epoch > epoch => Some(cut(&found)),
         Ok(Ok(_)) => None,
     }
 }
 
-fn write(storage: &dyn Storage, rewrite: &Rewrite) -> Result<(), DiskError> {
-    storage.write(rewrite.device, rewrite.offset, &rewrite.wanted)?;
-    storage.flush(rewrite.device)
+fn cut(found: &Config) -> String {
+    let epoch = found.epoch;
+    format!("a record of epoch {epoch}, of a change that was interrupted")
+}
+
+/// The record of a higher epoch in a place where no label should be.
+fn left_by_a_cut(
+    storage: &dyn Storage,
+    device: DeviceId,
+    offset: u64,
+    epoch: u64,
+) -> Option<String> {
+    match read(storage, device, offset) {
+        Ok(Ok(Some(found))) if found.epoch > epoch => Some(cut(&found)),
+        _ => None,
+    }
 }

@@ -13,7 +13,9 @@
 //!    Until the superblock of that change is committed, the records are without effect.
 //! 4. A device that became larger gets a label at its new end, with the records of both epochs: the
 //!    present one says where the copy at the old end is, which has the present superblocks.
-//! 5. What is written here is outside of all extents of the present layout.
+//! 5. A label at the end of a device that became larger may have a record that an earlier growth
+//!    left when it was cut. Such a *stray* is erased before another growth uses the same epoch.
+//! 6. What is written here is outside of all extents of the present layout.
 
 use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Storage};
 use everglade_format::config::{
@@ -27,6 +29,7 @@ use everglade_format::{Config, Extent, Member};
 
 use crate::media::Layout;
 use crate::media::next::NextGeometry;
+use crate::mount::copies::strays;
 use crate::mount::create::{has_label, reserve_for};
 use crate::pool::aggregate::{Aggregate, State};
 
@@ -296,10 +299,19 @@ fn labels_of(present: &Layout, next: &Layout, index: usize) -> [(u64, bool); 2] 
 }
 
 fn write(storage: &dyn Storage, present: &Layout, next: &Layout) -> Result<(), GrowError> {
+    for stray in strays(storage, present) {
+        stray
+            .write(storage)
+            .map_err(|error| failed(stray.device, error))?;
+    }
     for (index, (_, device)) in next.members().enumerate() {
         let labels = labels_of(present, next, index);
-        for (label, _) in labels.into_iter().filter(|(_, is_known)| !is_known) {
+        let new = labels.into_iter().filter(|(_, is_known)| !is_known);
+        for (label, _) in new {
+            // Flushed before any record of the next epoch is written: with the records and without
+            // the zeroes, a superblock that the device has from an earlier attempt would count.
             make_label(storage, present, index, device, label)
+                .and_then(|()| storage.flush(device))
                 .map_err(|error| failed(device, error))?;
         }
     }

@@ -9,7 +9,10 @@
 //! 1. A record of a higher epoch belongs to a change that was cut before its superblock was
 //!    committed. It is ignored here, erased when the aggregate is online ([`super::copies`]), and
 //!    overwritten by the next change.
-//! 2. Every refusal has three parts: found, expected and remedy. Labels are only read here.
+//! 2. A device that was joining may have the superblock of such a change, and may be absent at a
+//!    start. So an aggregate with a record of a higher epoch commits a consistency point before it
+//!    admits clients. From then on its own superblock is as new, and it wins among equals.
+//! 3. Every refusal has three parts: found, expected and remedy. Labels are only read here.
 
 use everglade_env::{BLOCK_SIZE, DeviceId, Storage};
 use everglade_format::config::hex;
@@ -25,6 +28,8 @@ pub(crate) struct Labels {
     /// Device of each member.
     pub(crate) devices: Vec<DeviceId>,
     pub(crate) superblock: Superblock,
+    /// A label has a record of a higher epoch.
+    pub(crate) has_cut_change: bool,
 }
 
 /// The caller's record of an aggregate.
@@ -141,7 +146,10 @@ pub(crate) fn read(
     if let Some(expected) = expected {
         refuse_rollback(expected, &config, &superblock)?;
     }
+    let mut records = members.iter().flat_map(|device| &device.records.records);
+    let has_cut_change = records.any(|record| record.epoch > config.epoch);
     Ok(Labels {
+        has_cut_change,
         devices: members.iter().map(|read| read.records.device).collect(),
         config,
         superblock,
@@ -174,10 +182,27 @@ fn is_same(one: &Config, other: &Config) -> bool {
     }
 }
 
+/// Returns the newest superblock.
+///
+/// One that only a joining device has counts if another device has the record that it names: then
+/// it was the first of a commit that was cut, and everything that it needs is on the devices.
+/// Otherwise the aggregate was opened without the device since, and went another way.
 fn newest_superblock(read: &[Read]) -> Result<Superblock, Refusal> {
-    let all = read.iter().flat_map(|device| &device.superblocks.found);
-    let newest = all.max_by_key(|superblock| superblock.cp).cloned();
-    newest.ok_or_else(|| {
+    let is_known = |epoch| {
+        let mut others = read.iter().filter(|device| !device.is_joining);
+        others.any(|device| device.record_of(epoch, None).is_some())
+    };
+    let mut newest: Option<&Superblock> = None;
+    // Joining devices come last, so that others win among equals.
+    for device in read {
+        for superblock in &device.superblocks.found {
+            let is_newer = newest.is_none_or(|other| other.cp < superblock.cp);
+            if is_newer && (!device.is_joining || is_known(superblock.epoch)) {
+                newest = Some(superblock);
+            }
+        }
+    }
+    newest.cloned().ok_or_else(|| {
         let complaint = read
             .iter()
             .rev()

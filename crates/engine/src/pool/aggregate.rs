@@ -44,6 +44,8 @@ pub(crate) struct Aggregate {
     pub(crate) space: Space,
     /// The consistency point it was opened with.
     pub(crate) opened: CpNumber,
+    /// When it was opened, its labels had the record of a change that was cut.
+    pub(crate) has_cut_change: bool,
     /// The journal, unless it has none.
     pub(crate) log: Option<Log>,
     pub(crate) counts: Counts,
@@ -75,6 +77,7 @@ impl Aggregate {
     pub(crate) fn new(
         id: u32,
         layout: Layout,
+        has_cut_change: bool,
         affinities: AggregateAffinities,
         home: usize,
         superblock: &Superblock,
@@ -93,6 +96,7 @@ impl Aggregate {
             notes: Mutex::new(Ok(Arc::default())),
             redirects: Redirects::default(),
             opened: committed,
+            has_cut_change,
             topology: AtomicU64::new(0),
             recovery: Mutex::new(None),
             uuid: config.uuid,

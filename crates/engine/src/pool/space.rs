@@ -394,11 +394,12 @@ impl Space {
     }
 
     /// The aggregate has this many blocks from now on, of which `reserve` are kept back. In the
-    /// freeze only.
+    /// freeze only. The host was not asked for the new ones yet, so clients wait for its answer.
     pub(crate) fn grow(&self, total: u64, reserve: u64) {
         assert!(total >= self.total(), "an aggregate only grows");
         self.total.store(total, Ordering::Relaxed);
         self.reserve.store(reserve, Ordering::Relaxed);
+        self.host_full.store(false, Ordering::Relaxed);
         self.limit_dirty();
     }
 
@@ -424,6 +425,8 @@ mod tests {
         let cp = CpNumber(1);
         assert!(space.charge(Class::Grow, 900, cp));
         assert!(!space.is_asking_host());
+        // All areas had their space, so there was nothing more to ask the host for.
+        space.set_host_full(true);
         space.grow(2000, 120);
         assert_eq!((space.total(), space.reserve()), (2000, 120));
         assert!(!space.charge(Class::Grow, 1, cp), "the space is not backed");

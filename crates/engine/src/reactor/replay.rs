@@ -10,9 +10,10 @@
 //!    replay, when memory is short, and a crash in between is harmless: their superblocks still
 //!    name the position where the replay began.
 //! 3. Clients are admitted after all replayed operations are committed, and with a generation that
-//!    no record has. If the aggregate halts meanwhile, the replay continues to its end in memory,
-//!    and clients are admitted to read. Then the dirty pages may exceed their limit, up to the size
-//!    of the whole journal.
+//!    no record has. Labels with the record of a change that was cut count like a record
+//!    ([`crate::mount::labels`]). If the aggregate halts meanwhile, the replay continues to its end
+//!    in memory, and clients are admitted to read. Then the dirty pages may exceed their limit, up
+//!    to the size of the whole journal.
 //! 4. Operations on a LUN, or on a part of it, that does not exist are skipped: the LUN was created
 //!    or enlarged in a consistency point that was not committed, so these operations were never
 //!    reported durable.
@@ -228,12 +229,13 @@ impl<O: Outside> Core<O> {
         if replay.last.is_none() {
             replay.info.records = outcome.records;
             replay.info.next_sequence = outcome.end.sequence;
+            let commits = outcome.has_traces() || aggregate.has_cut_change;
             let at = Position {
                 // Records of this generation cannot be left from an earlier life.
-                generation: from.generation + if outcome.has_traces() { 2 } else { 0 },
+                generation: from.generation + if commits { 2 } else { 0 },
                 sequence: outcome.end.sequence,
             };
-            let last = match outcome.has_traces() {
+            let last = match commits {
                 true => aggregate.joining(),
                 false => aggregate.committed(),
             };

@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use everglade_format::config::JournalRegion;
+use everglade_format::config::{INCOMPATIBLE_CHANGED, JournalRegion};
 use everglade_format::indirect::BlockKind;
 use everglade_format::journal;
 use everglade_format::snapshot::{Hold, State};
@@ -112,6 +112,14 @@ fn config() -> Config {
         name: "a-name.of_an-aggregate".into(),
         members: vec![member(3), member(4)],
         extents: vec![extent(0), extent(1)],
+    }
+}
+
+/// A record of a composition that was changed.
+fn changed() -> Config {
+    Config {
+        incompatible: INCOMPATIBLE_CHANGED,
+        ..config()
     }
 }
 
@@ -299,6 +307,7 @@ fn written() -> BTreeMap<&'static str, Vec<u8>> {
         block
     };
     add("config record", &config().encode());
+    add("config record, changed", &changed().encode());
     add("superblock", &superblock().encode(&key()));
     add("volume superblock, a clone", &clone_under_way().encode());
     for (name, scan, split) in [
@@ -480,7 +489,12 @@ fn every_structure_is_written_as_version_1_has_it() {
 fn every_structure_of_version_1_is_read() {
     let known = frozen();
     let bytes = |name: &str| known[name].1.clone();
-    assert_eq!(Config::decode(&bytes("config record")), Ok(Some(config())));
+    for (name, expected) in [
+        ("config record", config()),
+        ("config record, changed", changed()),
+    ] {
+        assert_eq!(Config::decode(&bytes(name)), Ok(Some(expected)));
+    }
     let found = Superblock::decode(&block("superblock"), &key(), &UUID);
     assert_eq!(found, Ok(Some(superblock())));
     let volumes = [

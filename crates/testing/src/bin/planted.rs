@@ -200,6 +200,7 @@ fn search_for(name: &str, limit: Duration) {
         Kind::Snapshots,
         Kind::Moments,
         Kind::Histories,
+        Kind::Growth,
     ];
     let mut best: Option<(Kind, Find)> = None;
     for kind in kinds {

@@ -186,8 +186,15 @@ impl Maker for EngineMaker {
 
     fn mount(&self, world: &SimWorld) -> Result<EngineSystem, NotMounted> {
         let engine = Engine::new(self.options(world.reactors()));
-        let opened = engine.open(&*world.storage(), &world.devices(), &[], None);
+        let joining = world.joining();
+        let mut devices = world.devices();
+        devices.retain(|device| !joining.contains(device));
+        let opened = engine.open(&*world.storage(), &devices, &joining, None);
         let aggregate = opened.map_err(|refusal| NotMounted::Refused(refusal.to_string()))?;
+        let known = engine.aggregates().swap_remove(0).devices;
+        for device in joining.iter().filter(|device| known.contains(device)) {
+            world.has_joined(*device);
+        }
         let mut system = EngineSystem::new(world, engine.clone(), aggregate, self.sync);
         let end = world.run(TURNS_MAX, &mut |reactor| {
             let said = system.step(reactor);

@@ -5,8 +5,11 @@
 //! dirty limit is reached and every page is evicted some time; consistency points several times a
 //! second.
 
+mod growing;
+mod growth;
 mod maker;
 mod server;
 
+pub use growing::{BUSY, GrowthRecord};
 pub use maker::EngineMaker;
 pub use server::EngineSystem;

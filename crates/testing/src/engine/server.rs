@@ -7,19 +7,26 @@ use everglade_engine::{AggregateInfo, Core, Engine, State, Usage};
 use everglade_format::volume::Sync;
 use everglade_target::{Error, Target};
 
+use super::growing::{Growing, GrowthRecord};
 use crate::SimWorld;
-use crate::system::{Admin, AdminDone, System};
+use crate::system::{Admin, AdminDone, Geometry, System};
 use crate::world::{SimOutside, Turn};
 
 /// An engine with one aggregate.
 pub struct EngineSystem {
-    engine: Engine,
-    cores: Vec<Core<SimOutside>>,
-    aggregate: u32,
+    pub(super) world: SimWorld,
+    pub(super) engine: Engine,
+    pub(super) cores: Vec<Core<SimOutside>>,
+    pub(super) aggregate: u32,
     sync: Sync,
     recovered: Option<u64>,
     /// Consistency points joined by operations whose completion was not asked about yet.
     joined: Vec<BTreeMap<u64, u64>>,
+    /// Growths under way, by token.
+    pub(super) growing: BTreeMap<u64, Growing>,
+    pub(super) growths: Vec<GrowthRecord>,
+    /// Answers of each reactor that the engine was not asked for.
+    pub(super) refused: Vec<Vec<AdminDone>>,
 }
 
 impl EngineSystem {
@@ -31,6 +38,10 @@ impl EngineSystem {
         };
         let cores: Vec<_> = (0..world.reactors()).map(core).collect();
         EngineSystem {
+            world: world.clone(),
+            growing: BTreeMap::new(),
+            growths: Vec::new(),
+            refused: cores.iter().map(|_| Vec::new()).collect(),
             joined: cores.iter().map(|_| BTreeMap::new()).collect(),
             cores,
             engine,
@@ -69,7 +80,7 @@ impl EngineSystem {
         &mut self.cores[reactor]
     }
 
-    fn info(&self) -> AggregateInfo {
+    pub(super) fn info(&self) -> AggregateInfo {
         let mut known = self.engine.aggregates();
         known.swap_remove(self.aggregate as usize)
     }
@@ -169,6 +180,12 @@ impl EngineSystem {
         self.info().usage
     }
 
+    /// Returns what the start found in the journal.
+    #[must_use]
+    pub fn recovery(&self) -> Option<everglade_engine::RecoveryInfo> {
+        self.info().recovery
+    }
+
     /// Look-ups in the page cache that found a page, and those that did not.
     #[must_use]
     pub fn cache_counts(&self) -> (u64, u64) {
@@ -219,10 +236,11 @@ fn change_of(request: Admin, sync: Sync) -> Option<Change> {
             }
         }
         Admin::ConsistencyPoint => return None,
+        Admin::GrowPool(_) => unreachable!("it takes more than one call"),
     })
 }
 
-fn error_of(error: admin::Error) -> Error {
+pub(super) fn error_of(error: admin::Error) -> Error {
     match error {
         admin::Error::NotFound(what) => Error::NotFound(what),
         admin::Error::Exists(_) => Error::Invalid("it exists already"),
@@ -245,6 +263,9 @@ impl System for EngineSystem {
     }
 
     fn administer(&mut self, reactor: usize, request: Admin, token: u64) {
+        if let Admin::GrowPool(growth) = request {
+            return self.begin_growth(reactor, &growth, token);
+        }
         let core = &mut self.cores[reactor];
         match change_of(request, self.sync) {
             Some(change) => core.change(self.aggregate, change, token),
@@ -255,10 +276,15 @@ impl System for EngineSystem {
     fn poll_admin(&mut self, reactor: usize, done: &mut Vec<AdminDone>) {
         let mut finished = Vec::new();
         self.cores[reactor].poll_admin(&mut finished);
-        done.extend(finished.into_iter().map(|one| AdminDone {
-            token: one.token,
-            result: one.result.map_err(error_of),
-        }));
+        done.append(&mut self.refused[reactor]);
+        for one in finished {
+            let (token, result) = (one.token, one.result);
+            let result = match self.growing.remove(&token) {
+                Some(growing) => self.end_growth(&growing, result),
+                None => result.map_err(error_of),
+            };
+            done.push(AdminDone { token, result });
+        }
     }
 
     fn cp_of(&mut self, reactor: usize, token: u64) -> Option<u64> {
@@ -298,6 +324,10 @@ impl System for EngineSystem {
             State::ReadOnly(reason) => Some(reason),
             _ => None,
         }
+    }
+
+    fn geometry(&self) -> Option<Geometry> {
+        Some(self.geometry_now())
     }
 
     fn volumes(&self) -> Option<Vec<String>> {

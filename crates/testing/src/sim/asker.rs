@@ -10,7 +10,7 @@ use everglade_target::{Error, Op, Reply, WriteSpan};
 use super::Failure;
 use crate::SimWorld;
 use crate::engine::EngineSystem;
-use crate::system::System;
+use crate::system::{Admin, PoolGrowth, System};
 use crate::workload::contents;
 use crate::world::Turn;
 
@@ -133,6 +133,22 @@ impl<'a> Asker<'a> {
         let mut done = Vec::new();
         let ended = self.run_until(&mut |system| {
             system.core(0).poll_admin(&mut done);
+            !done.is_empty()
+        })?;
+        Ok(match ended {
+            Ended::Cut => Ended::Cut,
+            Ended::With(()) => Ended::With(done.pop().expect("one answer").result),
+        })
+    }
+
+    /// A growth of the pool.
+    pub(super) fn grow(&mut self, growth: PoolGrowth) -> Result<Ended<Result<(), Error>>, Failure> {
+        self.token += 1;
+        let request = Admin::GrowPool(growth);
+        self.system.administer(0, request, self.token);
+        let mut done = Vec::new();
+        let ended = self.run_until(&mut |system| {
+            system.poll_admin(0, &mut done);
             !done.is_empty()
         })?;
         Ok(match ended {

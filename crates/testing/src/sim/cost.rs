@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use super::{Background, PerBackground, Report};
+use super::{Background, Growth, PerBackground, PerGrowth, Report};
 use crate::world::Fault;
 
 /// Time spent.
@@ -93,6 +93,9 @@ impl Cost {
         if report.interrupted != PerBackground::default() {
             let _ = writeln!(text, "\ncuts met in the background: {}", report.interrupted);
         }
+        if report.growths != PerGrowth::default() {
+            let _ = writeln!(text, "\ngrowths of the pool: {}", report.growths);
+        }
         text
     }
 
@@ -122,6 +125,12 @@ impl Cost {
         for (place, one) in Background::ALL.into_iter().enumerate() {
             let comma = if place == 0 { "" } else { "," };
             let count = report.interrupted[one];
+            let _ = write!(text, "{comma}\"{}\":{count}", one.name());
+        }
+        text.push_str("},\"growths\":{");
+        for (place, one) in Growth::ALL.into_iter().enumerate() {
+            let comma = if place == 0 { "" } else { "," };
+            let count = report.growths[one];
             let _ = write!(text, "{comma}\"{}\":{count}", one.name());
         }
         text.push_str("}}");

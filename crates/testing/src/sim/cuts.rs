@@ -323,7 +323,7 @@ impl<M: Maker> Context<'_, M> {
         let judge = |view: &View| verify(view, asked.model, asked.at, asked.has_gaps);
         if let Some(verdict) = asked.known.judge(images, moment, judge) {
             report.recoveries_known += 1;
-            return verdict;
+            return verdict.map(|_geometry| ());
         }
         let world = SimWorld::restart(images.clone(), self.seed, self.reactors);
         world.track();

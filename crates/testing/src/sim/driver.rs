@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use everglade_env::{BLOCK_SIZE, Nanos};
 use everglade_target::{Error, LunHandle, Op, Reply, WriteSpan};
 
-use super::{Failure, Report};
+use super::{Failure, Growth, Report};
 use crate::Rng;
+use crate::engine::BUSY;
 use crate::model::{LunId, Model, OpEnd, OpId, ReadId};
 use crate::system::{Admin, AdminDone, System};
 use crate::workload::{Action, contents};
@@ -66,6 +67,8 @@ enum Pending {
     Read(ReadId),
     Change(OpId),
     Admin(OpId, Admin),
+    /// A growth of the pool, and whether another one was under way when it was asked for.
+    Growth(OpId, bool),
 }
 
 /// Drives one life of a system, from mount to power cut or end.
@@ -118,6 +121,12 @@ impl<'a, S: System> Driver<'a, S> {
             poisoned: false,
             report: Report::default(),
         }
+    }
+
+    /// Returns the model.
+    #[must_use]
+    pub fn model(&self) -> &Model {
+        self.model
     }
 
     /// Returns the system, for checks between actions.
@@ -266,6 +275,7 @@ impl<'a, S: System> Driver<'a, S> {
                     Pending::Read(_) => "a read".to_owned(),
                     Pending::Change(op) => self.model.describe(*op).to_string(),
                     Pending::Admin(_, admin) => format!("{admin:?}"),
+                    Pending::Growth(..) => "a growth of the pool".to_owned(),
                 };
                 format!("token {token:#x}: {what}")
             })
@@ -366,7 +376,7 @@ impl<'a, S: System> Driver<'a, S> {
             }
             // Requests about names are made one at a time, so that the model knows the existing
             // names.
-            Action::Admin(Admin::ConsistencyPoint) => false,
+            Action::Admin(Admin::ConsistencyPoint | Admin::GrowPool(_)) => false,
             Action::Admin(_) => admin_under_way(),
             _ => false,
         }
@@ -558,12 +568,18 @@ impl<'a, S: System> Driver<'a, S> {
                 let lun = lun.filter(|&lun| self.model.size_bytes(lun) > *size_bytes);
                 lun.map(|lun| self.model.begin_shrink(lun, *size_bytes))
             }
-            Admin::ConsistencyPoint => Some(self.model.begin_cp(0)),
+            // A growth is committed by a consistency point.
+            Admin::ConsistencyPoint | Admin::GrowPool(_) => Some(self.model.begin_cp(0)),
         };
         // An object that an earlier request failed to create cannot be used.
         let Some(op) = op else { return };
-        self.pending
-            .insert(token, Pending::Admin(op, request.clone()));
+        let mut pending = self.pending.values();
+        let is_beside = pending.any(|it| matches!(it, Pending::Growth(..)));
+        let pending = match &request {
+            Admin::GrowPool(_) => Pending::Growth(op, is_beside),
+            _ => Pending::Admin(op, request.clone()),
+        };
+        self.pending.insert(token, pending);
         self.load[reactor] += 1;
         self.report.actions += 1;
         self.system.administer(reactor, request, token);
@@ -608,7 +624,7 @@ impl<'a, S: System> Driver<'a, S> {
                     }
                     self.model.end(op, outcome);
                 }
-                (Pending::Admin(..), _) => {
+                (Pending::Admin(..) | Pending::Growth(..), _) => {
                     self.fail("a session was answered what an administrator asked".to_owned());
                 }
             }
@@ -619,9 +635,16 @@ impl<'a, S: System> Driver<'a, S> {
             };
             self.world
                 .record_reply(token, format!("{result:?}").as_bytes());
-            let Pending::Admin(op, request) = pending else {
-                self.fail("an administrator was answered what a session asked".to_owned());
-                continue;
+            let (op, request) = match pending {
+                Pending::Admin(op, request) => (op, request),
+                Pending::Growth(op, is_beside) => {
+                    self.end_growth(op, is_beside, &result);
+                    continue;
+                }
+                Pending::Read(_) | Pending::Change(_) => {
+                    self.fail("an administrator was answered what a session asked".to_owned());
+                    continue;
+                }
             };
             let outcome = match &result {
                 Ok(()) => OpEnd::DONE,
@@ -641,6 +664,26 @@ impl<'a, S: System> Driver<'a, S> {
             // Actions that were held back may begin now, on any reactor.
             (0..self.world.reactors()).for_each(|reactor| self.world.wake(reactor));
         }
+    }
+
+    /// A pool can always grow, also when it is full, unless it is growing.
+    fn end_growth(&mut self, op: OpId, is_beside: bool, result: &Result<(), Error>) {
+        let outcome = match result {
+            Ok(()) => {
+                self.report.growths[Growth::Committed] += 1;
+                OpEnd::DONE
+            }
+            Err(Error::Invalid(reason)) if is_beside && *reason == BUSY => {
+                self.report.growths[Growth::Busy] += 1;
+                OpEnd::Refused
+            }
+            Err(Error::NoSpace) => {
+                self.fail("a growth of the pool was refused for lack of space".to_owned());
+                OpEnd::Refused
+            }
+            Err(error) => self.outcome_of(error, false),
+        };
+        self.model.end(op, outcome);
     }
 
     fn take(&mut self, reactor: usize, token: u64) -> Option<Pending> {

@@ -10,7 +10,7 @@ use everglade_target::{LunHandle, OP_BYTES_MAX, Op, Reply};
 
 use super::Failure;
 use crate::model::{Model, Recovery, Violation};
-use crate::system::System;
+use crate::system::{Geometry, System};
 use crate::world::{End, SimWorld, Turn};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -45,6 +45,8 @@ pub struct View {
     pub failed: Option<String>,
     /// Why it can only be read.
     pub read_only: Option<String>,
+    /// The pool, if the system tells.
+    pub geometry: Option<Geometry>,
 }
 
 /// The errors that are valid answers.
@@ -109,6 +111,7 @@ pub fn look_at<S: System>(
         cp: system.recovered_cp(),
         has_gaps: system.has_gaps(),
         read_only: system.read_only(),
+        geometry: system.geometry(),
         ..View::default()
     };
     for (name, size) in view.exports.clone() {

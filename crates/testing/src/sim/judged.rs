@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use super::Failure;
 use super::judge::View;
+use crate::system::Geometry;
 use crate::world::{Footprint, Images};
 
 /// Footprints kept: enough for the cuts of one run, few enough for a linear search.
@@ -47,26 +48,26 @@ impl Judged {
         checks.truncate(KNOWN_MAX);
     }
 
-    /// Judges a recovery from `images` by `compare` if its view is known. `moment` is what the
-    /// model knows.
+    /// Judges a recovery from `images` by `compare` if its view is known, and returns the pool's
+    /// geometry. `moment` is what the model knows.
     pub(super) fn judge(
         &self,
         images: &Images,
         moment: [usize; 3],
         compare: impl FnOnce(&View) -> Result<(), Failure>,
-    ) -> Option<Result<(), Failure>> {
+    ) -> Option<Result<Option<Geometry>, Failure>> {
         let mut recoveries = self.recoveries.borrow_mut();
         let place = recoveries.iter().position(|one| one.mark.fits(images))?;
         recoveries[..=place].rotate_right(1);
         let one = &mut recoveries[0];
         if one.right_at.contains(&moment) {
-            return Some(Ok(()));
+            return Some(Ok(one.view.geometry));
         }
         let verdict = compare(&one.view);
         if verdict.is_ok() {
             one.right_at.insert(moment);
         }
-        Some(verdict)
+        Some(verdict.map(|()| one.view.geometry))
     }
 
     /// Remembers a recovery that was found right at `moment`.

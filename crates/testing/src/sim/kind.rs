@@ -2,8 +2,8 @@
 
 use super::words::Cases;
 use super::{
-    Failure, Report, clonings, corrupted, creation, cuts, exhaustive, histories, long, moments,
-    small, snapshots,
+    Failure, Report, clonings, corrupted, creation, cuts, exhaustive, growth, histories, long,
+    moments, small, snapshots,
 };
 use crate::engine::EngineMaker;
 use crate::system::Maker;
@@ -48,6 +48,8 @@ pub enum Kind {
     Clonings,
     /// A block of metadata is damaged, and something is done.
     Corrupted,
+    /// The pool grows while clients work.
+    Growth,
 }
 
 impl Kind {
@@ -91,6 +93,7 @@ impl Kind {
             Kind::Histories,
             Kind::Clonings,
             Kind::Corrupted,
+            Kind::Growth,
         ];
         all.into_iter().find(|kind| kind.name() == name)
     }
@@ -146,6 +149,13 @@ impl Kind {
                 let prepare = self.cases().expect("these have");
                 let all = prepare()?;
                 all.run(seed.0 % all.count())
+            }
+            Kind::Growth => {
+                let plan = growth::Plan {
+                    trace_lines,
+                    ..growth::Plan::of_seed(seed)
+                };
+                growth::run(seed, plan, &maker)
             }
             Kind::Moments => moments::run(seed, moments::Plan::of_seed(seed), &maker),
             Kind::Tight => long::run(seed, plan.tight(TIGHT_BYTES), &maker),

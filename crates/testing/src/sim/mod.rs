@@ -5,6 +5,7 @@
 //! - [`cuts`]: one run is cut at every write in many ways; each is judged and thrown away. Finds
 //!   what takes luck.
 //! - [`creation`]: preparing the devices is cut at every write.
+//! - [`growth`]: the pool grows while clients work; everything of it is cut.
 //! - [`small`], [`exhaustive`]: [`cuts`] for every short sequence over a small alphabet, from one
 //!   and from several start states. Finds unexpected combinations.
 //!
@@ -28,6 +29,8 @@ pub mod creation;
 pub mod cuts;
 pub mod driver;
 pub mod exhaustive;
+mod grown;
+pub mod growth;
 pub mod histories;
 pub mod judge;
 mod judged;
@@ -47,6 +50,7 @@ use std::fmt;
 
 pub use background::{Background, PerBackground};
 pub use cost::Cost;
+pub use grown::{Growth, PerGrowth};
 pub use kind::Kind;
 pub use report::Report;
 pub use words::Cases;
@@ -91,6 +95,7 @@ impl Failure {
             "Leak",
             "Counters",
             "Changes",
+            "Growth",
         ];
         // The cause is nearest to the end; the place stands before it.
         let has = |words: &str| self.what.contains(words);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::PerBackground;
+use super::{PerBackground, PerGrowth};
 use crate::Digest;
 use crate::world::{Fault, PerFault, SimWorld};
 
@@ -42,6 +42,8 @@ pub struct Report {
     /// Power cuts that met each thing in the background, of those that end lives with snapshots and
     /// do not end a server that was stopped.
     pub interrupted: PerBackground,
+    /// What became of the growths of pools.
+    pub growths: PerGrowth,
 }
 
 impl Report {
@@ -62,6 +64,7 @@ impl Report {
         self.met.add(&other.met);
         self.answered.add(&other.answered);
         self.interrupted.add(&other.interrupted);
+        self.growths.add(&other.growths);
     }
 
     /// Adds the faults of a world that has come to its end.

@@ -27,9 +27,9 @@ use everglade_env::BLOCK_SIZE;
 use everglade_target::{Error, Op};
 
 use super::asker::{Asker, Ended, Lun};
-use super::{Background, Failure, Report};
+use super::{Background, Failure, Growth, Report, growth};
 use crate::engine::{EngineMaker, EngineSystem};
-use crate::system::{Maker, System};
+use crate::system::{Geometry, Maker, PoolGrowth, System};
 use crate::world::{Cut, Images, Keep};
 use crate::{Rng, Seed, SimWorld};
 use draw::draw;
@@ -68,6 +68,8 @@ pub(super) struct State {
     aggregate: Option<String>,
     /// Notes in the aggregate.
     notes: Vec<u8>,
+    /// What the pool consists of, once it has grown.
+    geometry: Option<Geometry>,
 }
 
 /// A LUN clone under way: the time of its appearance is unknown, but its presence is visible.
@@ -160,6 +162,7 @@ pub(super) enum Step {
     Flush(String),
     ConsistencyPoint,
     Change(Change),
+    Grow(PoolGrowth),
     Rest(u64),
     Look,
     /// Waits until the LUN clone under way is complete.
@@ -254,6 +257,13 @@ impl<'a> Life<'a> {
             return Err(Failure::new(format!(
                 "Exports: the aggregate is {}, not {aggregate}",
                 self.asker.system.name()
+            )));
+        }
+        let geometry = self.asker.system.geometry();
+        if state.geometry.is_some() && state.geometry != geometry {
+            return Err(Failure::new(format!(
+                "Growth: {geometry:?}, not {:?}",
+                state.geometry
             )));
         }
         let notes = self.asker.system.notes();
@@ -364,6 +374,7 @@ impl<'a> Life<'a> {
                 apply(&mut next, &change);
                 return self.changed(Some(change), next);
             }
+            Step::Grow(growth) => return self.grown(growth, next),
             Step::Rest(nanos) => return Ok(self.asker.rest(*nanos)),
             Step::AwaitClone => return self.await_clone(),
             Step::Look => {
@@ -388,6 +399,27 @@ impl<'a> Life<'a> {
                 self.happened(next, durable)?;
                 Ok(true)
             }
+        }
+    }
+
+    /// The pool grows, however full it is, and nothing else changes.
+    fn grown(&mut self, growth: &PoolGrowth, mut next: State) -> Result<bool, Failure> {
+        let begun = self.asker.system.growths().len();
+        let ended = self.asker.grow(growth.clone())?;
+        let records = &self.asker.system.growths()[begun..];
+        next.geometry = records.last().map_or(next.geometry, |it| Some(it.geometry));
+        match ended {
+            Ended::Cut => {
+                self.states.push(next);
+                Ok(false)
+            }
+            Ended::With(Ok(())) => {
+                self.happened(next, true)?;
+                Ok(true)
+            }
+            Ended::With(Err(error)) => Err(Failure::new(format!(
+                "a valid request failed: {growth:?}: {error}"
+            ))),
         }
     }
 
@@ -479,6 +511,7 @@ fn apply(state: &mut State, change: &Change) {
         luns_made,
         held_back,
         cloning,
+        geometry: _,
     } = state;
     match change {
         Change::RenameAggregate { to } => *aggregate = Some(to.clone()),
@@ -599,7 +632,8 @@ fn apply(state: &mut State, change: &Change) {
         Change::DeleteVolume { .. }
         | Change::CloneVolume { .. }
         | Change::StartSplit { .. }
-        | Change::StopSplit { .. } => unreachable!("not drawn"),
+        | Change::StopSplit { .. }
+        | Change::Grow { .. } => unreachable!("not drawn"),
     }
 }
 
@@ -647,6 +681,8 @@ pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failur
     let mut rng = Rng::for_part(seed.0, "snapshots");
     let mut repairs = Rng::for_part(seed.0, "repairs");
     let mut repairs = repairs.one_in(4).then_some(repairs);
+    let mut growths = Rng::for_part(seed.0, "growths of the pool");
+    let mut growths = growths.one_in(4).then_some(growths);
     let mut world = SimWorld::new(seed, reactors, &maker.devices(plan.bytes));
     maker
         .format(&world)
@@ -658,7 +694,8 @@ pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failur
             .mount(&world)
             .map_err(|error| Failure::new(error).within(format!("life {life}: mount")))?;
         let mut running = Life::new(&world, system, states);
-        let verdict = live(&mut running, (&mut rng, &mut repairs), plan, life, maker);
+        let rngs = (&mut rng, &mut repairs, &mut growths);
+        let verdict = live(&mut running, rngs, plan, life, maker);
         let verdict = verdict.and_then(|()| nothing_is_mended(&running));
         let Life {
             asker,
@@ -668,6 +705,9 @@ pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failur
         } = running;
         report.actions += asker.token;
         report.interrupted.count(Background::of(&asker.system));
+        let made = |answer: Option<(u64, bool)>| answer.is_some_and(|(_, made)| made);
+        let made = asker.system.growths().iter().filter(|it| made(it.answered));
+        report.growths[Growth::Committed] += made.count() as u64;
         report.writes = world.writes();
         drop(asker);
         verdict.map_err(|failure| Failure {
@@ -708,7 +748,7 @@ fn nothing_is_mended(life: &Life<'_>) -> Result<(), Failure> {
 /// Runs one life: check the state found, work until the power fails.
 fn live(
     life: &mut Life<'_>,
-    (rng, repairs): (&mut Rng, &mut Option<Rng>),
+    (rng, repairs, growths): (&mut Rng, &mut Option<Rng>, &mut Option<Rng>),
     plan: Plan,
     number: u64,
     maker: &EngineMaker,
@@ -739,6 +779,14 @@ fn live(
                 false => Change::StartRepair,
             };
             if !life.step(Step::Change(change))? {
+                return Ok(());
+            }
+        }
+        if let Some(rng) = growths
+            && rng.one_in(32)
+        {
+            let growth = growth::any(rng, life.asker.world, maker);
+            if !life.step(Step::Grow(growth))? {
                 return Ok(());
             }
         }

@@ -122,7 +122,8 @@ impl System for Toy {
             Admin::DeleteLun { name } => (Kind::DeleteLun, name.as_str(), 0),
             Admin::GrowLun { name, size_bytes } => (Kind::Grow, name.as_str(), *size_bytes),
             Admin::ShrinkLun { name, size_bytes } => (Kind::Shrink, name.as_str(), *size_bytes),
-            Admin::ConsistencyPoint => {
+            // The toy stays as large as it is.
+            Admin::ConsistencyPoint | Admin::GrowPool(_) => {
                 core.wait(reactor, token, true);
                 return core.outsides[reactor].wake(reactor);
             }

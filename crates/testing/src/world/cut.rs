@@ -69,6 +69,7 @@ pub(super) struct Medium {
     pub(super) allocated: BlockSet,
     pub(super) bad: BTreeSet<u64>,
     pub(super) damage: Damage,
+    pub(super) is_joining: bool,
 }
 
 impl Medium {
@@ -80,6 +81,7 @@ impl Medium {
             allocated: BlockSet::default(),
             bad: BTreeSet::new(),
             damage: Damage::default(),
+            is_joining: false,
         }
     }
 }
@@ -130,6 +132,32 @@ impl Images {
     #[must_use]
     pub fn image(&self, device: usize) -> &Image {
         &self.devices[device].image
+    }
+
+    /// Returns the number of devices.
+    #[must_use]
+    pub fn devices(&self) -> usize {
+        self.devices.len()
+    }
+
+    /// Returns the properties of one device.
+    #[must_use]
+    pub fn spec(&self, device: usize) -> DeviceSpec {
+        self.devices[device].spec
+    }
+
+    /// True if a device is joining ([`super::SimWorld::joining`]).
+    #[must_use]
+    pub fn is_joining(&self, device: usize) -> bool {
+        self.devices[device].is_joining
+    }
+
+    /// The same without the devices that are joining; they were taken away meanwhile.
+    #[must_use]
+    pub fn without_joining(&self) -> Images {
+        let mut images = self.clone();
+        images.devices.retain(|medium| !medium.is_joining);
+        images
     }
 
     /// Bounds what the host can give from now on.

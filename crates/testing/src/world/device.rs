@@ -102,6 +102,8 @@ pub(super) struct Device {
     pub(super) bad: BTreeSet<u64>,
     pub(super) gone: bool,
     pub(super) damage: Damage,
+    /// Whether it belongs to the rest is not known yet.
+    pub(super) is_joining: bool,
     pub(super) faults: Faults,
     pub(super) counts: FaultCounts,
     pub(super) rng: Rng,
@@ -109,10 +111,7 @@ pub(super) struct Device {
 
 impl Device {
     pub(super) fn new(spec: DeviceSpec, durable: Image, allocated: BlockSet, rng: Rng) -> Device {
-        assert!(
-            spec.size_bytes.is_multiple_of(BLOCK_SIZE as u64),
-            "a device has a whole number of blocks"
-        );
+        assert_whole(spec.size_bytes);
         Device {
             spec,
             live: durable.clone(),
@@ -124,10 +123,21 @@ impl Device {
             bad: BTreeSet::new(),
             gone: false,
             damage: Damage::default(),
+            is_joining: false,
             faults: Faults::default(),
             counts: FaultCounts::default(),
             rng,
         }
+    }
+
+    /// Makes the device larger.
+    pub(super) fn set_size(&mut self, size_bytes: u64) {
+        assert_whole(size_bytes);
+        assert!(
+            size_bytes >= self.spec.size_bytes,
+            "a device never becomes smaller"
+        );
+        self.spec.size_bytes = size_bytes;
     }
 
     /// Blocks the host must find before `range` can be written.
@@ -330,6 +340,13 @@ impl Device {
         }
         usual * tail * self.faults.slow.max(1)
     }
+}
+
+fn assert_whole(size_bytes: u64) {
+    assert!(
+        size_bytes.is_multiple_of(BLOCK_SIZE as u64),
+        "a device has a whole number of blocks"
+    );
 }
 
 fn flip(page: &mut Page, bit: usize) {

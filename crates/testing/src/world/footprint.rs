@@ -10,18 +10,27 @@ use std::collections::BTreeSet;
 use everglade_env::PageRef;
 
 use super::cut::Images;
+use super::device::DeviceSpec;
+
+/// The devices of a world: what each is, and whether it is joining.
+pub(super) type Shape = Vec<(DeviceSpec, bool)>;
 
 /// The blocks that a run read of its initial media.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Footprint {
+    shape: Shape,
     /// Device, block, content, in order of reading.
     reads: Vec<(usize, u64, PageRef)>,
 }
 
 impl Footprint {
-    /// True if a run from `images` reads the same.
+    /// True if `images` have the same devices, and a run from them reads the same.
     #[must_use]
     pub fn fits(&self, images: &Images) -> bool {
+        let shape = images.devices.iter().map(|it| (it.spec, it.is_joining));
+        if !shape.eq(self.shape.iter().copied()) {
+            return false;
+        }
         self.reads.iter().all(|(device, block, page)| {
             let medium = &images.devices[*device];
             let there = medium.image.read(*block);
@@ -32,13 +41,23 @@ impl Footprint {
 }
 
 /// Takes a footprint while a world runs.
-#[derive(Default)]
 pub(super) struct Tracker {
     footprint: Footprint,
     known: BTreeSet<(usize, u64)>,
 }
 
 impl Tracker {
+    pub(super) fn new(shape: Shape) -> Tracker {
+        let footprint = Footprint {
+            shape,
+            reads: Vec::new(),
+        };
+        Tracker {
+            footprint,
+            known: BTreeSet::new(),
+        }
+    }
+
     /// `block` is read and holds `page`.
     pub(super) fn read(&mut self, device: usize, block: u64, page: PageRef) {
         if self.known.insert((device, block)) {

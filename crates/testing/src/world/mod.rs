@@ -14,6 +14,9 @@
 //! 4. The host gives space to blocks that are written or allocated, as long as it has some.
 //! 5. Faults break 1–4 one by one, when switched on ([`fault`]).
 //!
+//! A device may become larger, and new ones may appear, while everything runs; that is known at
+//! once and outlives every cut. What is new reads as zeroes.
+//!
 //! # Who calls what
 //!
 //! [`SimWorld::run`] gives turns until no work is left; [`SimOutside`] is the outside of a reactor,
@@ -54,6 +57,7 @@ pub use outside::SimOutside;
 pub use storage::SimStorage;
 pub use turns::{End, Turn};
 
+use blockset::BlockSet;
 use cut::Medium;
 use device::Device;
 use state::{ReactorState, State, Watch};
@@ -103,6 +107,7 @@ impl SimWorld {
             let mut device = Device::new(medium.spec, medium.image, medium.allocated, rng);
             device.bad = medium.bad;
             device.damage = medium.damage;
+            device.is_joining = medium.is_joining;
             device
         };
         let reactor = |_| ReactorState {
@@ -173,6 +178,51 @@ impl SimWorld {
         (0..count).map(DeviceId).collect()
     }
 
+    /// A new, empty device appears while everything runs. It stays, also over a power cut. It is
+    /// marked as joining ([`SimWorld::joining`]).
+    pub fn add_device(&self, spec: DeviceSpec) -> DeviceId {
+        let mut state = self.state();
+        let index = state.devices.len();
+        let rng = Rng::for_part(self.seed.0, &format!("device {index}"));
+        let mut device = Device::new(spec, Image::default(), BlockSet::default(), rng);
+        device.is_joining = true;
+        state.devices.push(device);
+        let id = DeviceId(u32::try_from(index).expect("few devices"));
+        state.record_size(index);
+        id
+    }
+
+    /// A device becomes larger while everything runs, and stays so, also over a power cut. The new
+    /// part reads as zeroes.
+    ///
+    /// # Panics
+    /// If it would become smaller.
+    pub fn grow(&self, device: DeviceId, size_bytes: u64) {
+        self.with_device(device, |device| device.set_size(size_bytes));
+        self.state()
+            .record_size(usize::try_from(device.0).expect("few devices"));
+    }
+
+    /// Returns the properties of a device.
+    #[must_use]
+    pub fn spec(&self, device: DeviceId) -> DeviceSpec {
+        self.with_device(device, |device| device.spec)
+    }
+
+    /// Devices that may turn out not to belong to the rest: what the data directory of the daemon
+    /// remembers of a device from before it is added until that is known to be done.
+    #[must_use]
+    pub fn joining(&self) -> Vec<DeviceId> {
+        let all = self.devices().into_iter();
+        all.filter(|device| self.with_device(*device, |device| device.is_joining))
+            .collect()
+    }
+
+    /// A device is known to belong to the rest.
+    pub fn has_joined(&self, device: DeviceId) {
+        self.with_device(device, |device| device.is_joining = false);
+    }
+
     /// Virtual time.
     #[must_use]
     pub fn now(&self) -> Nanos {
@@ -235,14 +285,17 @@ impl SimWorld {
 
     /// Begins to record which blocks of the initial media are read. Call it before anything runs.
     pub fn track(&self) {
-        self.state().tracker = Some(footprint::Tracker::default());
+        let mut state = self.state();
+        let shape = state.devices.iter().map(|it| (it.spec, it.is_joining));
+        let tracker = footprint::Tracker::new(shape.collect());
+        state.tracker = Some(tracker);
     }
 
     /// Returns the blocks of the world's initial media that were read, and stops recording.
     #[must_use]
     pub fn take_footprint(&self) -> Footprint {
         let tracker = self.state().tracker.take();
-        tracker.unwrap_or_default().take()
+        tracker.expect("it is recorded").take()
     }
 
     /// Absorbs a reply given to a client into the digest.

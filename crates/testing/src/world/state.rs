@@ -200,6 +200,7 @@ impl State {
                     allocated: device.durable_allocated.clone(),
                     bad: device.bad.clone(),
                     damage: device.damage.clone(),
+                    is_joining: device.is_joining,
                 },
                 unflushed,
             }

@@ -26,6 +26,8 @@ mod record {
     pub(super) const ALLOCATE: u64 = 4;
     pub(super) const FLUSH: u64 = 5;
     pub(super) const COMPLETE: u64 = 6;
+    // 7 is a reply to a client.
+    pub(super) const SIZE: u64 = 8;
 }
 
 /// A device and a range of its blocks, both checked.
@@ -516,6 +518,14 @@ impl State {
             }
             _ => false,
         })
+    }
+
+    /// Records the size of a device that has appeared or become larger.
+    pub(super) fn record_size(&mut self, device: usize) {
+        let (size, now) = (self.devices[device].spec.size_bytes, self.now);
+        self.digest
+            .numbers(&[record::SIZE, device as u64, size, now]);
+        self.trace_line(|| format!("device {device} has {size} bytes"));
     }
 
     fn record(&mut self, what: u64, at: &DeviceRange, print: u64) {

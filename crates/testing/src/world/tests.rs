@@ -576,3 +576,53 @@ fn reactors_sleep_until_their_deadline_and_the_world_ends_quiet() {
     world.wake(0);
     assert_eq!(world.run(10, &mut |_| Turn::Busy), End::Exhausted);
 }
+
+#[test]
+fn devices_that_appear_or_become_larger_stay_over_a_cut_and_what_is_new_is_zero() {
+    let world = world(20);
+    let mut outside = world.reactor(0);
+    let before = world.cut_point();
+    let other = world.add_device(DeviceSpec::block(2 << 20));
+    assert_eq!((other, world.joining()), (DeviceId(1), vec![DeviceId(1)]));
+    world.grow(DISK, 3 << 20);
+    let storage = world.storage();
+    storage.write(other, 0, &page(5)[..]).expect("it is there");
+    storage.flush(other).expect("it is there");
+    perform(&world, &mut outside, vec![write(256, 1)]);
+    perform(&world, &mut outside, vec![Op::Flush { device: DISK }]);
+    perform(&world, &mut outside, vec![write(257, 2)]);
+    let images = world.after_cut(Cut::whole(Keep::Nothing));
+    assert_eq!((bytes_at(&images, 256), bytes_at(&images, 257)), (1, 0));
+    assert_eq!(images.image(1).read(0)[0], 5);
+    let sizes = |world: &SimWorld| {
+        let storage = world.storage();
+        let devices = world.devices().into_iter();
+        devices
+            .map(|device| storage.size_bytes(device) >> 20)
+            .collect::<Vec<_>>()
+    };
+    let next = SimWorld::restart(images.clone(), Seed(21), 1);
+    assert_eq!((sizes(&next), next.joining()), (vec![3, 2], vec![other]));
+    next.has_joined(other);
+    assert_eq!(next.joining(), []);
+    let alone = SimWorld::restart(images.without_joining(), Seed(21), 1);
+    assert_eq!(sizes(&alone), [3]);
+    let earlier = before.images(Cut::whole(Keep::Nothing));
+    assert_eq!(sizes(&SimWorld::restart(earlier, Seed(21), 1)), [1]);
+}
+
+#[test]
+fn footprints_of_other_devices_do_not_fit() {
+    let world = world(22);
+    let images = || world.after_cut(Cut::whole(Keep::Nothing));
+    let tracked = SimWorld::restart(images(), Seed(1), 1);
+    tracked.track();
+    let mut block = [0; BLOCK_SIZE];
+    tracked.storage().read(DISK, 0, &mut block).expect("there");
+    let mark = tracked.take_footprint();
+    assert!(mark.fits(&images()));
+    world.grow(DISK, 2 << 20);
+    assert!(!mark.fits(&images()), "it has another size");
+    world.add_device(DeviceSpec::thin(1 << 20));
+    assert!(!mark.fits(&images()), "there is one more");
+}

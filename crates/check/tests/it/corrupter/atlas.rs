@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use everglade_env::{DeviceId, Storage};
 use everglade_format::config::CONFIG_BYTES;
-use everglade_format::label::{CONFIG_OFFSETS, SUPERBLOCK_OFFSETS, label_offsets};
+use everglade_format::label::{CONFIG_OFFSETS, LABEL_BYTES, SUPERBLOCK_OFFSETS, label_offsets};
 use everglade_format::metafile::{DIRECTORY, FIRST_FILE, HIDDEN, INODE_FILE, OVERFLOW};
 use everglade_format::{
     BLOCK_SIZE, Block, Config, Directory, FileId, Geometry, Indirect, Inode, Kind as FileKind,
@@ -125,9 +125,12 @@ impl Atlas {
     /// Reads a clean image.
     pub(crate) fn of(world: &SimWorld) -> Atlas {
         let storage = &*world.storage();
-        let (config, devices) = newest_config(storage, &world.devices());
+        let Labels {
+            config,
+            devices,
+            superblock,
+        } = Labels::of(storage, &world.devices());
         let key = TagKey::new(&config.secret);
-        let superblock = newest_superblock(storage, &devices, &key, &config);
         let geometry = config.geometry().expect("clean");
         let mut surveyor = Surveyor {
             storage,
@@ -159,6 +162,18 @@ impl Atlas {
     /// Device and byte of a block.
     pub(crate) fn locate(&self, pvbn: u64) -> (DeviceId, u64) {
         locate(&self.geometry, &self.devices, pvbn)
+    }
+
+    /// Device and byte of each label of a member.
+    pub(crate) fn labels(&self, member: u32) -> [(DeviceId, u64); 2] {
+        let size_blocks = self.config.members[member as usize].size_blocks;
+        let device = self.devices[member as usize];
+        label_offsets(size_blocks * BLOCK_SIZE as u64).map(|label| (device, label))
+    }
+
+    /// Indices of the members.
+    pub(crate) fn members(&self) -> std::ops::Range<u32> {
+        0..u32::try_from(self.devices.len()).expect("few")
     }
 
     /// The file system that `volume` names.
@@ -319,10 +334,10 @@ impl FileSystem {
 
 /// The consistency point that was committed last.
 pub(crate) fn committed(world: &SimWorld) -> u64 {
-    let storage = &*world.storage();
-    let (config, devices) = newest_config(storage, &world.devices());
-    let key = TagKey::new(&config.secret);
-    newest_superblock(storage, &devices, &key, &config).cp.0
+    Labels::of(&*world.storage(), &world.devices())
+        .superblock
+        .cp
+        .0
 }
 
 fn locate(geometry: &Geometry, devices: &[DeviceId], pvbn: u64) -> (DeviceId, u64) {
@@ -333,50 +348,62 @@ fn locate(geometry: &Geometry, devices: &[DeviceId], pvbn: u64) -> (DeviceId, u6
     )
 }
 
-fn newest_config(storage: &dyn Storage, devices: &[DeviceId]) -> (Config, Vec<DeviceId>) {
-    let mut newest: Option<Config> = None;
-    let mut seats = BTreeMap::new();
-    for device in devices {
-        for label in label_offsets(storage.size_bytes(*device)) {
+/// The labels of a clean image.
+struct Labels {
+    config: Config,
+    /// Devices in the order of the members.
+    devices: Vec<DeviceId>,
+    superblock: Superblock,
+}
+
+impl Labels {
+    /// The newest superblock names the epoch of the record. In the front label of each member are
+    /// both, unless a power cut left the superblock of the consistency point before.
+    fn of(storage: &dyn Storage, devices: &[DeviceId]) -> Labels {
+        let mut records = Vec::new();
+        for device in devices {
             for slot in CONFIG_OFFSETS {
                 let mut bytes = vec![0; CONFIG_BYTES];
-                storage
-                    .read(*device, label + slot, &mut bytes)
-                    .expect("no faults");
-                let Ok(Some(config)) = Config::decode(&bytes) else {
-                    continue;
-                };
-                seats.insert(config.member_index, *device);
-                if newest.as_ref().is_none_or(|it| it.epoch <= config.epoch) {
-                    newest = Some(config);
+                storage.read(*device, slot, &mut bytes).expect("no faults");
+                if let Ok(Some(config)) = Config::decode(&bytes) {
+                    records.push((*device, config));
                 }
             }
         }
-    }
-    (newest.expect("a label"), seats.into_values().collect())
-}
-
-fn newest_superblock(
-    storage: &dyn Storage,
-    devices: &[DeviceId],
-    key: &TagKey,
-    config: &Config,
-) -> Superblock {
-    let mut all = Vec::new();
-    for device in devices {
-        for label in label_offsets(storage.size_bytes(*device)) {
-            for slot in SUPERBLOCK_OFFSETS {
-                let mut block = [0; BLOCK_SIZE];
-                storage
-                    .read(*device, label + slot, &mut block)
-                    .expect("no faults");
-                all.extend(Superblock::decode(&block, key, &config.uuid).ok().flatten());
+        let (_, any) = records.first().expect("a label");
+        let (key, uuid) = (TagKey::new(&any.secret), any.uuid);
+        let mut superblocks = Vec::new();
+        for (device, config) in &records {
+            let own = &config.members[config.member_index as usize];
+            for label in label_offsets(own.size_blocks * BLOCK_SIZE as u64) {
+                if label + LABEL_BYTES > storage.size_bytes(*device) {
+                    continue;
+                }
+                for slot in SUPERBLOCK_OFFSETS {
+                    let mut block = [0; BLOCK_SIZE];
+                    let read = storage.read(*device, label + slot, &mut block);
+                    read.expect("no faults");
+                    let decoded = Superblock::decode(&block, &key, &uuid);
+                    superblocks.extend(decoded.ok().flatten());
+                }
             }
         }
+        let superblock = superblocks.into_iter().max_by_key(|it| it.cp);
+        let superblock = superblock.expect("a superblock");
+        let of_epoch = records
+            .into_iter()
+            .filter(|(_, it)| it.epoch == superblock.epoch);
+        let seats: BTreeMap<u32, _> = of_epoch
+            .map(|(device, config)| (config.member_index, (device, config)))
+            .collect();
+        let config = seats[&0].1.clone();
+        assert_eq!(seats.len(), config.members.len(), "all members");
+        Labels {
+            config,
+            devices: seats.into_values().map(|(device, _)| device).collect(),
+            superblock,
+        }
     }
-    all.into_iter()
-        .max_by_key(|it| it.cp)
-        .expect("a superblock")
 }
 
 impl Surveyor<'_> {

@@ -2,10 +2,8 @@
 
 use everglade_check::Kind;
 use everglade_env::{BLOCK_SIZE, DeviceId, Storage};
-use everglade_format::config::JournalRegion;
-use everglade_format::label::{
-    CONFIG_OFFSETS, SUPERBLOCK_OFFSETS, config_slot, label_offsets, superblock_slot,
-};
+use everglade_format::config::{INCOMPATIBLE_CHANGED, JournalRegion};
+use everglade_format::label::{CONFIG_OFFSETS, SUPERBLOCK_OFFSETS, config_slot, superblock_slot};
 use everglade_format::{Config, Dbn, Superblock, TagKey};
 use everglade_testing::Rng;
 
@@ -17,10 +15,13 @@ pub(super) const WAYS: &[Way] = &[
     ("label-stale", label_stale),
     ("labels-differ", labels_differ),
     ("label-in-another-slot", label_slot),
+    ("label-of-a-lost-superblock", label_later),
+    ("feature-bit-wrong", feature_bit),
     ("superblock-torn", superblock_torn),
     ("superblock-not-written", superblock_stale),
     ("superblocks-differ", superblocks_differ),
     ("superblock-in-another-slot", superblock_slot_wrong),
+    ("superblocks-of-a-member-gone", member_behind),
     ("extents-collide", extents_collide),
     ("journal-nowhere", journal_nowhere),
 ];
@@ -35,16 +36,15 @@ struct Copy {
 }
 
 /// Returns all copies on all devices.
-fn copies(storage: &dyn Storage, devices: &[DeviceId]) -> Vec<Copy> {
-    let of = |(member, device): (u32, &DeviceId)| {
-        let device = *device;
-        label_offsets(storage.size_bytes(device)).map(|label| Copy {
+fn copies(atlas: &Atlas) -> Vec<Copy> {
+    let of = |member: u32| {
+        atlas.labels(member).map(|(device, label)| Copy {
             device,
             member,
             label,
         })
     };
-    (0..).zip(devices).flat_map(of).collect()
+    atlas.members().flat_map(of).collect()
 }
 
 /// A damage that wrote all superblocks anew, so that no copy is stale, and then does `change` to
@@ -55,14 +55,11 @@ fn one_copy(
     kind: Kind,
     change: impl Fn(&dyn Storage, Copy) + 'static,
 ) -> Damage {
-    let devices = atlas.devices.clone();
-    let which = rng.index(devices.len() * 2);
+    let copies = copies(atlas);
+    let copy = copies[rng.index(copies.len())];
     Damage::new(kind, ["device".into()])
         .superblock(|it| it.written_seconds += 1)
-        .after(move |world| {
-            let storage = world.storage();
-            change(&*storage, copies(&*storage, &devices)[which]);
-        })
+        .after(move |world| change(&*world.storage(), copy))
 }
 
 fn write_config(storage: &dyn Storage, copy: Copy, slot: usize, config: &Config) {
@@ -98,20 +95,20 @@ fn label_stale(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     // One copy keeps the old epoch when the epoch advances by two.
     let mut newer = atlas.config.clone();
     newer.epoch += 2;
+    newer.incompatible |= INCOMPATIBLE_CHANGED;
     let slot = config_slot(newer.epoch);
-    let devices: Vec<_> = atlas.devices.clone();
+    let copies = copies(atlas);
     let old = atlas.config.clone();
-    Some(one_copy(
-        atlas,
-        rng,
-        Kind::LabelStale,
-        move |storage, left| {
-            for copy in copies(storage, &devices) {
-                write_config(storage, copy, slot, &newer);
-            }
-            write_config(storage, left, slot, &old);
-        },
-    ))
+    let damage = one_copy(atlas, rng, Kind::LabelStale, move |storage, left| {
+        for copy in &copies {
+            write_config(storage, *copy, slot, &newer);
+        }
+        write_config(storage, left, slot, &old);
+    });
+    Some(damage.superblock(|it| {
+        it.written_seconds += 1;
+        it.epoch += 2;
+    }))
 }
 
 fn labels_differ(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
@@ -139,6 +136,28 @@ fn label_slot(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
             write_config(storage, copy, slot, &config);
         },
     ))
+}
+
+fn label_later(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
+    let mut later = atlas.config.clone();
+    later.epoch += 2;
+    later.incompatible |= INCOMPATIBLE_CHANGED;
+    let slot = config_slot(later.epoch);
+    Some(one_copy(
+        atlas,
+        rng,
+        Kind::EpochBehind,
+        move |storage, copy| {
+            write_config(storage, copy, slot, &later);
+        },
+    ))
+}
+
+fn feature_bit(atlas: &Atlas, _: &mut Rng) -> Option<Damage> {
+    let damage = Damage::new(Kind::ChangeWrong, ["feature flags".into()]);
+    Some(everywhere(atlas, damage, |config| {
+        config.incompatible ^= INCOMPATIBLE_CHANGED;
+    }))
 }
 
 fn superblock_torn(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
@@ -210,16 +229,36 @@ fn superblock_slot_wrong(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     ))
 }
 
+fn member_behind(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
+    if atlas.devices.len() < 2 {
+        return None;
+    }
+    let labels = atlas.labels(u32::try_from(rng.index(atlas.devices.len())).expect("few"));
+    let damage = Damage::new(Kind::MemberBehind, [format!("device {}", labels[0].0.0)]);
+    let damage = damage.superblock(|it| it.written_seconds += 1);
+    let damage = damage.along(&[Kind::SuperblockStale]).after(move |world| {
+        let storage = world.storage();
+        for (device, label) in labels {
+            for slot in SUPERBLOCK_OFFSETS {
+                let nothing = [0; BLOCK_SIZE];
+                let written = storage.write(device, label + slot, &nothing);
+                written.expect("no faults");
+            }
+        }
+    });
+    Some(damage)
+}
+
 /// Writes all copies of a changed config record.
 fn everywhere(atlas: &Atlas, damage: Damage, change: impl Fn(&mut Config)) -> Damage {
     let mut config = atlas.config.clone();
     change(&mut config);
     let slot = config_slot(config.epoch);
-    let devices = atlas.devices.clone();
+    let copies = copies(atlas);
     damage.after(move |world| {
         let storage = world.storage();
-        for copy in copies(&*storage, &devices) {
-            write_config(&*storage, copy, slot, &config);
+        for copy in &copies {
+            write_config(&*storage, *copy, slot, &config);
         }
     })
 }

@@ -12,6 +12,7 @@ use super::{Damage, Way};
 pub(super) const WAYS: &[Way] = &[
     ("journal-of-a-later-generation", later_generation),
     ("journal-of-another-sequence", another_sequence),
+    ("journal-of-a-later-epoch", later_epoch),
     ("journal-operation-impossible", impossible),
     ("journal-record-too-long", too_long),
     ("journal-torn", torn),
@@ -73,6 +74,12 @@ fn later_generation(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
 fn another_sequence(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let mut header = header(atlas);
     header.first_sequence += rng.between(1, 9);
+    put_header(atlas, Kind::JournalAhead, &header)
+}
+
+fn later_epoch(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
+    let mut header = header(atlas);
+    header.epoch += rng.between(1, 9);
     put_header(atlas, Kind::JournalAhead, &header)
 }
 

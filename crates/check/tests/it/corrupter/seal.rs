@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use everglade_format::context::block_and_slot;
-use everglade_format::label::{SUPERBLOCK_OFFSETS, label_offsets, superblock_slot};
+use everglade_format::label::{SUPERBLOCK_OFFSETS, superblock_slot};
 use everglade_format::metafile::{CONTEXT_MAP, FIRST_FILE, INODE_FILE};
 use everglade_format::{
     Block, Context, FileId, Indirect, IndirectMut, Inode, Kind as FileKind, Layer, Pointer, Pvbn,
@@ -53,11 +53,9 @@ pub(crate) fn seal(atlas: &Atlas, damage: &Damage, world: &SimWorld) {
         return;
     }
     let block = superblock.encode(&atlas.key);
-    for device in &atlas.devices {
-        for label in label_offsets(storage.size_bytes(*device)) {
-            let at = label + SUPERBLOCK_OFFSETS[superblock_slot(superblock.cp)];
-            storage.write(*device, at, &block).expect("no faults");
-        }
+    for (device, label) in atlas.members().flat_map(|member| atlas.labels(member)) {
+        let at = label + SUPERBLOCK_OFFSETS[superblock_slot(superblock.cp)];
+        storage.write(device, at, &block).expect("no faults");
     }
 }
 

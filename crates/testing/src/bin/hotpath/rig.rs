@@ -48,7 +48,7 @@ impl Rig {
             ..Options::default()
         });
         engine
-            .open(&ram, &device, None)
+            .open(&ram, &device, &[], None)
             .expect("what was formatted can be opened");
         let core = Core::new(&engine, 0, RamOutside::new(&ram));
         let mut sessions = Sessions::new(Settings::default(), 128 << 20);

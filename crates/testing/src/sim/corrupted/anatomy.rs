@@ -1,10 +1,10 @@
-//! Every block of metadata of an aggregate on one device, read with nothing of the engine.
+//! Every block of metadata of an aggregate, read with nothing of the engine.
 
 use std::collections::BTreeMap;
 
 use everglade_env::{BLOCK_SIZE, DeviceId, Storage};
 use everglade_format::config::CONFIG_BYTES;
-use everglade_format::label::{CONFIG_OFFSETS, SUPERBLOCK_OFFSETS, label_offsets};
+use everglade_format::label::{CONFIG_OFFSETS, SUPERBLOCK_OFFSETS};
 use everglade_format::metafile::{INODE_FILE, OVERFLOW};
 use everglade_format::volume::SUPERBLOCK_VVBN;
 use everglade_format::{
@@ -25,6 +25,7 @@ pub(super) struct Part {
     pub(super) kind: PartKind,
     pub(super) level: u8,
     pub(super) index: u64,
+    pub(super) device: u32,
     /// Block of the device.
     pub(super) block: u64,
 }
@@ -43,21 +44,25 @@ pub(super) enum PartKind {
 
 struct Reader<'r> {
     storage: &'r dyn Storage,
-    device: DeviceId,
+    /// Devices in the order of the members.
+    devices: Vec<DeviceId>,
     geometry: Geometry,
     parts: Vec<Part>,
-    /// Blocks that were listed: images share many.
-    seen: std::collections::BTreeSet<u64>,
+    /// Blocks that were listed, by device: images share many.
+    seen: std::collections::BTreeSet<(u32, u64)>,
 }
 
 /// Returns all parts, aggregate first.
 pub(super) fn of(world: &SimWorld) -> Vec<Part> {
     let storage = &*world.storage();
-    let device = world.devices()[0];
-    let (config, superblock) = labels(storage, device);
+    let Labels {
+        config,
+        devices,
+        superblock,
+    } = Labels::of(storage, &world.devices());
     let mut reader = Reader {
         storage,
-        device,
+        devices,
         geometry: config.geometry().expect("clean"),
         parts: Vec::new(),
         seen: std::collections::BTreeSet::new(),
@@ -83,6 +88,7 @@ pub(super) fn of(world: &SimWorld) -> Vec<Part> {
             .map(|(parent, _)| places[&parent.0].clone())
             .unwrap_or_default();
         all.extend(own);
+        let (device, block) = reader.locate(all[&SUPERBLOCK_VVBN.0]);
         reader.list(Part {
             volume: Some(id),
             snapshot: None,
@@ -90,7 +96,8 @@ pub(super) fn of(world: &SimWorld) -> Vec<Part> {
             kind: PartKind::VolumeSuperblock,
             level: 0,
             index: 0,
-            block: reader.block(all[&SUPERBLOCK_VVBN.0]),
+            device: device.0,
+            block,
         });
         let at = |pointer: &Pointer| all.get(&pointer.vvbn.0).copied();
         reader.image(Some(id), None, &superblock.inode_file, &at);
@@ -109,44 +116,68 @@ pub(super) fn of(world: &SimWorld) -> Vec<Part> {
     reader.parts
 }
 
-fn labels(storage: &dyn Storage, device: DeviceId) -> (Config, Superblock) {
-    let size = storage.size_bytes(device);
-    let read = |at: u64, bytes: &mut [u8]| storage.read(device, at, bytes).expect("no faults");
-    let label = label_offsets(size)[0];
-    let configs = CONFIG_OFFSETS.into_iter().filter_map(|slot| {
-        let mut bytes = vec![0; CONFIG_BYTES];
-        read(label + slot, &mut bytes);
-        Config::decode(&bytes).ok().flatten()
-    });
-    let config = configs.max_by_key(|it| it.epoch).expect("a label");
-    let key = TagKey::new(&config.secret);
-    let superblocks = SUPERBLOCK_OFFSETS.into_iter().filter_map(|slot| {
-        let mut block = [0; BYTES];
-        read(label + slot, &mut block);
-        Superblock::decode(&block, &key, &config.uuid)
-            .ok()
-            .flatten()
-    });
-    let superblock = superblocks.max_by_key(|it| it.cp).expect("a superblock");
-    (config, superblock)
+struct Labels {
+    config: Config,
+    /// Devices in the order of the members.
+    devices: Vec<DeviceId>,
+    superblock: Superblock,
+}
+
+impl Labels {
+    /// Reads the front labels. The newest superblock names the epoch of the record.
+    fn of(storage: &dyn Storage, devices: &[DeviceId]) -> Labels {
+        let read = |device: DeviceId, at: u64, bytes: &mut [u8]| {
+            storage.read(device, at, bytes).expect("no faults");
+        };
+        let mut configs = Vec::new();
+        for (device, slot) in everywhere(devices, CONFIG_OFFSETS) {
+            let mut bytes = vec![0; CONFIG_BYTES];
+            read(device, slot, &mut bytes);
+            configs.extend(Config::decode(&bytes).ok().flatten().map(|it| (it, device)));
+        }
+        let (any, _) = configs.first().expect("a label");
+        let key = TagKey::new(&any.secret);
+        let superblocks = everywhere(devices, SUPERBLOCK_OFFSETS).filter_map(|(device, slot)| {
+            let mut block = [0; BYTES];
+            read(device, slot, &mut block);
+            Superblock::decode(&block, &key, &any.uuid).ok().flatten()
+        });
+        let superblock = superblocks.max_by_key(|it| it.cp).expect("a superblock");
+        configs.retain(|(it, _)| it.epoch == superblock.epoch);
+        configs.sort_by_key(|(it, _)| it.member_index);
+        Labels {
+            config: configs[0].0.clone(),
+            devices: configs.into_iter().map(|(_, device)| device).collect(),
+            superblock,
+        }
+    }
+}
+
+/// Each of `offsets` on each device.
+fn everywhere(devices: &[DeviceId], offsets: [u64; 2]) -> impl Iterator<Item = (DeviceId, u64)> {
+    let of = move |device: &DeviceId| offsets.map(|offset| (*device, offset));
+    devices.iter().flat_map(of)
 }
 
 impl Reader<'_> {
-    fn block(&self, pvbn: Pvbn) -> u64 {
-        self.geometry.locate(pvbn).expect("clean").dbn.0
+    /// Device, and block of the device.
+    fn locate(&self, pvbn: Pvbn) -> (DeviceId, u64) {
+        let place = self.geometry.locate(pvbn).expect("clean");
+        (self.devices[place.member as usize], place.dbn.0)
     }
 
     fn read(&self, pvbn: Pvbn) -> Block {
         let mut block = [0; BYTES];
-        let at = self.block(pvbn) * BLOCK_SIZE as u64;
+        let (device, at) = self.locate(pvbn);
+        let at = at * BLOCK_SIZE as u64;
         self.storage
-            .read(self.device, at, &mut block)
+            .read(device, at, &mut block)
             .expect("no faults");
         block
     }
 
     fn list(&mut self, part: Part) {
-        if self.seen.insert(part.block) {
+        if self.seen.insert((part.device, part.block)) {
             self.parts.push(part);
         }
     }
@@ -200,7 +231,7 @@ impl Reader<'_> {
                     continue;
                 }
                 let pvbn = at(&pointer).expect("clean");
-                let block = self.block(pvbn);
+                let (device, block) = self.locate(pvbn);
                 self.list(Part {
                     volume,
                     snapshot,
@@ -208,6 +239,7 @@ impl Reader<'_> {
                     kind,
                     level,
                     index,
+                    device: device.0,
                     block,
                 });
                 let page = self.read(pvbn);

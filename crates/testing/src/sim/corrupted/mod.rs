@@ -434,16 +434,20 @@ impl Pool {
 
     fn damaged(&self, part: &Part, harm: Harm, rng: &mut Rng) -> Images {
         let mut images = self.images.clone();
+        let device = |part: &Part| usize::try_from(part.device).expect("few");
         match harm {
-            Harm::Flip => images.flip_bit(0, part.block, rng.index(BLOCK_SIZE * 8)),
-            Harm::Unreadable => images.fail_block(0, part.block),
+            Harm::Flip => {
+                let bit = rng.index(BLOCK_SIZE * 8);
+                images.flip_bit(device(part), part.block, bit);
+            }
+            Harm::Unreadable => images.fail_block(device(part), part.block),
             Harm::Misplaced => {
-                let others = self.parts.iter().filter(|it| it.block != part.block);
+                let others = self.parts.iter().filter(|it| *it != part);
                 let others: Vec<_> = others.collect();
-                let other = others[rng.index(others.len())].block;
-                let bytes = images.image(0).read(other);
+                let other = others[rng.index(others.len())];
+                let bytes = images.image(device(other)).read(other.block);
                 let bytes = bytes[..].try_into().expect("a block");
-                images.put(0, part.block, bytes);
+                images.put(device(part), part.block, bytes);
             }
         }
         images

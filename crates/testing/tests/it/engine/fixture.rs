@@ -1,6 +1,6 @@
 //! Pools kept as files: written once and opened by all later versions.
 //!
-//! A file has every block of the device that is not all zeroes: its number (8 bytes), the number of
+//! Each device has a file; those after the first have their number in the name. A file has every block of the device that is not all zeroes: its number (8 bytes), the number of
 //! runs (2), and for each run offset (2), length (2) and bytes; numbers are little-endian. 65,535
 //! runs mean that the block equals an earlier block, whose number (8) follows. Files are never
 //! written again: an engine that cannot read one would lose users' data. With
@@ -12,14 +12,18 @@ use std::path::PathBuf;
 use everglade_env::BLOCK_SIZE;
 use everglade_testing::engine::EngineMaker;
 use everglade_testing::system::Maker;
-use everglade_testing::world::{Cut, Images, Keep};
+use everglade_testing::world::{Cut, DeviceSpec, Images, Keep};
 use everglade_testing::{Seed, SimWorld};
 
 const SAME: u16 = u16::MAX;
 
-fn path(name: &str) -> PathBuf {
+fn path(name: &str, device: usize) -> PathBuf {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    folder.join("fixtures/v1").join(format!("{name}.blocks"))
+    let file = match device {
+        0 => format!("{name}.blocks"),
+        other => format!("{name}-{other}.blocks"),
+    };
+    folder.join("fixtures/v1").join(file)
 }
 
 /// A pool of version 1 on one device; `make` made it.
@@ -29,23 +33,33 @@ pub(super) fn load(
     pool_bytes: u64,
     make: fn() -> Images,
 ) -> Images {
-    let path = path(name);
-    if std::env::var("EVERGLADE_GOLDEN").is_ok_and(|wish| wish == "write") && !path.exists() {
-        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-        std::fs::write(&path, encode(&make())).expect("written");
+    load_on(name, &maker.devices(pool_bytes), make)
+}
+
+/// A pool of version 1 on these devices.
+pub(super) fn load_on(name: &str, devices: &[DeviceSpec], make: fn() -> Images) -> Images {
+    let wish = std::env::var("EVERGLADE_GOLDEN").is_ok_and(|wish| wish == "write");
+    if wish && !path(name, 0).exists() {
+        let images = make();
+        std::fs::create_dir_all(path(name, 0).parent().expect("a folder")).expect("a folder");
+        for device in 0..devices.len() {
+            std::fs::write(path(name, device), encode(&images, device)).expect("written");
+        }
     }
-    let bytes = std::fs::read(path).expect("it is in the repository");
-    let empty = SimWorld::new(Seed(1), 1, &maker.devices(pool_bytes));
+    let empty = SimWorld::new(Seed(1), 1, devices);
     let mut images = empty.after_cut(Cut::whole(Keep::Nothing));
-    decode(&bytes, &mut images);
+    for device in 0..devices.len() {
+        let bytes = std::fs::read(path(name, device)).expect("it is in the repository");
+        decode(&bytes, &mut images, device);
+    }
     images
 }
 
-fn encode(images: &Images) -> Vec<u8> {
+fn encode(images: &Images, device: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     let short = |number: usize| u16::try_from(number).expect("at most 4,096").to_le_bytes();
     let mut known: HashMap<Vec<u8>, u64> = HashMap::new();
-    for (block, page) in images.image(0).blocks() {
+    for (block, page) in images.image(device).blocks() {
         let mut runs: Vec<(usize, usize)> = Vec::new();
         for at in (0..BLOCK_SIZE).filter(|at| page[*at] != 0) {
             match runs.last_mut() {
@@ -74,7 +88,7 @@ fn encode(images: &Images) -> Vec<u8> {
     bytes
 }
 
-fn decode(mut bytes: &[u8], images: &mut Images) {
+fn decode(mut bytes: &[u8], images: &mut Images, device: usize) {
     fn take<const N: usize>(bytes: &mut &[u8]) -> [u8; N] {
         let (taken, rest) = bytes.split_first_chunk().expect("a whole fixture");
         *bytes = rest;
@@ -86,8 +100,8 @@ fn decode(mut bytes: &[u8], images: &mut Images) {
         let runs = u16::from_le_bytes(take(&mut bytes));
         if runs == SAME {
             let same = u64::from_le_bytes(take(&mut bytes));
-            page.copy_from_slice(&images.image(0).read(same)[..]);
-            images.put(0, block, &page);
+            page.copy_from_slice(&images.image(device).read(same)[..]);
+            images.put(device, block, &page);
             continue;
         }
         for _ in 0..runs {
@@ -97,6 +111,6 @@ fn decode(mut bytes: &[u8], images: &mut Images) {
             page[from..from + length].copy_from_slice(run);
             bytes = rest;
         }
-        images.put(0, block, &page);
+        images.put(device, block, &page);
     }
 }

@@ -293,7 +293,7 @@ fn pace(rig: &mut clones::Rig, volume: &str, percent: u8) {
 }
 
 /// Blocks that are all the same, so that the image is small.
-fn write_same(rig: &mut clones::Rig, lun: &str, blocks: Range<u64>, byte: u8) {
+pub(super) fn write_same(rig: &mut clones::Rig, lun: &str, blocks: Range<u64>, byte: u8) {
     for first in blocks.clone().step_by(200) {
         let end = blocks.end.min(first + 200);
         let length = usize::try_from(end - first).expect("at most 200") * BLOCK_SIZE;
@@ -310,7 +310,7 @@ fn write_same(rig: &mut clones::Rig, lun: &str, blocks: Range<u64>, byte: u8) {
 }
 
 #[track_caller]
-fn expect_same(rig: &mut clones::Rig, lun: &str, blocks: Range<u64>, byte: u8) {
+pub(super) fn expect_same(rig: &mut clones::Rig, lun: &str, blocks: Range<u64>, byte: u8) {
     for block in blocks {
         let op = Op::Read {
             offset: block * BLOCK_SIZE as u64,
@@ -702,7 +702,7 @@ fn pools_of_other_versions_and_with_unknown_features_are_refused_untouched() {
             47,
             0x80,
             "incompatible feature flags 0x8000000000000000",
-            "incompatible feature flags none, as this build knows none",
+            "incompatible feature flags none but 0x1, which this build knows",
             newer,
         ),
     ] {

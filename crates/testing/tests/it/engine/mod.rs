@@ -8,6 +8,8 @@ mod deletion;
 mod faults;
 mod fixture;
 mod golden;
+mod growing;
+mod grown_pool;
 mod labels;
 mod lives;
 mod lun_clones;

@@ -1,0 +1,80 @@
+//! The last change of the composition: the record of the epoch before is compared with the
+//! aggregate's record.
+//!
+//! A change appends members and extents, and makes members larger. Nothing gets another number or
+//! another place, because blocks are found by them. A larger member keeps its former label copy, so
+//! its new extents begin behind its former end. A record of a changed composition has a feature
+//! bit, so that builds which do not know this refuse it.
+
+use std::fmt::Display;
+
+use everglade_format::Config;
+use everglade_format::config::INCOMPATIBLE_CHANGED;
+
+use super::Labels;
+use crate::findings::Findings;
+use crate::problem::{Kind, Object, ProblemPlace};
+
+impl Labels {
+    pub(super) fn check_change(&self, findings: &mut Findings) {
+        let now = &self.config;
+        let mut wrong = |expected: &dyn Display, found: &dyn Display| {
+            let (object, place) = (Object::Aggregate, ProblemPlace::NONE);
+            findings.add(Kind::ChangeWrong, &object, place, expected, found);
+        };
+        let flag = u64::from(now.epoch > 1) * INCOMPATIBLE_CHANGED;
+        if now.incompatible & INCOMPATIBLE_CHANGED != flag {
+            let epoch = now.epoch;
+            let expected = format_args!("incompatible feature flags {flag:#x} in epoch {epoch}");
+            wrong(&expected, &format_args!("{:#x}", now.incompatible));
+        }
+        let Some(before) = self.record_before() else {
+            return;
+        };
+        let fixed = |it: &Config| (it.secret, it.created_seconds, it.area_blocks, it.journal);
+        if fixed(before) != fixed(now) {
+            let expected =
+                "the secret, time of creation, area size and journal of the epoch before";
+            wrong(&expected, &"others");
+        }
+        for (index, old) in before.members.iter().enumerate() {
+            let kept = now.members.get(index).is_some_and(|it| {
+                it.uuid == old.uuid
+                    && it.data_first == old.data_first
+                    && it.size_blocks >= old.size_blocks
+            });
+            if !kept {
+                let expected = format_args!("member {index} as before, or larger: {old:?}");
+                wrong(&expected, &format_args!("{:?}", now.members.get(index)));
+            }
+        }
+        for (index, old) in before.extents.iter().enumerate() {
+            let found = now.extents.get(index);
+            if found != Some(old) {
+                let expected = format_args!("extent {index} as before: {old:?}");
+                wrong(&expected, &format_args!("{found:?}"));
+            }
+        }
+        for extent in now.extents.iter().skip(before.extents.len()) {
+            let end = before.members.get(extent.member as usize);
+            let end = end.map_or(0, |member| member.size_blocks);
+            if extent.first_dbn.0 < end {
+                let member = extent.member;
+                let expected =
+                    format_args!("new extents of member {member} behind its former end {end}");
+                let found = format_args!("an extent from dbn {} on", extent.first_dbn);
+                wrong(&expected, &found);
+            }
+        }
+    }
+
+    /// The record of the epoch before in some member's label.
+    pub(super) fn record_before(&self) -> Option<&Config> {
+        self.records.iter().find_map(|(site, copy)| {
+            let record = copy.valid()?;
+            let is_before = record.epoch.checked_add(1) == Some(self.config.epoch);
+            let is_own = self.member_of(site.device) == Some(record.member_index);
+            (is_before && is_own && self.is_in_place(site)).then_some(record)
+        })
+    }
+}

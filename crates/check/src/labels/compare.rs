@@ -1,0 +1,156 @@
+//! Comparison of copies with the newest superblock and with the record that it goes with.
+
+use everglade_format::label::{config_slot, superblock_slot};
+use everglade_format::{Config, Superblock};
+
+use super::{Copy, Labels, Site};
+use crate::findings::Findings;
+use crate::problem::{Kind, Object, ProblemPlace};
+
+impl Labels {
+    pub(super) fn compare_records(&self, findings: &mut Findings) {
+        for (site, copy) in &self.records {
+            self.compare_record(site, copy, findings);
+        }
+        if self.superblock.epoch != self.config.epoch {
+            let expected = format_args!("a config record of epoch {}", self.superblock.epoch);
+            let found = format_args!("epoch {}", self.config.epoch);
+            let (object, place) = (Object::Aggregate, ProblemPlace::NONE);
+            findings.add(Kind::EpochAhead, &object, place, expected, found);
+        }
+    }
+
+    fn compare_record(&self, site: &Site, copy: &Copy<Config>, findings: &mut Findings) {
+        let epoch = self.config.epoch;
+        // What a change leaves elsewhere has no meaning.
+        let Some(member) = self
+            .member_of(site.device)
+            .filter(|_| self.is_in_place(site))
+        else {
+            return;
+        };
+        let is_in_its_slot = site.slot == config_slot(epoch);
+        let object = Object::Device(site.device);
+        let place = ProblemPlace::at_offset(site.offset);
+        let expected = format_args!("config record of epoch {epoch}");
+        match copy {
+            Copy::Valid(record) if config_slot(record.epoch) != site.slot => {
+                let slot = config_slot(record.epoch);
+                let found = format_args!("slot {}", site.slot);
+                let expected = format_args!("epoch {} in slot {slot}", record.epoch);
+                findings.add(Kind::LabelSlot, &object, place, expected, found);
+            }
+            Copy::Valid(record) if record.epoch > epoch => {
+                let kind = match record.epoch - epoch {
+                    1 => Kind::ChangeCut,
+                    _ => Kind::EpochBehind,
+                };
+                let expected = format_args!("config records up to epoch {epoch}");
+                let found = format_args!("epoch {}, which no superblock names", record.epoch);
+                findings.add(kind, &object, place, expected, found);
+            }
+            Copy::Valid(record) if record.epoch == epoch => {
+                let mut same = self.config.clone();
+                same.member_index = member;
+                if same != *record {
+                    let expected = format_args!("{same:?}");
+                    let found = format_args!("{record:?}");
+                    findings.add(Kind::LabelCopiesDiffer, &object, place, expected, found);
+                }
+            }
+            Copy::Valid(record) if is_in_its_slot => {
+                let found = format_args!("epoch {}", record.epoch);
+                findings.add(Kind::LabelStale, &object, place, expected, found);
+            }
+            Copy::Valid(_) => {}
+            Copy::Absent if !is_in_its_slot => {}
+            // The slot of the next epoch.
+            Copy::Damaged(_) if !is_in_its_slot => {
+                let expected = format_args!("a whole config record, or none");
+                findings.add(Kind::ChangeCut, &object, place, expected, copy.trouble());
+            }
+            Copy::Absent | Copy::Damaged(_) | Copy::Failed(_) => {
+                let expected = format_args!("a config record in slot {}", site.slot);
+                findings.add(Kind::LabelDamaged, &object, place, expected, copy.trouble());
+            }
+        }
+    }
+
+    pub(super) fn compare_superblocks(&self, findings: &mut Findings) {
+        for (site, copy) in &self.superblocks {
+            if self.is_in_place(site) {
+                self.compare_superblock(site, copy, findings);
+            }
+        }
+    }
+
+    fn compare_superblock(&self, site: &Site, copy: &Copy<Superblock>, findings: &mut Findings) {
+        let newest = self.superblock.cp;
+        let object = Object::Device(site.device);
+        let place = ProblemPlace::at_offset(site.offset);
+        let is_in_its_slot = site.slot == superblock_slot(newest);
+        let expected = format_args!("superblock of consistency point {newest}");
+        match copy {
+            Copy::Valid(it) if superblock_slot(it.cp) != site.slot => {
+                let slot = superblock_slot(it.cp);
+                let found = format_args!("slot {}", site.slot);
+                let expected = format_args!("consistency point {} in slot {slot}", it.cp);
+                findings.add(Kind::SuperblockSlot, &object, place, expected, found);
+            }
+            Copy::Valid(it) if it.cp == newest => {
+                if *it != self.superblock {
+                    let kind = Kind::SuperblockCopiesDiffer;
+                    let expected = format_args!("{:?}", self.superblock);
+                    findings.add(kind, &object, place, expected, format_args!("{it:?}"));
+                }
+            }
+            Copy::Valid(it) if is_in_its_slot => {
+                let found = format_args!("consistency point {}", it.cp);
+                findings.add(Kind::SuperblockStale, &object, place, expected, found);
+            }
+            Copy::Valid(_) => {}
+            Copy::Absent if !is_in_its_slot => {}
+            Copy::Absent => {
+                findings.add(Kind::SuperblockStale, &object, place, expected, "nothing");
+            }
+            Copy::Damaged(_) | Copy::Failed(_) => {
+                let kind = Kind::SuperblockDamaged;
+                let expected = format_args!("a superblock in slot {}", site.slot);
+                findings.add(kind, &object, place, expected, copy.trouble());
+            }
+        }
+    }
+
+    /// A power cut leaves the superblocks of two members at most one consistency point apart. A
+    /// member has none at all only if it joined with the newest consistency point: then no
+    /// superblock of this epoch is older, and the record of the epoch before does not name it.
+    pub(super) fn check_members(&self, findings: &mut Findings) {
+        for stranger in &self.strangers {
+            let object = Object::Device(stranger.device);
+            let expected = format_args!("a member in epoch {}", self.config.epoch);
+            let (place, found) = (ProblemPlace::NONE, &stranger.found);
+            findings.add(Kind::NoMember, &object, place, expected, found);
+        }
+        let newest = self.superblock.cp;
+        let valid = || {
+            let all = self.superblocks.iter();
+            all.filter_map(|(site, copy)| copy.valid().map(|it| (site.device, it)))
+        };
+        let is_earlier = |it: &Superblock| it.epoch == self.superblock.epoch && it.cp < newest;
+        let is_first = !valid().any(|(_, it)| is_earlier(it));
+        let before = self.record_before().map(|record| record.members.len());
+        for (member, device) in self.devices.iter().enumerate() {
+            let has_joined = is_first && before.is_some_and(|members| member >= members);
+            let own = valid().filter(|(at, _)| at == device).map(|(_, it)| it.cp);
+            let found = match own.max() {
+                Some(cp) if cp.next() >= newest => continue,
+                None if has_joined => continue,
+                Some(cp) => format!("consistency point {cp}"),
+                None => "no superblock".to_owned(),
+            };
+            let expected = format_args!("consistency point {newest}, or the one before");
+            let (object, place) = (Object::Device(*device), ProblemPlace::NONE);
+            findings.add(Kind::MemberBehind, &object, place, expected, found);
+        }
+    }
+}

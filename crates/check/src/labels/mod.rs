@@ -1,0 +1,201 @@
+//! Labels: from devices to the newest superblock, and to the config record that it goes with.
+//!
+//! The superblock of the highest consistency point on any device is the aggregate's root. It names
+//! an epoch, and the config record of that epoch says what the aggregate consists of. Labels may
+//! have whole records of other epochs (decision 0040):
+//!
+//! | epoch of a record | means |
+//! | --- | --- |
+//! | one below the superblock's | the composition before the last change |
+//! | the superblock's | the composition; each member has it in both copies of its label |
+//! | one above | a change that was cut before its superblock was committed; it has no effect |
+//! | higher still | a newer superblock existed, and was lost |
+//!
+//! Records and superblocks have several copies. A power cut may leave an old or torn superblock,
+//! and an old or torn record in the slot of the *next* epoch, so these are warnings. The record of
+//! the superblock's epoch was durable on all members before the superblock was written. So a
+//! missing or damaged copy of it was lost later. This is a problem, although one copy is enough to
+//! open the device and the next start of the daemon writes the lost copy anew. Copies of the same
+//! age that differ are problems.
+//!
+//! The copy of a label is at the end that the record names, not at the end of the device. So the
+//! verifier looks at both, and at the end that any whole record of the device names
+//! ([`copies`]). It compares the copies at the places that the aggregate's record names
+//! ([`compare`]). Other places belong to a change before or to one that was cut.
+
+mod change;
+mod compare;
+mod copies;
+mod extents;
+mod seats;
+
+use everglade_env::{DeviceId, Storage};
+use everglade_format::config::hex;
+use everglade_format::label::label_offsets;
+use everglade_format::{BLOCK_SIZE, Config, Superblock, TagKey};
+
+use self::copies::Records;
+pub(crate) use self::copies::{Copy, Site};
+use self::seats::{Seats, Stranger};
+use crate::findings::Findings;
+use crate::unreadable::Unreadable;
+
+/// The contents of all labels of an aggregate.
+pub(crate) struct Labels {
+    /// The record of the superblock's epoch.
+    pub(crate) config: Config,
+    pub(crate) key: TagKey,
+    /// Devices in the order of the member table.
+    pub(crate) devices: Vec<DeviceId>,
+    /// Devices that are no members.
+    pub(crate) strangers: Vec<Stranger>,
+    /// The newest superblock.
+    pub(crate) superblock: Superblock,
+    pub(crate) records: Vec<(Site, Copy<Config>)>,
+    pub(crate) superblocks: Vec<(Site, Copy<Superblock>)>,
+}
+
+pub(crate) fn read(
+    storage: &dyn Storage,
+    devices: &[DeviceId],
+    findings: &mut Findings,
+) -> Result<Labels, Unreadable> {
+    let mut all = Vec::new();
+    for device in devices {
+        all.push(Records::read(storage, *device)?);
+    }
+    // All records of an aggregate have the same UUID and secret.
+    let any = any_record(&all)?;
+    let (key, uuid) = (TagKey::new(&any.secret), any.uuid);
+    let mut superblocks = Vec::new();
+    for records in &all {
+        superblocks.extend(records.superblocks(storage, &key, &uuid));
+    }
+    let superblock = newest_superblock(&all, &superblocks)?;
+    let has_newest = |device: DeviceId| {
+        let mut valid = superblocks.iter().filter(|(site, _)| site.device == device);
+        valid.any(|(_, copy)| copy.valid() == Some(&superblock))
+    };
+    let config = config_of(&all, superblock.epoch, &has_newest);
+    let config = config.ok_or(Unreadable::NoDevices)?;
+    let Seats { members, strangers } = seats::seat(storage, &config, &all)?;
+    let labels = Labels {
+        config,
+        key,
+        devices: members,
+        strangers,
+        superblock,
+        records: all.into_iter().flat_map(|it| it.copies).collect(),
+        superblocks,
+    };
+    labels.compare_records(findings);
+    labels.compare_superblocks(findings);
+    labels.check_members(findings);
+    labels.check_change(findings);
+    labels.check_extents(findings);
+    Ok(labels)
+}
+
+/// Any whole record, when all of them are of one aggregate.
+fn any_record(all: &[Records]) -> Result<&Config, Unreadable> {
+    let whole = || {
+        all.iter()
+            .flat_map(|it| it.whole().map(move |(_, config)| (it, config)))
+    };
+    let Some((_, first)) = whole().next() else {
+        let trouble = all.first().map(Records::trouble);
+        return Err(trouble.unwrap_or(Unreadable::NoDevices));
+    };
+    match whole().find(|(_, config)| config.uuid != first.uuid) {
+        None => Ok(first),
+        Some((records, other)) => Err(Unreadable::Foreign {
+            device: records.device,
+            expected: hex(&first.uuid),
+            found: hex(&other.uuid),
+        }),
+    }
+}
+
+/// The newest superblock that is not left over, or else the newest.
+fn newest_superblock(
+    all: &[Records],
+    superblocks: &[(Site, Copy<Superblock>)],
+) -> Result<Superblock, Unreadable> {
+    let valid = superblocks.iter().filter_map(|(_, copy)| copy.valid());
+    let newest = valid.max_by_key(|it| (!is_left_over(it, all, superblocks), it.cp));
+    newest.cloned().ok_or_else(|| {
+        let found = superblocks
+            .iter()
+            .map(|(site, copy)| format!("byte {}: {}", site.offset, copy.trouble()));
+        Unreadable::NoSuperblock {
+            found: found.take(4).collect::<Vec<_>>().join("; "),
+        }
+    })
+}
+
+/// True if all devices with a record of the superblock's epoch joined in that epoch.
+///
+/// The commit of a change may be cut when only devices that join have its superblock. If the
+/// aggregate is opened without them, it remains what it was, and goes another way. Then their
+/// superblock does not count any more. A device that was a member before is member 0, or has an
+/// older record or an older superblock.
+fn is_left_over(
+    superblock: &Superblock,
+    all: &[Records],
+    superblocks: &[(Site, Copy<Superblock>)],
+) -> bool {
+    let has_older = |device: DeviceId| {
+        let mut own = superblocks.iter().filter(|(site, _)| site.device == device);
+        own.any(|(_, copy)| copy.valid().is_some_and(|it| it.cp < superblock.cp))
+    };
+    let has_joined = |records: &Records| {
+        let mut whole = records.whole().map(|(_, record)| record);
+        let was_member = |it: &Config| it.member_index == 0 || it.epoch < superblock.epoch;
+        !whole.any(was_member) && !has_older(records.device)
+    };
+    let knows = |records: &&Records| {
+        let mut whole = records.whole();
+        whole.any(|(_, record)| record.epoch == superblock.epoch)
+    };
+    let mut knowing = all.iter().filter(knows).peekable();
+    knowing.peek().is_some() && knowing.all(has_joined)
+}
+
+/// The record of `epoch`. If there is none, which is a problem, the one before it or else the one
+/// after it.
+///
+/// A change that was cut may have left another record of the same epoch: on a device that is no
+/// member, which never has a superblock, or at the end of a member that the device had then.
+fn config_of(all: &[Records], epoch: u64, has_newest: &dyn Fn(DeviceId) -> bool) -> Option<Config> {
+    let rank = |site: &Site, config: &Config| {
+        let nearness = match config.epoch <= epoch {
+            true => (true, config.epoch),
+            false => (false, u64::MAX - config.epoch),
+        };
+        (nearness, has_newest(site.device), site.label == 0)
+    };
+    let whole = all.iter().flat_map(Records::whole);
+    let nearest = whole.max_by_key(|(site, config)| rank(site, config));
+    nearest.map(|(_, config)| config.clone())
+}
+
+impl Labels {
+    /// The aggregate's name: that of the superblock, or the first one, which labels keep.
+    pub(crate) fn name(&self) -> &str {
+        self.superblock.name.as_ref().unwrap_or(&self.config.name)
+    }
+
+    fn member_of(&self, device: DeviceId) -> Option<u32> {
+        let seat = self.devices.iter().position(|seated| *seated == device);
+        seat.and_then(|seat| u32::try_from(seat).ok())
+    }
+
+    /// True if the copy is in a label that the config record gives to a member.
+    fn is_in_place(&self, site: &Site) -> bool {
+        let member = self.member_of(site.device);
+        let entry = member.and_then(|member| self.config.members.get(member as usize));
+        entry.is_some_and(|entry| {
+            label_offsets(entry.size_blocks * BLOCK_SIZE as u64).contains(&site.label)
+        })
+    }
+}

@@ -1,0 +1,193 @@
+//! Growth of an engine's aggregate, asked for as the daemon does: devices appear or become larger,
+//! the labels of the next epoch are written, the change is asked for; if it is refused, the labels
+//! are erased. Nobody erases the labels of a device that was about to join when the power failed,
+//! until it is added again.
+//!
+//! Labels are written by calls that block, and the power may fail at each of their writes.
+
+use everglade_engine::admin;
+use everglade_engine::{GrowError, Growth, NextGeometry};
+use everglade_env::DeviceId;
+use everglade_format::config::CONFIG_BYTES;
+use everglade_format::label::{CONFIG_OFFSETS, label_offsets};
+use everglade_target::Error;
+
+use super::EngineSystem;
+use super::growing::{BUSY, Growing, GrowthRecord};
+use super::server::error_of;
+use crate::Rng;
+use crate::system::{AdminDone, Geometry, PoolGrowth};
+use crate::world::DeviceSpec;
+
+impl EngineSystem {
+    /// Growths that were begun since the start, the oldest first. Busy ones are not among them.
+    #[must_use]
+    pub fn growths(&self) -> &[GrowthRecord] {
+        &self.growths
+    }
+
+    pub(super) fn begin_growth(&mut self, reactor: usize, request: &PoolGrowth, token: u64) {
+        match self.prepare_growth(request) {
+            Ok((next, index)) => {
+                let change = admin::Change::Grow { next: next.clone() };
+                self.growing.insert(token, Growing { next, index });
+                self.cores[reactor].change(self.aggregate, change, token);
+            }
+            Err(error) => {
+                let result = Err(error);
+                self.refused[reactor].push(AdminDone { token, result });
+            }
+        }
+    }
+
+    /// Changes the devices, and writes the labels.
+    fn prepare_growth(&mut self, request: &PoolGrowth) -> Result<(NextGeometry, usize), Error> {
+        let asked = self.world.writes();
+        let (growth, joining) = self.growth_of(request);
+        if growth == Growth::Add(Vec::new()) {
+            // They have joined meanwhile, and that is being answered.
+            return Err(Error::Invalid(BUSY));
+        }
+        let storage = self.world.storage();
+        let engine = &self.engine;
+        let refused = |error: GrowError| match error {
+            GrowError::Busy => Error::Invalid(BUSY),
+            error => Error::Io(format!("{request:?}: {error}")),
+        };
+        let before = self.world.writes();
+        let info = engine.examine_growth(&*storage, self.aggregate, &growth);
+        assert_eq!(self.world.writes(), before, "an examination writes nothing");
+        let info = info.map_err(refused)?;
+        let geometry = Geometry {
+            epoch: info.epoch_after,
+            blocks: info.total_blocks_after,
+        };
+        let index = self.growths.len();
+        self.growths.push(GrowthRecord {
+            asked,
+            answered: None,
+            geometry,
+            joining,
+        });
+        let prepared = engine.prepare_growth(&*storage, self.aggregate, &growth);
+        match prepared {
+            Ok(next) => Ok((next, index)),
+            Err(error) => {
+                self.growths[index].answered = Some((self.world.writes(), false));
+                Err(refused(error))
+            }
+        }
+    }
+
+    /// What is asked of the engine, and the devices that join.
+    fn growth_of(&self, request: &PoolGrowth) -> (Growth, Vec<DeviceId>) {
+        let joining = match request {
+            PoolGrowth::Larger(devices) => {
+                for (device, bytes) in devices {
+                    let device = DeviceId(*device);
+                    let size = self.world.spec(device).size_bytes;
+                    self.world.grow(device, size + bytes);
+                }
+                let devices = devices.iter().map(|(device, _)| DeviceId(*device));
+                return (Growth::Extend(devices.collect()), Vec::new());
+            }
+            PoolGrowth::New(sizes) => {
+                let like = self.world.spec(DeviceId(0));
+                let spec = |size_bytes: &u64| DeviceSpec {
+                    size_bytes: *size_bytes,
+                    ..like
+                };
+                let new = sizes.iter().map(|size| self.world.add_device(spec(size)));
+                new.collect()
+            }
+            PoolGrowth::Again => {
+                let strays = self.strays();
+                strays.iter().for_each(|device| self.erase(*device));
+                strays
+            }
+        };
+        let named = |device: &DeviceId| {
+            let mut uuid = [0; 16];
+            Rng::for_part(device.0.into(), "joining").fill(&mut uuid);
+            (*device, uuid)
+        };
+        (Growth::Add(joining.iter().map(named).collect()), joining)
+    }
+
+    /// True if the host has made a member larger than the aggregate knows.
+    #[must_use]
+    pub fn is_larger(&self, device: DeviceId) -> bool {
+        let growth = Growth::Extend(vec![device]);
+        let storage = self.world.storage();
+        let info = self
+            .engine
+            .examine_growth(&*storage, self.aggregate, &growth);
+        info.is_ok()
+    }
+
+    /// Devices that are joining, and are no members and in no growth that is under way.
+    fn strays(&self) -> Vec<DeviceId> {
+        let mut known = self.info().devices;
+        let under_way = self.growths.iter().filter(|it| it.answered.is_none());
+        known.extend(under_way.flat_map(|record| &record.joining));
+        let mut joining = self.world.joining();
+        joining.retain(|device| !known.contains(device));
+        joining
+    }
+
+    /// Erases the labels of a device, as an administrator who adds it again does. The power may
+    /// fail meanwhile.
+    fn erase(&self, device: DeviceId) {
+        let storage = self.world.storage();
+        for label in label_offsets(self.world.spec(device).size_bytes) {
+            for slot in CONFIG_OFFSETS {
+                let _ = storage.write(device, label + slot, &[0; CONFIG_BYTES]);
+            }
+        }
+        let _ = storage.flush(device);
+    }
+
+    /// The answer of a growth.
+    pub(super) fn end_growth(
+        &mut self,
+        growing: &Growing,
+        result: Result<(), admin::Error>,
+    ) -> Result<(), Error> {
+        let record = &mut self.growths[growing.index];
+        if !matches!(result, Err(admin::Error::Unknown(_))) {
+            record.answered = Some((self.world.writes(), result.is_ok()));
+        }
+        let record = record.clone();
+        match result {
+            Ok(()) => {
+                let found = self.geometry_now();
+                if found != record.geometry {
+                    let wanted = record.geometry;
+                    let what = format!("after a growth to {wanted:?} the pool has {found:?}");
+                    return Err(Error::Io(what));
+                }
+                // What the data directory remembers.
+                for device in record.joining {
+                    self.world.has_joined(device);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                let (storage, next) = (self.world.storage(), growing.next.clone());
+                self.engine.abandon_growth(&*storage, self.aggregate, next);
+                Err(match error {
+                    admin::Error::Busy(_) => Error::Invalid(BUSY),
+                    error => error_of(error),
+                })
+            }
+        }
+    }
+
+    pub(super) fn geometry_now(&self) -> Geometry {
+        let info = self.info();
+        Geometry {
+            epoch: info.epoch,
+            blocks: info.usage.total_blocks,
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What became of growths of pools: proof that a simulation's cuts met each of their states.
+
+use std::fmt;
+use std::ops::{Index, IndexMut};
+
+/// Something that happens to a growth, or to the media after a cut of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    /// It was made.
+    Committed,
+    /// It was refused because of another one.
+    Busy,
+    /// It was made by a pool that had refused clients for lack of space.
+    Full,
+    /// It was begun after a cut had ended another one.
+    Again,
+    /// Media with labels of it, and without its superblock.
+    CutBefore,
+    /// Media with its superblock, and nobody was told.
+    CutAfter,
+    /// Such media without the devices that were joining: refused, or opened as before.
+    WithoutJoining,
+    /// A member without a superblock was accepted, and has one after the next consistency point.
+    Healed,
+    /// Records of two epochs were replayed.
+    TwoEpochs,
+}
+
+impl Growth {
+    /// All of them.
+    pub const ALL: [Growth; 9] = [
+        Growth::Committed,
+        Growth::Busy,
+        Growth::Full,
+        Growth::Again,
+        Growth::CutBefore,
+        Growth::CutAfter,
+        Growth::WithoutJoining,
+        Growth::Healed,
+        Growth::TwoEpochs,
+    ];
+
+    /// Returns the name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Growth::Committed => "committed",
+            Growth::Busy => "busy",
+            Growth::Full => "full",
+            Growth::Again => "again",
+            Growth::CutBefore => "cut_before",
+            Growth::CutAfter => "cut_after",
+            Growth::WithoutJoining => "without_joining",
+            Growth::Healed => "healed",
+            Growth::TwoEpochs => "two_epochs",
+        }
+    }
+}
+
+/// Number of times that each happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PerGrowth([u64; 9]);
+
+impl PerGrowth {
+    pub(super) fn add(&mut self, other: &PerGrowth) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
+            *mine += theirs;
+        }
+    }
+}
+
+impl Index<Growth> for PerGrowth {
+    type Output = u64;
+
+    fn index(&self, one: Growth) -> &u64 {
+        &self.0[one as usize]
+    }
+}
+
+impl IndexMut<Growth> for PerGrowth {
+    fn index_mut(&mut self, one: Growth) -> &mut u64 {
+        &mut self.0[one as usize]
+    }
+}
+
+impl fmt::Display for PerGrowth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, one) in Growth::ALL.into_iter().enumerate() {
+            let space = if place == 0 { "" } else { " " };
+            write!(f, "{space}{} {}", one.name(), self[one])?;
+        }
+        Ok(())
+    }
+}
