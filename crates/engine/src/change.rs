@@ -291,7 +291,7 @@ pub enum Error {
     },
     /// The pool, or the host below it, is full.
     #[error(
-        "no space left in the pool; delete or discard something first, or make another aggregate"
+        "no space left in the pool; delete or discard something first, or make the aggregate larger"
     )]
     NoSpace,
     /// The object is in use, or another change of it is under way.

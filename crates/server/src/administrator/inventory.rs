@@ -55,6 +55,16 @@ pub struct DescriptorCounts {
     pub pauses: u64,
 }
 
+/// Returns the kind of a recorded device.
+pub(super) fn kind_of(kind: crate::datadir::DeviceKind) -> DeviceKind {
+    use crate::datadir::DeviceKind as Recorded;
+    match kind {
+        Recorded::Directory => DeviceKind::Directory,
+        Recorded::File => DeviceKind::File,
+        Recorded::Block => DeviceKind::Block,
+    }
+}
+
 impl Administrator {
     /// Returns all aggregates, in order of creation.
     #[must_use]
@@ -519,7 +529,7 @@ fn conditions(aggregate: &Aggregate, closed: Option<Code>) -> Vec<Condition> {
             Code::AggregateNearlyFull,
             Health::Warning,
             format!("{} are left", Size(aggregate.free_bytes)),
-            "delete or discard something",
+            "delete or discard something, or make the aggregate larger",
         );
     }
     let promised = aggregate
