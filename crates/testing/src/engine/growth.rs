@@ -54,9 +54,10 @@ impl EngineSystem {
             GrowError::Busy => Error::Invalid(BUSY),
             error => Error::Io(format!("{request:?}: {error}")),
         };
+        let before = self.world.writes();
         let info = engine.examine_growth(&*storage, self.aggregate, &growth);
+        assert_eq!(self.world.writes(), before, "an examination writes nothing");
         let info = info.map_err(refused)?;
-        assert_eq!(self.world.writes(), asked, "an examination writes nothing");
         let geometry = Geometry {
             epoch: info.epoch_after,
             blocks: info.total_blocks_after,

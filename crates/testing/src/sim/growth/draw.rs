@@ -25,8 +25,8 @@ const GROWING: Mix = Mix {
     write: 400,
     discard: 40,
     zeroes: 20,
-    flush: 100,
-    cp: 12,
+    flush: 200,
+    cp: 8,
     create_lun: 8,
     delete_lun: 4,
     grow: 8,
@@ -34,7 +34,7 @@ const GROWING: Mix = Mix {
     create_volume: 3,
     delete_volume: 1,
     pause: 4,
-    durable: 16,
+    durable: 6,
     long: false,
 };
 
@@ -111,7 +111,7 @@ impl<'a> Drawn<'a> {
     pub(super) fn new(mut rng: Rng, maker: &EngineMaker, workload: &'a mut Workload) -> Drawn<'a> {
         let growths = [1, 1, 2, 3][rng.index(4)];
         let mut pauses: Vec<u64> = (0..growths).map(|_| rng.between(0, 30)).collect();
-        pauses.push(rng.between(2, 30));
+        pauses.push(rng.between(6, 30));
         Drawn {
             is_filling: rng.one_in(2),
             is_hasty: rng.one_in(3),

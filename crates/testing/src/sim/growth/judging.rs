@@ -3,6 +3,8 @@
 
 use std::rc::Rc;
 
+use everglade_env::DeviceId;
+
 use super::life::{Setting, in_range};
 use super::media::{epochs_of_records, has_superblock};
 use super::past::Past;
@@ -13,8 +15,8 @@ use crate::system::{Geometry, Maker, NotMounted};
 use crate::world::{CutPoint, Images};
 
 /// One in `OLD_ONE_IN` of the blocks that the work of a life does not touch is looked at; the
-/// offline check reads all.
-const OLD_ONE_IN: u64 = 16;
+/// offline check reads all. So few that hardly two are read together with all between them.
+const OLD_ONE_IN: u64 = 509;
 
 /// What a cut left of a growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,14 +94,15 @@ impl<'a> Judging<'a> {
             true => Growth::CutAfter,
             false => Growth::CutBefore,
         }] += 1;
-        if images.devices() > images.without_joining().devices() && !growth.joining.is_empty() {
+        // A start that found them to be members has noted that.
+        let is_joining = |device: &DeviceId| images.is_joining(device.0 as usize);
+        if growth.joining.iter().any(is_joining) {
             self.judge_without(at, images, is_made, possible[0], report)
                 .map_err(|failure| failure.within("without the devices that were joining"))?;
             report.growths[Growth::WithoutJoining] += 1;
         }
-        let is_bare = |device: &everglade_env::DeviceId| {
-            !has_superblock(&self.setting.maker, images, device.0 as usize)
-        };
+        let is_bare =
+            |device: &DeviceId| !has_superblock(&self.setting.maker, images, device.0 as usize);
         Ok(Left {
             growth: Some(is_made),
             is_bare: is_made && growth.joining.iter().any(is_bare),

@@ -40,13 +40,15 @@ use life::{Listed, Lived, Setting};
 use past::Begun;
 
 /// Most cuts of a growth that are judged, of a start, and of the rest of a life.
-const WINDOW_MAX: usize = 48;
-const START_MAX: usize = 6;
-const REST_MAX: usize = 10;
+const WINDOW_MAX: usize = 20;
+const START_MAX: usize = 3;
+const REST_MAX: usize = 4;
 /// Writes after a growth that count as its own.
-const TAIL: u64 = 12;
+const TAIL: u64 = 16;
 /// Members without a superblock that are healed in each life.
-const HEALED_MAX: u64 = 2;
+const HEALED_MAX: u64 = 1;
+/// Writes at the end of a consistency point that heals which are cut: the superblock's are there.
+const HEALING_TAIL: usize = 10;
 
 /// The size of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +70,8 @@ impl Plan {
         let mut rng = Rng::for_part(seed.0, "growth plan");
         Plan {
             reactors: [1, 1, 2, 3][rng.index(4)],
-            pool_bytes: rng.between(8, 20) << 20,
-            lives: rng.between(2, 4),
+            pool_bytes: rng.between(8, 16) << 20,
+            lives: rng.between(2, 3),
             trace_lines: 0,
         }
     }
@@ -92,7 +94,7 @@ pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failur
     // Large areas make a pool that nothing fills, and most pools have a journal.
     let has_log = maker.journal_half_blocks > 0 || rng.one_in(3);
     let maker = EngineMaker {
-        area_blocks: maker.area_blocks.min(512),
+        area_blocks: [256, 256, 256, 512][rng.index(4)],
         journal_half_blocks: match has_log {
             true => maker.journal_half_blocks.min(300),
             false => [64, 128][rng.index(2)],
@@ -143,8 +145,7 @@ fn live(
     let judging = Judging::of_work(setting, &lived.past);
     for point in chosen(&lived) {
         let is_near = is_near(&lived, point.0);
-        let ways: Vec<Cut> = point.1.singles(if is_near { 3 } else { 1 }).collect();
-        for cut in ways {
+        for cut in point.1.singles(if is_near { 2 } else { 1 }) {
             let images = point.1.images(cut);
             let left = judging
                 .judge(point, &images, report)
@@ -243,8 +244,9 @@ fn heal(setting: &Setting, begun: &Begun, report: &mut Report) -> Result<(), Fai
     let lived = setting.live(begun, Manners::STRICT, &mut Listed::new(vec![change]))?;
     judge_start(setting, begun, &lived, report)?;
     let judging = Judging::of_work(setting, &lived.past);
-    for point in &lived.work {
-        for cut in point.1.singles(4) {
+    let work = lived.work.iter().rev();
+    for point in work.take(HEALING_TAIL) {
+        for cut in point.1.singles(3) {
             judging
                 .judge(point, &point.1.images(cut), report)
                 .map_err(|failure| failure.within(format!("{cut:?}")))?;
@@ -261,6 +263,9 @@ fn heal(setting: &Setting, begun: &Begun, report: &mut Report) -> Result<(), Fai
     report.growths[Growth::Healed] += 1;
     Ok(())
 }
+
+/// Members without a superblock that are healed by [`everywhere`].
+const HEALED_EVERYWHERE: u64 = 4;
 
 /// One growth, cut at each of its writes.
 #[derive(Clone, Debug)]
@@ -317,7 +322,7 @@ pub fn everywhere(seed: Seed, plan: &Everywhere) -> Result<Report, Failure> {
                 at: point.0,
                 past: Rc::clone(&lived.past),
             };
-            if left.is_bare && report.growths[Growth::Healed] < 4 {
+            if left.is_bare && report.growths[Growth::Healed] < HEALED_EVERYWHERE {
                 heal(&setting, &here, &mut report).map_err(within)?;
             }
             let Some(is_made) = left.growth else {
