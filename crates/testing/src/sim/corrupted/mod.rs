@@ -2,7 +2,8 @@
 //! the pool is worked on.
 //!
 //! The pool has snapshots, a snapshot deletion under way, shared blocks of cloned LUNs, a clone
-//! with changes, and a LUN that is being deleted. A case is a block ([`anatomy`]), a way to damage
+//! with changes, and a LUN that is being deleted. Its device became larger, and it got another one.
+//! A case is a block ([`anatomy`]), a way to damage
 //! it, and an operation: blocks are written or trimmed, a LUN or a snapshot is deleted, a snapshot
 //! is taken or restored. Then follow a consistency point, time for background work, a power cut, a
 //! start, and a check of all data.
@@ -31,12 +32,14 @@ use super::recoveries::mount;
 use super::words::Cases;
 use super::{Failure, Report};
 use crate::engine::EngineMaker;
-use crate::system::Maker;
+use crate::system::{Maker, PoolGrowth};
 use crate::world::{Cut, Images, Keep};
 use crate::{Rng, Seed, SimWorld};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 const POOL_BYTES: u64 = 32 << 20;
+/// Bytes of each growth.
+const MORE_BYTES: u64 = 6 << 20;
 const LUN_BLOCKS: u64 = 600;
 /// Rest in nanoseconds: the timer makes consistency points until all scans are done.
 const REST: u64 = 1_500_000_000;
@@ -145,6 +148,14 @@ enum DeedEnd {
 impl Worker<'_> {
     fn change(&mut self, change: Change) -> Result<DeedEnd, Failure> {
         Ok(match self.asker.administer(Some(change))? {
+            Ended::Cut => DeedEnd::Cut,
+            Ended::With(Ok(())) => DeedEnd::Done,
+            Ended::With(Err(error)) => DeedEnd::Refused(error.to_string()),
+        })
+    }
+
+    fn grow(&mut self, growth: PoolGrowth) -> Result<DeedEnd, Failure> {
+        Ok(match self.asker.grow(growth)? {
             Ended::Cut => DeedEnd::Cut,
             Ended::With(Ok(())) => DeedEnd::Done,
             Ended::With(Err(error)) => DeedEnd::Refused(error.to_string()),
@@ -371,6 +382,7 @@ fn prepare() -> Result<Pool, Failure> {
     must(worker.snapshot("v", "one"))?;
     must(worker.write("v/l", 50, 60, 3_000))?;
     must(worker.snapshot("v", "two"))?;
+    must(worker.grow(PoolGrowth::New(vec![MORE_BYTES])))?;
     must(worker.trim("v/l", 80, 20))?;
     let clone = Change::CloneLun {
         volume: own("v"),
@@ -382,6 +394,7 @@ fn prepare() -> Result<Pool, Failure> {
     must(worker.change(clone))?;
     worker.asker.rest(REST);
     worker.state.insert(own("v/twin"), twin);
+    must(worker.grow(PoolGrowth::Larger(vec![(0, MORE_BYTES)])))?;
     must(worker.write("v/twin", 10, 5, 4_000))?;
     must(worker.snapshot("v", "three"))?;
     let (name, parent, snapshot) = (own("c"), own("v"), own("two"));
@@ -607,6 +620,16 @@ mod tests {
     #[test]
     fn every_block_of_metadata_may_be_damaged() {
         let pool = prepare().unwrap_or_else(|failure| panic!("{failure}"));
+        let former_end = MAKER.devices(POOL_BYTES)[0].size_bytes / BLOCK;
+        let is_in = |device, blocks: std::ops::Range<u64>| {
+            let mut parts = pool.parts.iter();
+            parts.any(|part| part.device == device && blocks.contains(&part.block))
+        };
+        assert!(
+            is_in(0, 0..former_end) && is_in(1, 0..u64::MAX),
+            "both devices"
+        );
+        assert!(is_in(0, former_end..u64::MAX), "what the first one got");
         let ways = (HARMS.len() * DEEDS.len()) as u64;
         let mut failed = Vec::new();
         let mut rng = Rng::for_part(7, "sample");
