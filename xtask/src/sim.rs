@@ -24,9 +24,10 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
     Ok(tally.finish())
 }
 
-/// Part of `test`: one minute of new seeds, besides the fixed ones in the crates' own tests, half a
-/// minute each of short sequences with snapshot verbs and with clones and of damaged metadata, and a
-/// quarter of one of pools that grow. The tests have built it.
+/// Part of `test`: runs new seeds for one minute, and then for half a minute each of the kinds
+/// `histories` (short sequences with snapshot verbs), `clonings` (the same with clones) and
+/// `corrupted` (damaged metadata), and for a quarter of a minute of `growth` (pools that grow). The
+/// crates' own tests run fixed seeds. The tests have built the program.
 pub(crate) fn short(tally: &mut Tally) {
     if !place::has_binary("testing", "sim") {
         return tally.skip(MISSING);

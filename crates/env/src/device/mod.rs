@@ -130,7 +130,7 @@ pub struct DeviceInfo {
     pub preallocates: bool,
     /// Bytes the host could still give; `None` for block devices, and where the host does not say.
     pub host_free_bytes: Option<u64>,
-    /// Operations that failed since it was opened, by why.
+    /// Number of operations that failed since the device was opened, for each cause.
     pub errors: [(&'static str, u64); 3],
 }
 
@@ -157,7 +157,7 @@ pub(crate) struct Device {
     errors: Errors,
 }
 
-/// Operations that failed, by why.
+/// Number of operations that failed, for each cause.
 #[derive(Default)]
 struct Errors {
     no_space: AtomicU64,

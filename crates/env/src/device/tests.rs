@@ -150,7 +150,7 @@ fn segments_of_a_closed_device_do_not_count() {
     let device = device(&scratch, 4);
     (0..2).for_each(|segment| drop(device.open_segment(segment, true, &budget).unwrap()));
     assert_eq!(budget.open_count(), 2);
-    // A reactor still holds the device.
+    // The test keeps `device` after closing it, as a reactor may do.
     device.close();
     assert_eq!(budget.open_count(), 0);
 }

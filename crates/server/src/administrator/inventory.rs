@@ -28,7 +28,7 @@ use crate::records::course::percent;
 pub struct EngineCounts {
     /// Volumes, with the bytes that clients read and wrote.
     pub volumes: Vec<VolumeInfo>,
-    /// Path of each device, and operations that failed, by why.
+    /// Path of each device, and the number of operations that failed, for each cause.
     pub device_errors: Vec<(String, [(&'static str, u64); 3])>,
     /// Durations of the phases of consistency points, by aggregate.
     pub phases: Vec<(String, Vec<(&'static str, PhaseTimes)>)>,
