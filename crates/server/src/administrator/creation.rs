@@ -28,8 +28,8 @@ use everglade_format::geometry::AREA_BLOCKS;
 use everglade_format::label::{CONFIG_OFFSETS, LABEL_BYTES, label_offsets, size_for};
 
 use super::candidates::{Wanted, WantedJournal};
-use super::inventory::kind_of;
 use super::room::{self, HostFull};
+use super::units::kind_of;
 use crate::DataDir;
 use crate::datadir::{AggregateState, DataDirError, Device, DeviceKind, Phase, Uuid};
 use crate::plane::control::Plane;

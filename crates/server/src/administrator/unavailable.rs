@@ -6,7 +6,7 @@
 
 use everglade_api::{Aggregate, AggregateState as Shown, Code, Damage, Device};
 
-use super::inventory::kind_of;
+use super::units::kind_of;
 use crate::DataDir;
 use crate::datadir::AggregateState;
 
