@@ -1,7 +1,6 @@
 //! `everglade aggregate …`.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 
 use everglade_api::{
     Aggregate, AggregateState, Aggregates, CreateAggregate, CreationPlan, DeviceKind, Rename, Size,
@@ -10,8 +9,10 @@ use everglade_api::{
 use serde_json::json;
 
 use crate::failure::{Failure, exit};
+use crate::growth;
 use crate::listing::{self, Cell, Column, if_asked};
 use crate::output::{Output, size};
+use crate::path::absolute;
 use crate::session::Session;
 use crate::table::{Align, Table};
 use crate::verb::{AggregateCreate, AggregateDelete, AggregateVerb};
@@ -95,14 +96,8 @@ pub(crate) fn run(
             let told = session.post::<Aggregate>(&path, &Rename { name })?;
             output.made(&told.raw, || listing::of_one(&told.meant, &COLUMNS))?;
         }
-        AggregateVerb::Resize(resize) => {
-            let text = format!(
-                "aggregate {} cannot be made larger in this version; make another one with \
-                'aggregate create', and copy LUNs there with nbdcopy if that is not enough",
-                resize.name
-            );
-            return Err(Failure::new(exit::USAGE, text));
-        }
+        AggregateVerb::Add(add) => growth::add(add, session, output, yes)?,
+        AggregateVerb::Resize(resize) => growth::resize(resize, session, output)?,
         AggregateVerb::Delete(delete) => remove(delete, session, output, yes)?,
     }
     Ok(exit::OK)
@@ -205,17 +200,6 @@ fn request(create: &AggregateCreate, yes: bool) -> Result<CreateAggregate, Failu
         discard_contents: yes,
         dry_run: create.dry_run,
     })
-}
-
-/// Returns an absolute path, because the daemon has another current directory. Links are not
-/// resolved.
-fn absolute(path: &Path, option: &str) -> Result<String, Failure> {
-    let refuse = |why: &dyn std::fmt::Display| {
-        Failure::new(exit::USAGE, format!("{option}: {}: {why}", path.display()))
-    };
-    let path: PathBuf = std::path::absolute(path).map_err(|error| refuse(&error))?;
-    let text = path.into_os_string().into_string();
-    text.map_err(|_| refuse(&"not UTF-8; give it a name in UTF-8"))
 }
 
 /// Describes the aggregate that would be created, and the data that would be lost.

@@ -131,7 +131,9 @@ impl From<Problem> for Failure {
             }
             Some("time_zone") => format!("--time-zone: {}", problem.detail),
             Some("discard_volumes" | "discard_beyond") => problem.detail.clone(),
-            Some(field @ ("devices" | "aggregate")) => format!("--{field}: {}", problem.detail),
+            Some(field @ ("devices" | "device" | "aggregate")) => {
+                format!("--{field}: {}", problem.detail)
+            }
             _ => problem.to_string(),
         };
         Failure::new(code, format!("{prefix}{detail}{hint} ({})", problem.code))

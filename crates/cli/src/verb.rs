@@ -130,8 +130,9 @@ pub enum AggregateVerb {
     Show(Show),
     /// Rename an aggregate
     Rename(AggregateRename),
-    /// Say what to do instead: an aggregate cannot be made larger yet
-    #[command(hide = true)]
+    /// Add devices to an aggregate; clients go on working
+    Add(AggregateAdd),
+    /// Make an aggregate larger with its devices; clients go on working
     Resize(AggregateResize),
     /// Delete an aggregate and clear its devices; needs --yes
     Delete(AggregateDelete),
@@ -153,16 +154,62 @@ pub struct AggregateRename {
     pub to: Name,
 }
 
-/// Options of `aggregate resize`, which tells whoever looks for it what there is instead.
+/// Options of `aggregate add`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  everglade aggregate add aggr0 --devices /dev/sdc,/dev/sdd
+  everglade aggregate add aggr0 --devices /srv/more --size 1TiB
+
+New writes use the new space; data that is there stays where it is. A device cannot be taken out
+again, and if one device is lost, the aggregate is lost. A file or block device with data is
+overwritten only with --yes.")]
+pub struct AggregateAdd {
+    /// The aggregate
+    #[arg(value_name = "AGGREGATE")]
+    pub name: Name,
+
+    /// Empty directories, regular files or block devices [default: a directory in the data
+    /// directory]
+    #[arg(long, value_name = "PATH,PATH,…", value_delimiter = ',')]
+    pub devices: Vec<PathBuf>,
+
+    /// Size of each device that is a directory; space is taken only as it is used
+    #[arg(long, value_name = "SIZE")]
+    pub size: Option<Size>,
+
+    /// Show by how much the aggregate would grow, and what would be lost; change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Options of `aggregate resize`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  everglade aggregate resize aggr0 --size 2TiB
+  everglade aggregate resize aggr0
+
+Without --size, the aggregate takes what its files and block devices became larger by since it has
+them. An aggregate never becomes smaller.")]
 pub struct AggregateResize {
     /// The aggregate
     #[arg(value_name = "AGGREGATE")]
     pub name: Name,
 
-    /// The size
+    /// New size of a device that is a directory [default: the size that files and block devices
+    /// have now]
     #[arg(long, value_name = "SIZE")]
     pub size: Option<Size>,
+
+    /// The device that becomes larger [default: the only directory with --size, else every file and
+    /// block device]
+    #[arg(long, value_name = "PATH")]
+    pub device: Option<PathBuf>,
+
+    /// Show by how much the aggregate would grow; change nothing
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// Options of `aggregate delete`.

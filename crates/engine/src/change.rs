@@ -81,7 +81,7 @@ pub enum Change {
         /// A multiple of the block size, not above the present size.
         size_bytes: u64,
     },
-    /// Makes a LUN larger. Waits until blocks of an earlier cut are freed.
+    /// Makes a LUN larger. Waits until the blocks that an earlier shrink cut off are freed.
     GrowLun {
         /// Volume of the LUN.
         volume: String,
@@ -158,7 +158,8 @@ pub enum Change {
         volume: String,
         /// Snapshot to restore from.
         snapshot: String,
-        /// Name of the LUN; a deleted LUN exists again.
+        /// Present name of the LUN. If the LUN was deleted, its name in the snapshot: the restore
+        /// brings it back.
         lun: String,
         /// Name of the snapshot that is taken of the present image.
         safety: String,
@@ -291,7 +292,7 @@ pub enum Error {
     },
     /// The pool, or the host below it, is full.
     #[error(
-        "no space left in the pool; delete or discard something first, or make another aggregate"
+        "no space left in the pool; delete or discard something first, or make the aggregate larger"
     )]
     NoSpace,
     /// The object is in use, or another change of it is under way.

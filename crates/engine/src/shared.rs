@@ -504,10 +504,8 @@ impl Engine {
         homes
     }
 
-    /// Snapshots of a volume that clients can name, by number.
-    ///
-    /// # Errors
-    /// A volume that does not exist has no snapshots.
+    /// Returns those snapshots of a volume that clients can name, in the order of their numbers;
+    /// none if there is no such volume.
     #[must_use]
     pub fn snapshots(&self, volume: &str) -> Vec<SnapshotInfo> {
         let known = self.0.volume(volume);
@@ -610,7 +608,8 @@ impl Engine {
     }
 }
 
-/// Takes apart what refers to each other.
+/// Clears the aggregate's lists of volumes and LUNs. These objects refer to each other, so they
+/// would otherwise never be freed.
 fn dissolve(aggregate: &Aggregate) {
     for volume in aggregate.all_volumes() {
         volume.luns.write().clear();

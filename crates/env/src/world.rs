@@ -119,7 +119,7 @@ impl World {
     }
 
     /// Opens a directory of segments, or makes the directory such a device. An existing one must
-    /// have the given size.
+    /// have at least the given size: it may have grown since that was written down.
     ///
     /// # Errors
     /// [`OpenError`], with nothing changed.
@@ -133,10 +133,10 @@ impl World {
             return self.create_directory(path, Geometry::of(size_bytes));
         }
         let opened = device::open_directory(path)?;
-        if opened.size_bytes() != size_bytes {
+        if opened.size_bytes() < size_bytes {
             return Err(OpenError::Unexpected {
                 path: path.to_path_buf(),
-                expected: format!("a device of {size_bytes} bytes"),
+                expected: format!("a device of at least {size_bytes} bytes"),
                 found: format!("one of {} bytes", opened.size_bytes()),
             });
         }
@@ -165,6 +165,20 @@ impl World {
     /// [`OpenError`], with nothing changed.
     pub fn open_block(&self, path: &Path) -> Result<DeviceId, OpenError> {
         self.0.admit(device::open_block(path)?)
+    }
+
+    /// Makes a device larger, while reactors use it, and returns its size. A directory gets the given
+    /// size, or stays as it is without one. A file or block device gets no size, and becomes as
+    /// large as the host says that it is now, if that is larger. No device becomes smaller.
+    ///
+    /// # Errors
+    /// [`OpenError`]; the size is the old one. The card of a directory may have the new one, so that
+    /// the next opening finds it larger.
+    pub fn grow(&self, device: DeviceId, size_bytes: Option<u64>) -> Result<u64, OpenError> {
+        let found = self.0.device(device).ok_or_else(|| OpenError::Missing {
+            path: format!("device {}", device.0).into(),
+        })?;
+        found.grow(size_bytes, self.budget())
     }
 
     /// Closes a device. Operations in flight end as usual; every later one is [`DiskError::Gone`].

@@ -112,8 +112,8 @@ pub const fn fits(operations: usize, pages: usize) -> bool {
     OPERATIONS_AT + operations * OPERATION_BYTES + pages * PAGE_CODE_BYTES <= CODE_AT
 }
 
-/// True if the block claims to be a header and has its sealed bytes; its values may still be
-/// impossible.
+/// True if the block begins with a header's magic number and its code matches its bytes; its values
+/// may still be impossible.
 #[must_use]
 pub fn is_sealed(block: &Block, key: &TagKey) -> bool {
     let mut unsealed = *block;

@@ -26,7 +26,7 @@ pub struct Entry {
     pub file: FileId,
     /// First byte of the range.
     pub offset: u64,
-    /// Bytes, at least 1; of a write at most 1 MiB.
+    /// Bytes in the range: at least 1, and at most 1 MiB for a write.
     pub length: u64,
     /// Effect of the operation.
     pub action: Action,

@@ -148,8 +148,8 @@ impl Scan {
         ))
     }
 
-    /// Takes the blocks of the last [`Scan::wants`]; empty if they could not be read. Appends whole
-    /// entries to `out`.
+    /// Takes the blocks that [`Scan::wants`] asked for last. `pages` is empty if they could not be
+    /// read. Appends whole entries to `out`.
     pub fn feed(&mut self, key: &TagKey, pages: Vec<PageRef>, out: &mut Vec<Entry>) {
         let (_, blocks) = self.wants().expect("a scan that is not finished");
         if pages.is_empty() {

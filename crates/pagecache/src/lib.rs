@@ -21,8 +21,8 @@
 //! 255 blocks, and a stream of data that is used once would else drive out what every next step
 //! needs.
 //!
-//! The locks are leaf locks: nothing is entered, suspended or submitted under them, and no page is
-//! let go.
+//! The locks are leaf locks: code that holds one enters no affinity, does not suspend, submits no
+//! I/O and frees no page. Pages that leave are freed after the lock is released.
 //!
 //! 1. A shard never takes in a page while it holds more than its share of the capacity. The
 //!    capacity may shrink, and grow again, as others need the memory; a shard follows when a page

@@ -2,6 +2,10 @@
 //!
 //! An opened device is compared with the record: it must have the same kind, and must not have
 //! become smaller. Its labels show whether it is the *right* device; they are read elsewhere.
+//!
+//! A device that was being added may be a member or not, and its labels may not even be written. So
+//! one that cannot be opened is left out here. If it is a member, opening the aggregate fails
+//! without it.
 
 use std::path::Path;
 
@@ -46,21 +50,41 @@ pub enum DeviceError {
     },
 }
 
-/// Opens all devices of an aggregate, in the order of the record. On failure none stays open.
+/// The opened devices of an aggregate.
+#[derive(Debug, Default)]
+pub struct OpenDevices {
+    /// Members, in the order of the record.
+    pub members: Vec<DeviceId>,
+    /// Devices that were being added, and may turn out to be no members.
+    pub joining: Vec<DeviceId>,
+    /// Why others that were being added cannot be opened.
+    pub left_out: Vec<DeviceError>,
+}
+
+impl OpenDevices {
+    /// Returns all that are open.
+    pub fn all(&self) -> impl Iterator<Item = DeviceId> {
+        self.members.iter().chain(&self.joining).copied()
+    }
+}
+
+/// Opens all devices of an aggregate. On failure none stays open.
 ///
 /// # Errors
-/// The first device that cannot be used.
+/// The first member that cannot be used.
 pub fn open_all(
     world: &World,
     data_dir: &Path,
     aggregate: &AggregateState,
-) -> Result<Vec<DeviceId>, DeviceError> {
-    let mut opened = Vec::with_capacity(aggregate.devices.len());
+) -> Result<OpenDevices, DeviceError> {
+    let mut opened = OpenDevices::default();
     for (number, device) in aggregate.devices.iter().enumerate() {
         match open(world, data_dir, aggregate, number, device) {
-            Ok(id) => opened.push(id),
+            Ok(id) if device.joining => opened.joining.push(id),
+            Ok(id) => opened.members.push(id),
+            Err(error) if device.joining => opened.left_out.push(error),
             Err(error) => {
-                opened.into_iter().for_each(|id| world.close(id));
+                opened.all().for_each(|id| world.close(id));
                 return Err(error);
             }
         }

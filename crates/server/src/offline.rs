@@ -73,7 +73,8 @@ impl Offline {
         &self.seen
     }
 
-    /// Opens the devices of one aggregate, for blocking access from one thread.
+    /// Opens the devices of one aggregate, for blocking access from one thread. Devices that were
+    /// being added are the last, as far as they can be opened.
     ///
     /// # Errors
     /// The first device that cannot be used.
@@ -85,7 +86,8 @@ impl Offline {
             io: IoMode::Threads,
             ..WorldOptions::default()
         })?;
-        let devices = devices::open_all(&world, &self.path, aggregate)?;
+        let opened = devices::open_all(&world, &self.path, aggregate)?;
+        let devices = opened.all().collect();
         Ok((world, devices))
     }
 }

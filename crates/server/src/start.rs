@@ -20,7 +20,8 @@ use everglade_target::Export;
 
 use crate::administrator::pools::Pools;
 use crate::administrator::{
-    Accepted, Administrator, LostCopy, copies, creation, first_start, opening, points, renaming,
+    Accepted, Administrator, LostCopy, copies, creation, first_start, joining, opening, points,
+    renaming,
 };
 use crate::fronts::{Admission, Listeners, Protocol};
 use crate::plane::control::{Control, Plane};
@@ -204,6 +205,7 @@ fn bring_up(
     }
     wait_until_mounted(&running.engine)?;
     renaming::follow(&running.engine, directory);
+    joining::follow(&running.plane.world, &running.engine, directory);
     let pools = Pools::new(running.engine.clone(), Arc::clone(&running.plane));
     let schedule = Schedule::open(Box::new(pools), directory.path());
     if is_first {

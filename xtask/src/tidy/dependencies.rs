@@ -81,7 +81,8 @@ const TABLE: [(&str, &[&str]); 25] = [
 
 const PROTOCOL: &[&str] = &["target", "env"];
 
-/// The whole server is simulated, so the simulation may see the layers it injects faults between.
+/// Crates that `testing` may depend on: it simulates everything from the protocols down to the
+/// devices.
 const TESTING: &[&str] = &[
     "engine", "target", "env", "api", "format", "check", "nbd", "nvme_tcp", "iscsi", "nfs", "fuse",
     "planted",

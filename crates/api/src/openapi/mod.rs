@@ -34,6 +34,7 @@ pub const LISTING: [(&str, &str); 4] = [
 
 #[derive(OpenApi)]
 #[openapi(components(schemas(
+    crate::AddDevices,
     crate::Aggregate,
     crate::Aggregates,
     crate::CreateAggregate,
@@ -43,6 +44,7 @@ pub const LISTING: [(&str, &str); 4] = [
     crate::CreateVolume,
     crate::CreationPlan,
     crate::Events,
+    crate::Growth,
     crate::HoldSnapshot,
     crate::History,
     crate::Job,
@@ -59,6 +61,7 @@ pub const LISTING: [(&str, &str); 4] = [
     crate::Rename,
     crate::RenameSnapshot,
     crate::CloneLun,
+    crate::ResizeAggregate,
     crate::ResizeLun,
     crate::RestoreSnapshot,
     crate::Restored,
@@ -326,6 +329,10 @@ mod tests {
             assert!(create[field].to_string().contains("\"null\""), "{field}");
         }
         assert!(!create["name"].to_string().contains("null"));
+        let resize = &document()["components"]["schemas"]["ResizeAggregate"]["properties"];
+        for field in ["device", "size_bytes", "dry_run"] {
+            assert!(resize[field].to_string().contains("\"null\""), "{field}");
+        }
     }
 
     #[test]

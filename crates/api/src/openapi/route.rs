@@ -191,7 +191,10 @@ impl Route {
     /// Returns whether the request changes an existing object, and so honours `If-Match`.
     #[must_use]
     pub fn is_edit(&self) -> bool {
-        self.method == "PATCH" || self.method == "DELETE" || self.path.ends_with("/rename")
+        let edits = ["/rename", "/add", "/resize"];
+        self.method == "PATCH"
+            || self.method == "DELETE"
+            || edits.iter().any(|edit| self.path.ends_with(edit))
     }
 
     /// Returns whether the request may change something, and so honours `Idempotency-Key`.
@@ -324,6 +327,23 @@ pub const ROUTES: &[Route] = &[
         "renames an aggregate",
         Some("Rename"),
         Answers::Found("Aggregate"),
+    )
+    .by_admin(),
+    Route::change(
+        "POST",
+        "/v1/aggregates/{aggregate}/actions/add",
+        "adds devices to an aggregate; with dry_run, only shows what would happen",
+        Some("AddDevices"),
+        Answers::Found("Growth"),
+    )
+    .by_admin(),
+    Route::change(
+        "POST",
+        "/v1/aggregates/{aggregate}/actions/resize",
+        "makes devices of an aggregate larger, or takes what they became larger by; with dry_run, \
+        only shows what would happen",
+        Some("ResizeAggregate"),
+        Answers::Found("Growth"),
     )
     .by_admin(),
     Route::get(

@@ -39,7 +39,8 @@ use crate::usage::{Number, counts_of, owner};
 /// Blocks of the refcount file for one of the map.
 const COUNTS_OF_MAP: u64 = BITS_PER_BLOCK / COUNTS_PER_BLOCK;
 
-/// Strays that are kept. With more, what differs between images cannot be judged.
+/// Limit of the strays that are kept. If an image has more, the strays of images that are compared
+/// with it are not reported, because they are computed from the complete list.
 const STRAYS_MAX: usize = 1 << 16;
 
 /// Blocks for which an image does not satisfy Definition 1: references − bits − counts.

@@ -16,7 +16,8 @@
 //! 2. *Coverage*: a block that a snapshot holds is in the summary map; or in the snapmap of a
 //!    snapshot that is marked unfolded; or in an unchanged block of the active map: still the
 //!    snapmap block of the nearest ancestor of the active image that holds anything there. Before
-//!    the first change of such a block its bits are copied to the summary map. It is not enough
+//!    such a block of the active map changes for the first time, its bits are copied to the summary
+//!    map. It is not enough
 //!    that the active image holds the block, because the active image may free it.
 //! 3. Bits of the summary map are of blocks that a snapshot holds, of victims' snapmaps (to the end
 //!    of the pass), or of entries of the release file that the scan has not reached. Any other bit

@@ -573,7 +573,8 @@ fn finish_pass(
     Ok(1)
 }
 
-/// Adds a release file with these entries. Does not stop: all of its blocks are new.
+/// Adds a release file with these entries. Never returns a [`Stop`]: all blocks of the file are
+/// new, so nothing must be loaded.
 fn add_release_file(home: &mut Home, cx: &mut LoadCx<'_>, vvbns: &[u64]) -> Result<FileId, Stop> {
     let cp = home.run.as_ref().expect("under way").number;
     let id = home.fs.new_file_id();

@@ -118,7 +118,7 @@ impl Cleaner<'_> {
         }
     }
 
-    /// Where the content of a leaf goes.
+    /// Takes a block number for the content of a leaf, and returns the pointer to it.
     fn pointer_for(&mut self, page: &PageRef) -> Pointer {
         let mut pointer = self.supply.take();
         pointer.tag = Tag::of(everglade_journal::page_code(self.key, page));

@@ -213,7 +213,7 @@ impl Plan {
     }
 }
 
-/// The block of the maps that somebody's image has.
+/// Where an image has a given block of its map. Images that have it at the same vvbn share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MapBlockAt {
     /// Nowhere: there are no bits.

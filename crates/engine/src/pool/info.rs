@@ -58,8 +58,8 @@ impl Progress {
 }
 
 /// Returns the seconds until `done` is `total`, at the average speed since the progress was `from`,
-/// `took` seconds ago; unknown without progress. Both durations are rounded up to a second, so that
-/// neither is zero.
+/// `took` seconds ago; unknown without progress. A `took` of zero counts as one second, and the
+/// result is rounded up to whole seconds.
 fn eta_seconds(took: u64, from: u64, done: u64, total: u64) -> Option<u64> {
     let rest = u128::from(total.saturating_sub(done)) * u128::from(took.max(1));
     let did = u128::from(done.checked_sub(from).filter(|did| *did > 0)?);

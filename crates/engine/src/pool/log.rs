@@ -39,7 +39,8 @@ const TRUST_BLOCKS: u64 = (64 << 20) / BLOCK_SIZE as u64;
 
 /// Queued operations that take the memory of a page, payload aside.
 const OPERATIONS_PER_PAGE: u64 = 16;
-/// Pages waiting for the journal at which writers never wait: an operation of 1 MiB fits.
+/// Writers never wait while at most this many pages wait for the journal, however small the memory
+/// is. An operation of 1 MiB fits into this.
 const LEAST_UNLOGGED: u64 = 512;
 
 /// See the module's documentation.

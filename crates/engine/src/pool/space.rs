@@ -283,8 +283,8 @@ impl Space {
     }
 
     /// True if the next consistency point should begin without delay: half of the limit is dirty,
-    /// or a quarter while writers come faster than the last one got on. Waiting for the half then
-    /// would leave the devices idle.
+    /// or a quarter if a writer had to wait for the last consistency point. Then waiting until half
+    /// of the limit is dirty would leave the devices idle.
     pub(crate) fn is_dirty_enough(&self) -> bool {
         let part = if self.was_paced.load(Ordering::Relaxed) {
             4

@@ -368,7 +368,8 @@ impl LoadCx<'_> {
         }
     }
 
-    /// The state of a page: in memory, or not loaded because of an error.
+    /// Returns a page that is in memory, or the error that kept it from being loaded; `None` if
+    /// neither is known.
     fn lookup(&self, pointer: Pointer, get: Get) -> Option<Arrival> {
         let known = self.pinned.get(pointer).cloned();
         known.or_else(|| get(self.cache, &self.key(pointer)).map(Ok))

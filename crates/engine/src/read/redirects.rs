@@ -98,7 +98,8 @@ impl Redirects {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Pages that were found elsewhere since the aggregate was opened.
+    /// Number of pages, since the aggregate was opened, that were found elsewhere than their
+    /// pointer said.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }

@@ -59,7 +59,8 @@ pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
     ))
 }
 
-fn size(file: &File) -> rustix::io::Result<u64> {
+/// Returns the present size of the device.
+pub(super) fn size(file: &File) -> rustix::io::Result<u64> {
     // SAFETY: BLKGETSIZE64 writes one u64 to its argument and does nothing else.
     unsafe { ioctl::ioctl(file, ioctl::Getter::<SIZE, u64>::new()) }
 }

@@ -3,18 +3,19 @@
 //!
 //! The file `DEVICE` has the size of the directory and the size of its segments, which nothing else
 //! tells while segments are absent. Its lock keeps other servers out. It is written whole under
-//! another name and then renamed, so after a crash it is either complete or absent.
+//! another name and then renamed, so after a crash it is either complete or absent, and after the
+//! crash of a growth (`growth`) it is the old or the new one.
 
 use std::fs::{DirBuilder, File};
 use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
 use super::{Device, DeviceKind, OpenError, SIZE_MAX, Segment, claim};
 use crate::BLOCK_SIZE;
-use crate::lock::Mutex;
+use crate::lock::{Mutex, MutexGuard};
 use crate::transfer::Fault;
 
 const GIB: u64 = 1 << 30;
@@ -49,12 +50,12 @@ impl Geometry {
         }
     }
 
-    fn segments(&self) -> u64 {
+    pub(super) fn segments(&self) -> u64 {
         self.size_bytes.div_ceil(self.segment_bytes)
     }
 
     /// Returns the first rule that the geometry breaks, in words.
-    fn problem(&self) -> Option<&'static str> {
+    pub(super) fn problem(&self) -> Option<&'static str> {
         let block = BLOCK_SIZE as u64;
         match self {
             _ if self.size_bytes == 0 || self.segment_bytes == 0 => Some("a size of zero"),
@@ -123,7 +124,9 @@ pub(crate) fn create(path: &Path, geometry: Geometry) -> Result<Device, OpenErro
     if !list(path)?.is_empty() {
         return Err(occupied("segments of another device"));
     }
-    write_card(path, geometry)?;
+    drop(write_new_card(path, geometry)?);
+    rename_card(path)?;
+    sync_card(path)?;
     open(path)
 }
 
@@ -149,6 +152,12 @@ pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
         other => other?,
     };
     claim::lock(&card, path)?;
+    if !is_at(&card, &card_path)? {
+        // Another server has replaced the card, so it has the directory.
+        return Err(OpenError::Busy {
+            path: path.to_path_buf(),
+        });
+    }
     let geometry = read_card(&card, &card_path)?;
     let (_, direct) = claim::open_direct(&card_path, OFlags::NOFOLLOW)?;
     let count = usize::try_from(geometry.segments()).expect("checked to be few");
@@ -203,7 +212,61 @@ impl Directory {
     }
 
     pub(super) fn unclaim(&self) {
-        *self.card.lock() = None;
+        *self.card() = None;
+    }
+
+    /// Returns the claimed card; `None` once the claim was given up.
+    pub(super) fn card(&self) -> MutexGuard<'_, Option<File>> {
+        self.card.lock()
+    }
+
+    /// Replaces the card, whose lock the caller has, without ever giving up the claim. On an error
+    /// the card is the old or the new one.
+    pub(super) fn replace_card(
+        &self,
+        path: &Path,
+        card: &mut Option<File>,
+        geometry: Geometry,
+    ) -> Result<(), OpenError> {
+        let new = write_new_card(path, geometry)?;
+        claim::lock(&new, path)?;
+        rename_card(path)?;
+        *card = Some(new);
+        sync_card(path)
+    }
+
+    /// Gives the file of a segment its new length, durably. A file that was made and never got its
+    /// length stays as it is: it gets its length when it is opened.
+    pub(super) fn lengthen(
+        &self,
+        path: &Path,
+        index: usize,
+        old: u64,
+        new: u64,
+    ) -> Result<(), OpenError> {
+        let path = path.join(name(index));
+        let host = |verb| {
+            let path = &path;
+            move |errno: rustix::io::Errno| OpenError::host(verb, path, errno)
+        };
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = rustix::fs::openat(&self.file, name(index), flags, Mode::empty())
+            .map_err(host("open"))?;
+        let length = rustix::fs::fstat(&file).map_err(host("stat"))?.st_size;
+        let length = length.cast_unsigned();
+        if length == 0 || length >= new {
+            return Ok(());
+        }
+        if length < old {
+            let expected = format!("a file of {old} bytes");
+            return Err(OpenError::unexpected(
+                &path,
+                expected,
+                format!("{length} bytes"),
+            ));
+        }
+        rustix::fs::ftruncate(&file, new).map_err(host("lengthen"))?;
+        rustix::fs::fsync(&file).map_err(host("sync"))
     }
 
     fn open_at(&self, index: usize, length: u64, extra: OFlags) -> Result<File, Fault> {
@@ -246,10 +309,12 @@ fn list(path: &Path) -> Result<Vec<usize>, OpenError> {
     Ok(found)
 }
 
-fn write_card(path: &Path, geometry: Geometry) -> Result<(), OpenError> {
+/// Writes the next card beside the present one, durably.
+fn write_new_card(path: &Path, geometry: Geometry) -> Result<File, OpenError> {
     let new = path.join(CARD_NEW);
-    let write = || -> std::io::Result<()> {
+    let write = || -> std::io::Result<File> {
         let mut file = File::options()
+            .read(true)
             .write(true)
             .create(true)
             .truncate(true)
@@ -257,13 +322,37 @@ fn write_card(path: &Path, geometry: Geometry) -> Result<(), OpenError> {
             .open(&new)?;
         file.write_all(geometry.card().as_bytes())?;
         file.sync_all()?;
-        std::fs::rename(&new, path.join(CARD))?;
+        Ok(file)
+    };
+    write().map_err(|error| OpenError::host("write", &new, error))
+}
+
+/// Makes the next card the present one.
+fn rename_card(path: &Path) -> Result<(), OpenError> {
+    std::fs::rename(path.join(CARD_NEW), path.join(CARD))
+        .map_err(|error| OpenError::host("replace", &path.join(CARD), error))
+}
+
+/// Makes the name of the card durable.
+fn sync_card(path: &Path) -> Result<(), OpenError> {
+    let sync = || -> std::io::Result<()> {
         File::open(path)?.sync_all()?;
         // The directory itself may be new too.
         let parent = path.canonicalize()?.parent().map(Path::to_path_buf);
         File::open(parent.unwrap_or_else(|| PathBuf::from("/")))?.sync_all()
     };
-    write().map_err(|error| OpenError::host("write", &new, error))
+    sync().map_err(|error| OpenError::host("sync", path, error))
+}
+
+/// Returns whether the name still leads to this open file.
+pub(super) fn is_at(file: &File, path: &Path) -> Result<bool, OpenError> {
+    let stat = |error| OpenError::host("stat", path, error);
+    let opened = file.metadata().map_err(stat)?;
+    match std::fs::symlink_metadata(path) {
+        Ok(named) => Ok((opened.dev(), opened.ino()) == (named.dev(), named.ino())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(stat(error)),
+    }
 }
 
 fn read_card(card: &File, path: &Path) -> Result<Geometry, OpenError> {

@@ -1,5 +1,6 @@
-//! An existing regular file as a device. Its size is the file's, rounded down to whole blocks; it
-//! is never grown, shrunk or created here.
+//! An existing regular file as a device. Its size is the file's, rounded down to whole blocks. The
+//! file is never made, lengthened or shortened here; if somebody lengthens it, the device follows
+//! when it is asked to (`growth`).
 
 use std::path::Path;
 

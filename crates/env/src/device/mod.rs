@@ -31,6 +31,8 @@
 //!    the kernel flushes it from a worker thread, which on a busy machine takes five times as long
 //!    as an fdatasync.
 //!
+//! 7. A device may become larger while it is used, and never smaller (`growth`).
+//!
 //! Elsewhere on purpose: operations of reactors (`reactor`), and blocking access (`storage`).
 
 mod block;
@@ -39,7 +41,9 @@ mod claim;
 mod directory;
 mod error;
 mod file;
+mod growth;
 mod segment;
+mod segments;
 #[cfg(test)]
 mod tests;
 
@@ -52,6 +56,7 @@ pub(crate) use directory::{create as create_directory, open as open_directory};
 pub use error::OpenError;
 pub(crate) use file::open as open_file;
 pub(crate) use segment::{Handle, Segment};
+use segments::Segments;
 
 use std::fs::File;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -125,7 +130,7 @@ pub struct DeviceInfo {
     pub preallocates: bool,
     /// Bytes the host could still give; `None` for block devices, and where the host does not say.
     pub host_free_bytes: Option<u64>,
-    /// Operations that failed since it was opened, by why.
+    /// Number of operations that failed since the device was opened, for each cause.
     pub errors: [(&'static str, u64); 3],
 }
 
@@ -133,12 +138,14 @@ pub struct DeviceInfo {
 pub(crate) struct Device {
     kind: DeviceKind,
     path: PathBuf,
-    size_bytes: u64,
+    /// Grows (`growth`), and then the segments are there already.
+    size_bytes: AtomicU64,
+    /// [`SIZE_MAX`] if the device is not a directory, so that it has one segment at any size.
     segment_bytes: u64,
     direct: bool,
     /// See invariant 6.
     forces_in_one: bool,
-    segments: Box<[Segment]>,
+    segments: Segments,
     /// The directory of the segment files; `None` for other kinds of device.
     directory: Option<Directory>,
     preallocates: AtomicBool,
@@ -150,7 +157,7 @@ pub(crate) struct Device {
     errors: Errors,
 }
 
-/// Operations that failed, by why.
+/// Number of operations that failed, for each cause.
 #[derive(Default)]
 struct Errors {
     no_space: AtomicU64,
@@ -176,7 +183,7 @@ impl Device {
             kind,
             path,
             size_bytes,
-            size_bytes,
+            SIZE_MAX,
             direct,
             vec![segment],
             None,
@@ -205,11 +212,11 @@ impl Device {
         let device = Device {
             kind,
             path: path.to_path_buf(),
-            size_bytes,
+            size_bytes: AtomicU64::new(size_bytes),
             segment_bytes,
             direct,
             forces_in_one: (kind == DeviceKind::Block || keeps_dsync(path)) && forces(path),
-            segments: segments.into_boxed_slice(),
+            segments: Segments::new(segments),
             directory,
             preallocates: AtomicBool::new(true),
             closed: AtomicBool::new(false),
@@ -224,7 +231,7 @@ impl Device {
     /// Closes the device. Operations in flight end as usual; the claim ends with the last of them.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        for segment in &self.segments {
+        for segment in self.segments.iter() {
             let _turn = segment.turn();
             drop(segment.unset());
         }
@@ -243,15 +250,24 @@ impl Device {
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {
-        self.size_bytes
+        self.size_bytes.load(Ordering::Acquire)
+    }
+
+    /// Makes the device this large, if it is smaller. Its segments are there already.
+    fn publish_size(&self, size_bytes: u64) {
+        self.size_bytes.fetch_max(size_bytes, Ordering::AcqRel);
     }
 
     pub(crate) fn info(&self) -> DeviceInfo {
+        let size_bytes = self.size_bytes();
         DeviceInfo {
             kind: self.kind,
             path: self.path.clone(),
-            size_bytes: self.size_bytes,
-            segment_bytes: self.segment_bytes,
+            size_bytes,
+            segment_bytes: match self.kind {
+                DeviceKind::Directory => self.segment_bytes,
+                DeviceKind::File | DeviceKind::Block => size_bytes,
+            },
             direct: self.direct,
             preallocates: self.preallocates.load(Ordering::Relaxed),
             host_free_bytes: self.host_free_bytes(),
@@ -285,13 +301,13 @@ impl Device {
             "length {length} is not whole blocks"
         );
         assert!(length > 0, "an operation covers at least one block");
+        let size_bytes = self.size_bytes();
         let fits = offset
             .checked_add(length)
-            .is_some_and(|end| end <= self.size_bytes);
+            .is_some_and(|end| end <= size_bytes);
         assert!(
             fits,
-            "{offset}+{length} is beyond the end of the device, {}",
-            self.size_bytes
+            "{offset}+{length} is beyond the end of the device, {size_bytes}"
         );
     }
 
@@ -317,7 +333,7 @@ impl Device {
     }
 
     pub(crate) fn segment(&self, index: usize) -> &Segment {
-        &self.segments[index]
+        self.segments.get(index)
     }
 
     /// Returns the segments that a flush must sync, each with the value of its `written`.
@@ -332,7 +348,7 @@ impl Device {
 
     /// Returns the length of a segment's file: the last one may be shorter than the others.
     fn segment_length(&self, index: usize) -> u64 {
-        (self.size_bytes - index as u64 * self.segment_bytes).min(self.segment_bytes)
+        (self.size_bytes() - index as u64 * self.segment_bytes).min(self.segment_bytes)
     }
 
     /// Opens a segment, making it if it is absent and `create`. `None` if it is absent and stays
@@ -344,7 +360,7 @@ impl Device {
         create: bool,
         budget: &Budget,
     ) -> Result<Option<Handle>, DiskError> {
-        let segment = &self.segments[index];
+        let segment = self.segment(index);
         let _turn = segment.turn();
         if self.is_closed() {
             return Err(DiskError::Gone);
@@ -382,7 +398,7 @@ impl Device {
                 }
                 return Err(Fault::from(Errno::MFILE).disk_error());
             }
-            let file = if self.segments[index].exists() {
+            let file = if self.segment(index).exists() {
                 directory.open_segment(index, length)
             } else {
                 directory.make_segment(index, length)
@@ -426,7 +442,7 @@ impl Device {
         result: Result<(), Fault>,
     ) -> Result<(), DiskError> {
         match result {
-            Ok(()) => self.segments[index].synced(written),
+            Ok(()) => self.segment(index).synced(written),
             Err(fault) => {
                 let _ = self.flush_failed.compare_exchange(
                     0,
@@ -491,7 +507,7 @@ impl Device {
         match transfer::allocate(&handle, piece.offset, piece.bytes) {
             Ok(()) => {
                 // The reservation is metadata of the host and becomes durable with the next flush.
-                self.segments[piece.segment].soil();
+                self.segment(piece.segment).soil();
                 Ok(())
             }
             Err(fault) if fault.is_unsupported() => {

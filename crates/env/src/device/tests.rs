@@ -150,7 +150,7 @@ fn segments_of_a_closed_device_do_not_count() {
     let device = device(&scratch, 4);
     (0..2).for_each(|segment| drop(device.open_segment(segment, true, &budget).unwrap()));
     assert_eq!(budget.open_count(), 2);
-    // A reactor still holds the device.
+    // The test keeps `device` after closing it, as a reactor may do.
     device.close();
     assert_eq!(budget.open_count(), 0);
 }
@@ -163,4 +163,36 @@ fn devices_that_leave_no_room_for_a_segment_are_refused() {
     assert_eq!(budget.usage(), (4, 5));
     budget.unpin(2);
     assert!(budget.pin(1));
+}
+
+#[test]
+fn a_card_that_was_replaced_while_it_was_opened_is_no_claim() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("DEVICE");
+    let new = scratch.path().join("DEVICE.new");
+    let opened = std::fs::File::create(&path).unwrap();
+    assert!(directory::is_at(&opened, &path).unwrap());
+    std::fs::File::create(&new).unwrap();
+    std::fs::rename(&new, &path).unwrap();
+    assert!(!directory::is_at(&opened, &path).unwrap());
+    std::fs::remove_file(&path).unwrap();
+    assert!(!directory::is_at(&opened, &path).unwrap());
+}
+
+#[test]
+fn a_segment_of_a_device_that_grew_is_synced_by_a_flush_and_closed_with_the_device() {
+    let scratch = tempfile::tempdir().unwrap();
+    let budget = Budget::new(8);
+    let device = device(&scratch, 2);
+    device.grow(Some(300 * SEGMENT), &budget).unwrap();
+    device.open_segment(299, true, &budget).unwrap();
+    assert_eq!(device.soiled(), []);
+    device.segment(299).soil();
+    assert_eq!(device.soiled(), [(299, 1)]);
+    device.sync_segment(299, 1, &budget).unwrap();
+    assert_eq!(device.soiled(), []);
+    assert_eq!(budget.open_count(), 1);
+    device.close();
+    assert_eq!(budget.open_count(), 0);
+    assert!(device.segment(299).handle(&budget).is_none());
 }

@@ -1,9 +1,9 @@
 //! The memory of all pages of the process, and the counts of their holders.
 //!
-//! Memory comes in chunks of 2 MiB, aligned to 2 MiB. The first 8 KiB of a chunk are its header, a
-//! card for each page with the count of its holders; the other 510 blocks are pages. So the card of
-//! a page is found by masking the page's address, and neither pages nor counts are allocated one by
-//! one.
+//! Memory comes in chunks of 2 MiB, aligned to 2 MiB. The first 8 KiB of a chunk are its header.
+//! The header has a card for each page, and the card counts the holders of the page. The other 510
+//! blocks of the chunk are pages. So the card of a page is found by masking the page's address, and
+//! neither pages nor counts are allocated one by one.
 //!
 //! free: depot (all threads) --64 at a time--> shelf (this thread) --take()--> held, count 1 depot
 //! (all threads) --a run of neighbours--> held, count 1 held --share()--> count + 1 --drop()-->
@@ -409,8 +409,8 @@ fn map_aligned() -> NonNull<u8> {
     let before = start.addr().next_multiple_of(CHUNK_BYTES) - start.addr();
     let after = CHUNK_BYTES - before;
     // SAFETY: `before` and `before + CHUNK_BYTES` lie within the mapping of two chunks; the parts
-    // unmapped are outside of the chunk kept and named by nobody. Unmapping them cannot fail in a
-    // way that matters: the address space is wasted then.
+    // unmapped are outside of the chunk kept and named by nobody. If unmapping
+    // fails, only their address space is wasted.
     unsafe {
         let chunk = start.add(before);
         if before > 0 {

@@ -9,6 +9,7 @@
 mod conformance;
 mod devices;
 mod forbidden;
+mod growth;
 mod net;
 mod rig;
 mod shortage;

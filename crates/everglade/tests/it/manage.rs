@@ -4,6 +4,7 @@
 mod deletion;
 mod devices;
 mod failing;
+mod growing;
 mod refusals;
 mod renaming;
 mod rest;

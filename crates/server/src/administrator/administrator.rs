@@ -600,8 +600,8 @@ pub(super) fn not_changed(error: admin::Error) -> Problem {
     }
 }
 
-/// Translates a failed creation of an aggregate.
-fn refused(error: &CreationError) -> Problem {
+/// Translates a failed creation of an aggregate, or of one of its devices.
+pub(super) fn refused(error: &CreationError) -> Problem {
     use everglade_env::OpenError;
     let code = match error {
         CreationError::Open(OpenError::Busy { .. } | OpenError::Occupied { .. })

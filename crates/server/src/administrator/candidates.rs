@@ -8,14 +8,14 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use everglade_api::{Code, CreateAggregate, Problem};
+use everglade_api::{AddDevices, Code, CreateAggregate, Problem};
 use everglade_format::label::LABEL_BYTES;
 
 use crate::config::{
     AGGREGATE_SIZE_DEFAULT, AGGREGATE_SIZE_MIN, BLOCK_BYTES, JOURNAL_HALF_MAX as HALF_MAX,
     JOURNAL_HALF_MIN as HALF_MIN, POOL_BYTES_MAX,
 };
-use crate::datadir::{Device, DeviceKind};
+use crate::datadir::{AggregateState, Device, DeviceKind};
 use crate::{DataDir, Size};
 
 /// The usual half is at most this, so a directory for the journal alone is given room for two.
@@ -134,16 +134,7 @@ fn data_devices(
     directory: &DataDir,
     request: &CreateAggregate,
 ) -> Result<(Vec<Device>, Vec<Identity>), Problem> {
-    let in_use: usize = directory
-        .state()
-        .aggregates
-        .iter()
-        .map(|aggregate| aggregate.devices.len())
-        .sum();
-    if in_use + request.devices.len().max(1) > DEVICES_MAX {
-        let text = format!("there are {in_use} devices already; {DEVICES_MAX} are possible");
-        return Err(Problem::new(Code::TooMany, text));
-    }
+    refuse_too_many(directory, request.devices.len().max(1))?;
     let size = request.size_bytes.map(Size);
     if let Some(size) = size {
         check_size(size)?;
@@ -151,11 +142,135 @@ fn data_devices(
     if request.devices.is_empty() {
         let name = request.name.as_str();
         let size = size.unwrap_or(AGGREGATE_SIZE_DEFAULT);
-        return own(directory, name, size).map(|device| (vec![device], Vec::new()));
+        let remedy = "move it away or choose another name";
+        return own(directory, name, size, remedy).map(|device| (vec![device], Vec::new()));
     }
+    let (devices, identities) = all_existing(directory, &request.devices, size)?;
+    refuse_too_large(devices.iter().map(|device| device.size_bytes))?;
+    Ok((devices, identities))
+}
+
+/// Returns the devices that a request adds to an aggregate, to be recorded as joining. Sizes of
+/// files and block devices are left at 0.
+pub(super) fn added(
+    directory: &DataDir,
+    aggregate: &AggregateState,
+    request: &AddDevices,
+) -> Result<Vec<Device>, Problem> {
+    refuse_too_many(directory, request.devices.len().max(1))?;
+    let size = request.size_bytes.map(Size);
+    if let Some(size) = size {
+        check_size(size)?;
+    }
+    let mut devices = match (request.devices.as_slice(), size) {
+        ([], Some(size)) => vec![own(directory, &aggregate.name, size, "move it away")?],
+        ([], None) => {
+            let text =
+                "missing; name devices, or give a size for a directory in the data directory";
+            return Err(Problem::of_field(Code::MissingField, FIELD, text));
+        }
+        (paths, size) => all_existing(directory, paths, size)?.0,
+    };
+    let present = aggregate.devices.iter().chain(&devices);
+    refuse_too_large(present.map(|device| device.size_bytes))?;
+    devices.iter_mut().for_each(|device| device.joining = true);
+    Ok(devices)
+}
+
+/// Returns the recorded device that a request names by its path, or by another path that leads to
+/// the same device.
+pub(super) fn named<'a>(
+    directory: &DataDir,
+    aggregate: &'a AggregateState,
+    text: &str,
+) -> Result<&'a Device, Problem> {
+    let identity_of = |path: &Path| fs::metadata(path).ok().map(|it| Identity::of(&it));
+    let wanted = identity_of(Path::new(text));
+    let is_it = |device: &&Device| {
+        let path = directory.device_path(device);
+        path == Path::new(text) || wanted.is_some() && identity_of(&path) == wanted
+    };
+    aggregate.members().find(is_it).ok_or_else(|| {
+        let text = format!(
+            "{text:.80?} is no device of aggregate {}; choose one of {}",
+            aggregate.name,
+            paths(directory, aggregate.members())
+        );
+        Problem::invalid("device", text)
+    })
+}
+
+/// Returns the device that is a directory, if there is exactly one.
+pub(super) fn only_directory<'a>(
+    directory: &DataDir,
+    aggregate: &'a AggregateState,
+) -> Result<&'a Device, Problem> {
+    let is_directory = |device: &&Device| device.kind == DeviceKind::Directory;
+    let directories: Vec<&Device> = aggregate.members().filter(is_directory).collect();
+    let name = &aggregate.name;
+    match directories.as_slice() {
+        [only] => Ok(only),
+        [] => {
+            let text = format!(
+                "aggregate {name} has no directory, and files and block devices have a size; make \
+                one larger on the host, and leave the size out"
+            );
+            Err(Problem::invalid("size_bytes", text))
+        }
+        several => {
+            let choice = paths(directory, several.iter().copied());
+            let text = format!("missing, and aggregate {name} has several: choose one of {choice}");
+            Err(Problem::of_field(Code::MissingField, "device", text))
+        }
+    }
+}
+
+fn paths<'a>(directory: &DataDir, devices: impl Iterator<Item = &'a Device>) -> String {
+    let paths = devices.map(|device| directory.device_path(device));
+    let paths: Vec<String> = paths.map(|path| path.display().to_string()).collect();
+    paths.join(", ")
+}
+
+/// Checks the size that a directory of an aggregate is to have.
+pub(super) fn check_new_size(
+    aggregate: &AggregateState,
+    device: &Device,
+    size: Size,
+) -> Result<(), Problem> {
+    check_size(size)?;
+    let others = aggregate.members().filter(|known| *known != device);
+    let sizes = others.map(|known| known.size_bytes);
+    refuse_too_large(sizes.chain([size.bytes()]))
+}
+
+fn refuse_too_many(directory: &DataDir, more: usize) -> Result<(), Problem> {
+    let aggregates = directory.state().aggregates.iter();
+    let in_use: usize = aggregates.map(|aggregate| aggregate.devices.len()).sum();
+    if in_use + more > DEVICES_MAX {
+        let text = format!("there are {in_use} devices already; {DEVICES_MAX} are possible");
+        return Err(Problem::new(Code::TooMany, text));
+    }
+    Ok(())
+}
+
+fn refuse_too_large(sizes: impl IntoIterator<Item = u64>) -> Result<(), Problem> {
+    let total = sizes.into_iter().try_fold(0u64, u64::checked_add);
+    if total.is_none_or(|total| total > POOL_BYTES_MAX.bytes()) {
+        let text = format!("all devices together are larger than {POOL_BYTES_MAX}");
+        return Err(Problem::invalid("size_bytes", text));
+    }
+    Ok(())
+}
+
+/// Returns the devices that a request names, and their kinds.
+fn all_existing(
+    directory: &DataDir,
+    paths: &[String],
+    size: Option<Size>,
+) -> Result<(Vec<Device>, Vec<Identity>), Problem> {
     let mut devices = Vec::new();
     let mut identities = Vec::new();
-    for path in &request.devices {
+    for path in paths {
         let (device, identity) = existing(directory, path, size)?;
         if identities.contains(&identity) {
             return Err(Problem::invalid(FIELD, format!("{path} is there twice")));
@@ -164,13 +279,6 @@ fn data_devices(
         devices.push(device);
     }
     let is_directory = |device: &Device| device.kind == DeviceKind::Directory;
-    let total = devices
-        .iter()
-        .try_fold(0u64, |sum, device| sum.checked_add(device.size_bytes));
-    if total.is_none_or(|total| total > POOL_BYTES_MAX.bytes()) {
-        let text = format!("all devices together are larger than {POOL_BYTES_MAX}");
-        return Err(Problem::invalid("size_bytes", text));
-    }
     if size.is_some() && !devices.iter().any(is_directory) {
         let text = "only directories are given a size; files and block devices have one";
         return Err(Problem::invalid("size_bytes", text));
@@ -193,7 +301,7 @@ fn check_size(size: Size) -> Result<(), Problem> {
 
 /// Returns a directory device in the data directory, which must not exist yet. An aggregate that
 /// was renamed keeps the folder of its first name, so the folder may be in use.
-fn own(directory: &DataDir, name: &str, size: Size) -> Result<Device, Problem> {
+fn own(directory: &DataDir, name: &str, size: Size, remedy: &str) -> Result<Device, Problem> {
     let aggregates = directory.state().aggregates.iter();
     let used: Vec<_> = aggregates.flat_map(|known| &known.devices).collect();
     let numbered = |number| DataDir::directory_device(name, number, size.bytes());
@@ -204,7 +312,7 @@ fn own(directory: &DataDir, name: &str, size: Size) -> Result<Device, Problem> {
     let path = directory.device_path(&device);
     if fs::symlink_metadata(&path).is_ok() {
         let text = format!(
-            "{} is there already, though no aggregate has it; move it away or choose another name",
+            "{} is there already, though no aggregate has it; {remedy}",
             path.display()
         );
         return Err(Problem::new(Code::WouldLoseData, text));
@@ -253,6 +361,7 @@ fn existing(
         path,
         kind,
         size_bytes,
+        joining: false,
     };
     Ok((device, identity))
 }
@@ -431,6 +540,81 @@ mod tests {
             let problem = bench.refusal(&[name], None);
             assert_eq!(problem.code, Code::DeviceInUse);
             assert!(problem.to_string().contains("aggregate b"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn devices_are_added_beside_those_that_are_there() {
+        let bench = Bench::new();
+        let (file, folder) = (bench.file("f"), bench.folder("d"));
+        let own = |number| DataDir::directory_device("a", number, GIB);
+        let aggregate = AggregateState {
+            name: "a".to_owned(),
+            phase: Phase::Ready,
+            epoch: 1,
+            uuid: Some(Uuid([1; 16])),
+            devices: vec![own(0)],
+        };
+        let add = |devices: &[&str], size_bytes| {
+            let request = AddDevices {
+                devices: devices.iter().map(|path| (*path).to_owned()).collect(),
+                size_bytes,
+                discard_contents: false,
+                dry_run: false,
+            };
+            added(&bench.directory, &aggregate, &request)
+        };
+        let devices = add(&[&file, &folder], Some(GIB)).expect("chosen");
+        assert!(devices.iter().all(|device| device.joining));
+        assert_eq!(devices[1].size_bytes, GIB);
+        assert_eq!(
+            add(&[&folder], None).expect_err("no size").code,
+            Code::MissingField
+        );
+        assert_eq!(
+            add(&[&file], Some(GIB)).expect_err("a size").code,
+            Code::InvalidValue
+        );
+        let nothing = add(&[], None).expect_err("nothing");
+        assert_eq!(nothing.field.as_deref(), Some("devices"));
+        let twice = add(&[&file, &file], None).expect_err("doubled");
+        assert!(twice.to_string().contains("twice"), "{twice}");
+        let large = add(&[&folder], Some(1 << 52)).expect_err("too large");
+        assert!(large.to_string().contains("together"), "{large}");
+        check_new_size(&aggregate, &own(0), Size(1 << 52)).expect("alone it may be so large");
+        let uneven = check_new_size(&aggregate, &own(0), Size(GIB + 1));
+        assert_eq!(uneven.expect_err("not whole").code, Code::InvalidValue);
+    }
+
+    #[test]
+    fn a_device_of_an_aggregate_is_named_by_any_path_that_leads_to_it() {
+        let bench = Bench::new();
+        let (file, soft) = (bench.file("f"), bench.path("soft"));
+        std::os::unix::fs::symlink(&file, &soft).expect("a link");
+        let devices = bench.choose(&[&file], None).expect("chosen");
+        let member = Device {
+            size_bytes: GIB,
+            ..devices[0].clone()
+        };
+        let joining = Device {
+            path: bench.file("g").into(),
+            joining: true,
+            ..member.clone()
+        };
+        let aggregate = AggregateState {
+            name: "a".to_owned(),
+            phase: Phase::Ready,
+            epoch: 1,
+            uuid: Some(Uuid([1; 16])),
+            devices: vec![member.clone(), joining],
+        };
+        let find = |path: &str| named(&bench.directory, &aggregate, path);
+        assert_eq!(find(&file), Ok(&member));
+        assert_eq!(find(&soft), Ok(&member));
+        for other in [&bench.path("g"), &bench.path("nix"), ""] {
+            let problem = find(other).expect_err("no member");
+            assert_eq!(problem.field.as_deref(), Some("device"));
+            assert!(problem.to_string().contains(&file), "{problem}");
         }
     }
 

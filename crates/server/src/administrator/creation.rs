@@ -14,6 +14,7 @@
 //!    UUID: between a crash and the next start the device may have got another use.
 //! 3. A power cut anywhere leaves either no record, or one that the next start undoes.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
@@ -27,6 +28,7 @@ use everglade_format::geometry::AREA_BLOCKS;
 use everglade_format::label::{CONFIG_OFFSETS, LABEL_BYTES, label_offsets, size_for};
 
 use super::candidates::{Wanted, WantedJournal};
+use super::inventory::kind_of;
 use super::room::{self, HostFull};
 use crate::DataDir;
 use crate::datadir::{AggregateState, DataDirError, Device, DeviceKind, Phase, Uuid};
@@ -111,7 +113,7 @@ pub(super) fn create(
     let mut wanted = wanted;
     let journal = wanted.journal;
     let looked_at = check_devices(world, &mut wanted.devices, journal, contents, &mut opened)
-        .and_then(|()| Ok(room::refuse_full_hosts(directory.path(), &wanted)?));
+        .and_then(|_| Ok(room::refuse_full_hosts(directory.path(), &wanted)?));
     let devices = wanted.devices;
     let made = looked_at.and_then(|()| {
         let plan = plan(world, name, devices.len(), journal)?;
@@ -158,13 +160,15 @@ pub(super) fn finish(directory: &mut DataDir, name: &str) -> Result<(), DataDirE
 }
 
 /// Opens the devices that exist already, checks that they may be used, and fills in their sizes.
-fn check_devices(
+/// Returns for each of them whether it has contents that are lost.
+pub(super) fn check_devices(
     world: &World,
     devices: &mut [Device],
     journal: WantedJournal,
     contents: Contents,
     opened: &mut Vec<DeviceId>,
-) -> Result<(), CreationError> {
+) -> Result<Vec<bool>, CreationError> {
+    let mut hold_data = Vec::new();
     let last = devices.len().saturating_sub(1);
     for (index, device) in devices.iter_mut().enumerate() {
         let id = match device.kind {
@@ -193,13 +197,13 @@ fn check_devices(
             problem: error.to_string(),
         })?;
         match found {
-            DeviceContent::Nothing => {}
+            DeviceContent::Nothing => hold_data.push(false),
             DeviceContent::Label => return Err(CreationError::Labelled { path: path() }),
-            DeviceContent::Data if contents == Contents::Discarded => {}
+            DeviceContent::Data if contents == Contents::Discarded => hold_data.push(true),
             DeviceContent::Data => return Err(CreationError::HoldsData { path: path() }),
         }
     }
-    Ok(())
+    Ok(hold_data)
 }
 
 /// Returns the devices that an aggregate would have, and their contents that would be lost.
@@ -220,24 +224,12 @@ pub(super) fn examine(
         };
         let mut opened = Vec::new();
         let one = std::slice::from_mut(device);
-        // What holds data is looked at again with leave, to learn the rest about it.
-        let kept = check_devices(world, one, journal, Contents::Kept, &mut opened);
-        let outcome = match kept {
-            Err(CreationError::HoldsData { .. }) => {
-                opened.drain(..).for_each(|id| world.close(id));
-                check_devices(world, one, journal, Contents::Discarded, &mut opened).map(|()| true)
-            }
-            other => other.map(|()| false),
-        };
+        let outcome = check_devices(world, one, journal, Contents::Discarded, &mut opened);
         opened.into_iter().for_each(|id| world.close(id));
         planned.push(PlannedDevice {
             path: directory.device_path(device).display().to_string(),
-            kind: match device.kind {
-                DeviceKind::Directory => everglade_api::DeviceKind::Directory,
-                DeviceKind::File => everglade_api::DeviceKind::File,
-                DeviceKind::Block => everglade_api::DeviceKind::Block,
-            },
-            holds_data: outcome?,
+            kind: kind_of(device.kind),
+            holds_data: outcome?.contains(&true),
             size_bytes: device.size_bytes,
             is_journal,
         });
@@ -390,18 +382,28 @@ pub(super) fn undo(
     aggregate: &AggregateState,
 ) -> Result<(), String> {
     for device in &aggregate.devices {
-        let path = directory.device_path(device);
-        let cleared = match device.kind {
-            DeviceKind::Directory if device.path.is_relative() => remove_own(&path),
-            _ => clear(world, device, aggregate.uuid),
-        };
-        cleared.map_err(|error| format!("{}: {error}", path.display()))?;
+        clear(world, directory, device, aggregate.uuid)?;
     }
     let mut state = directory.state().clone();
     state
         .aggregates
         .retain(|known| known.name != aggregate.name);
     directory.record(state).map_err(|error| error.to_string())
+}
+
+/// Clears a device of what we wrote.
+pub(super) fn clear(
+    world: &World,
+    directory: &DataDir,
+    device: &Device,
+    uuid: Option<Uuid>,
+) -> Result<(), String> {
+    let path = directory.device_path(device);
+    let cleared = match device.kind {
+        DeviceKind::Directory if device.path.is_relative() => remove_own(&path),
+        _ => clear_elsewhere(world, device, uuid),
+    };
+    cleared.map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Removes a directory device in the data directory, and the folder of the aggregate if it is empty
@@ -416,8 +418,8 @@ fn remove_own(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Clears a device elsewhere, if it carries the label of this creation.
-fn clear(world: &World, device: &Device, uuid: Option<Uuid>) -> Result<(), String> {
+/// Clears a device elsewhere, if it carries the label of this aggregate.
+fn clear_elsewhere(world: &World, device: &Device, uuid: Option<Uuid>) -> Result<(), String> {
     let opened = match device.kind {
         DeviceKind::Directory => world.open_directory(&device.path, device.size_bytes, false),
         DeviceKind::File => world.open_file(&device.path),
@@ -445,26 +447,51 @@ fn clear(world: &World, device: &Device, uuid: Option<Uuid>) -> Result<(), Strin
 
 /// Returns the UUID in the newest whole label.
 fn label_of(world: &World, id: DeviceId) -> Result<Option<Uuid>, DiskError> {
+    let records = records_of(world, id)?;
+    let newest = records.iter().max_by_key(|record| record.epoch);
+    Ok(newest.map(|record| Uuid(record.uuid)))
+}
+
+/// Returns the whole config records at both ends of a device.
+fn records_of(world: &World, id: DeviceId) -> Result<Vec<Config>, DiskError> {
     let size = world.size_bytes(id);
+    let mut records = Vec::new();
     if size < LABEL_BYTES * 2 {
-        return Ok(None);
+        return Ok(records);
     }
     let mut bytes = vec![0; CONFIG_BYTES];
     for label in label_offsets(size) {
         for slot in CONFIG_OFFSETS {
             world.read(id, label + slot, &mut bytes)?;
             if let Ok(Some(config)) = Config::decode(&bytes) {
-                return Ok(Some(Uuid(config.uuid)));
+                records.push(config);
             }
         }
     }
-    Ok(None)
+    Ok(records)
 }
 
-/// Overwrites both labels with zeroes.
+/// Overwrites all labels with zeroes. If the device became larger, it may have one at its former
+/// end, which its records name.
 fn blank(world: &World, id: DeviceId) -> Result<(), DiskError> {
+    let size = world.size_bytes(id);
+    let mut labels = BTreeSet::from(label_offsets(size));
+    for record in records_of(world, id)? {
+        let member = usize::try_from(record.member_index).expect("64-bit hosts");
+        let end = record
+            .members
+            .get(member)
+            .map(|it| it.size_blocks * BLOCK_SIZE as u64);
+        let is_inside = |end: &u64| (LABEL_BYTES * 2..=size).contains(end);
+        labels.extend(
+            end.filter(is_inside)
+                .map(label_offsets)
+                .into_iter()
+                .flatten(),
+        );
+    }
     let zeroes = vec![0; usize::try_from(LABEL_BYTES).expect("a small constant")];
-    for label in label_offsets(world.size_bytes(id)) {
+    for label in labels {
         world.write(id, label, &zeroes)?;
     }
     world.flush(id)
@@ -483,7 +510,7 @@ fn remove_segments(path: &Path) -> io::Result<()> {
 }
 
 /// Returns unpredictable bytes.
-fn random<const N: usize>() -> Result<[u8; N], CreationError> {
+pub(super) fn random<const N: usize>() -> Result<[u8; N], CreationError> {
     let mut bytes = [0; N];
     fs::File::open("/dev/urandom")
         .and_then(|mut source| source.read_exact(&mut bytes))

@@ -28,7 +28,7 @@ use crate::records::course::percent;
 pub struct EngineCounts {
     /// Volumes, with the bytes that clients read and wrote.
     pub volumes: Vec<VolumeInfo>,
-    /// Path of each device, and operations that failed, by why.
+    /// Path of each device, and the number of operations that failed, for each cause.
     pub device_errors: Vec<(String, [(&'static str, u64); 3])>,
     /// Durations of the phases of consistency points, by aggregate.
     pub phases: Vec<(String, Vec<(&'static str, PhaseTimes)>)>,
@@ -53,6 +53,16 @@ pub struct DescriptorCounts {
     pub connections: u32,
     /// Times that accepting them paused.
     pub pauses: u64,
+}
+
+/// Returns the kind of a recorded device.
+pub(super) fn kind_of(kind: crate::datadir::DeviceKind) -> DeviceKind {
+    use crate::datadir::DeviceKind as Recorded;
+    match kind {
+        Recorded::Directory => DeviceKind::Directory,
+        Recorded::File => DeviceKind::File,
+        Recorded::Block => DeviceKind::Block,
+    }
 }
 
 impl Administrator {
@@ -519,7 +529,7 @@ fn conditions(aggregate: &Aggregate, closed: Option<Code>) -> Vec<Condition> {
             Code::AggregateNearlyFull,
             Health::Warning,
             format!("{} are left", Size(aggregate.free_bytes)),
-            "delete or discard something",
+            "delete or discard something, or make the aggregate larger",
         );
     }
     let promised = aggregate

@@ -1,13 +1,14 @@
 //! Opening the recorded aggregates at the start.
 //!
 //! An aggregate that cannot be opened is shown with the reason, and the others serve. If no
-//! aggregate can be opened, the start is refused. Nothing is written here. An aggregate is also not
+//! aggregate can be opened, the start is refused. Nothing is written here. A device that was being
+//! added and did not become a member is closed again (`joining` forgets it later). An aggregate is also not
 //! opened if all its devices are older than the data directory has seen (decision 0031), unless an
 //! option accepts exactly this state.
 
 use everglade_api::Code;
 use everglade_engine::{Engine, Expected, Refusal};
-use everglade_env::World;
+use everglade_env::{DeviceId, World};
 
 use super::unavailable::Unavailable;
 use crate::config::AcceptRollback;
@@ -82,23 +83,29 @@ fn open(
     accept: &[AcceptRollback],
 ) -> Result<Option<Accepted>, (Code, String)> {
     let name = &aggregate.name;
-    let devices = devices::open_all(world, directory.path(), aggregate).map_err(|error| {
+    let opened = devices::open_all(world, directory.path(), aggregate).map_err(|error| {
         (
             Code::AggregateUnavailable,
             StartError::engine(error).to_string(),
         )
     })?;
     let seen = aggregate.uuid.and_then(|uuid| directory.seen().of(uuid));
-    let try_open = |cp: u64| {
+    let try_open = |cp: u64| -> Result<(), Refusal> {
         let expected = aggregate.uuid.map(|uuid| Expected {
             uuid: uuid.0,
             epoch: aggregate.epoch,
             cp,
         });
-        engine.open(world, &devices, &[], expected.as_ref())
+        let (members, joining) = (&opened.members, &opened.joining);
+        let id = engine.open(world, members, joining, expected.as_ref())?;
+        close_strangers(world, engine, id, joining);
+        Ok(())
     };
     let refuse = |code: Code, refusal: &Refusal, more: &str| {
-        devices.iter().for_each(|device| world.close(*device));
+        opened.all().for_each(|device| world.close(device));
+        // One of them may be a member.
+        let left_out = opened.left_out.iter().map(|error| format!("; {error}"));
+        let more = left_out.chain([more.to_owned()]).collect::<String>();
         let error = StartError::Engine(format!(
             "aggregate {name} cannot be opened: {refusal}{more}"
         ));
@@ -106,7 +113,7 @@ fn open(
     };
     let seen = seen.unwrap_or(0);
     let refusal = match try_open(seen) {
-        Ok(_) => return Ok(None),
+        Ok(()) => return Ok(None),
         Err(refusal) => refusal,
     };
     let Some(found) = refusal.rolled_back_to else {
@@ -128,7 +135,7 @@ fn open(
         return refuse(Code::RolledBack, &refusal, &more);
     }
     match try_open(0) {
-        Ok(_) => {
+        Ok(()) => {
             tracing::warn!(
                 "aggregate {name} is served at consistency point {found} because of \
                 --accept-rollback, although {seen} was seen before: what was written in between \
@@ -138,4 +145,14 @@ fn open(
         }
         Err(refusal) => refuse(Code::AggregateUnavailable, &refusal, ""),
     }
+}
+
+/// Closes devices that were being added and did not become members.
+fn close_strangers(world: &World, engine: &Engine, id: u32, joining: &[DeviceId]) {
+    let aggregates = engine.aggregates();
+    let found = aggregates.iter().find(|known| known.id == id);
+    let members = found.map_or(&[][..], |known| &known.devices);
+    let is_stranger = |device: &&DeviceId| !members.contains(device);
+    let strangers = joining.iter().filter(is_stranger);
+    strangers.for_each(|device| world.close(*device));
 }

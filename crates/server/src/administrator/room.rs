@@ -1,4 +1,5 @@
-//! Checks whether the host has space for a new aggregate, before anything is written.
+//! Checks whether the host has space for a new aggregate, or for a growth, before anything is
+//! written.
 //!
 //! Creating an aggregate takes space for labels, journal and reserve at once, and without one more
 //! area the aggregate refuses its first write. If the creation failed half-way, it would have to be
@@ -12,9 +13,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use everglade_engine::{HOST_MARGIN_BYTES, Plan, host_bytes};
+use everglade_format::geometry::AREA_BLOCKS;
+use everglade_format::label::LABEL_BYTES;
 
 use super::candidates::Wanted;
 use crate::Size;
+use crate::config::BLOCK_BYTES;
 use crate::datadir::{Device, DeviceKind};
 
 /// Bytes that stay free on the host: the engine's margin, the host's metadata and our small files.
@@ -29,12 +33,14 @@ struct Host {
 /// The host below a device has too little for an aggregate to begin with; nothing was written.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the file system of {path} has {free} free; a new aggregate of this size needs {needed} there \
-    at once; make room, or choose a smaller size"
+    "the file system of {path} has {free} free; {what} of this size needs {needed} there at once; \
+    make room, or choose a smaller size"
 )]
 pub(super) struct HostFull {
     /// Path on the file system.
     path: String,
+    /// What needs the space.
+    what: &'static str,
     /// Bytes that the file system can provide.
     free: Size,
     /// Bytes that the aggregate needs.
@@ -51,8 +57,34 @@ pub(super) fn refuse_full_hosts(data_dir: &Path, wanted: &Wanted) -> Result<(), 
     plan.journal_half_blocks = wanted.journal.half_blocks;
     plan.journal_device = wanted.journal.has_device.then(|| devices.len() - 1);
     let sizes: Vec<u64> = devices.iter().map(|device| device.size_bytes).collect();
+    let needed = devices.iter().zip(host_bytes(&sizes, &plan));
+    let hosts = hosts(data_dir, needed);
+    refuse(hosts, "a new aggregate")
+}
+
+/// Refuses a growth if the file system below a device that is new or larger lacks the space for a
+/// label and one area on it, and for what the reserve becomes larger by.
+///
+/// # Errors
+/// A file system lacks the space.
+pub(super) fn refuse_full_hosts_of_growth<'a>(
+    data_dir: &Path,
+    devices: impl Iterator<Item = &'a Device> + Clone,
+    reserve_bytes: u64,
+) -> Result<(), HostFull> {
+    let share = reserve_bytes.div_ceil(devices.clone().count().max(1) as u64);
+    let each = 2 * LABEL_BYTES + AREA_BLOCKS * BLOCK_BYTES + share;
+    let hosts = hosts(data_dir, devices.map(|device| (device, each)));
+    refuse(hosts, "a growth")
+}
+
+/// Adds up the needs of devices, by host file system.
+fn hosts<'a>(
+    data_dir: &Path,
+    needed: impl Iterator<Item = (&'a Device, u64)>,
+) -> BTreeMap<u64, Host> {
     let mut hosts: BTreeMap<u64, Host> = BTreeMap::new();
-    for (device, bytes) in devices.iter().zip(host_bytes(&sizes, &plan)) {
+    for (device, bytes) in needed {
         let Some((place, given)) = place_of(data_dir, device) else {
             continue;
         };
@@ -65,6 +97,10 @@ pub(super) fn refuse_full_hosts(data_dir: &Path, wanted: &Wanted) -> Result<(), 
         });
         host.needed += bytes.saturating_sub(given);
     }
+    hosts
+}
+
+fn refuse(hosts: BTreeMap<u64, Host>, what: &'static str) -> Result<(), HostFull> {
     for Host { path, needed } in hosts.into_values() {
         // Some file systems of user space have no answer and say that they have no blocks at all.
         let Some(stat) = rustix::fs::statvfs(&path)
@@ -77,6 +113,7 @@ pub(super) fn refuse_full_hosts(data_dir: &Path, wanted: &Wanted) -> Result<(), 
         if free < needed {
             return Err(HostFull {
                 path: path.display().to_string(),
+                what,
                 free: Size(free),
                 needed: Size(needed),
             });
@@ -112,6 +149,7 @@ mod tests {
             path: PathBuf::from(format!("aggregates/a/dev{number}")),
             kind: DeviceKind::Directory,
             size_bytes: size,
+            joining: false,
         };
         Wanted {
             devices: sizes.iter().copied().enumerate().map(device).collect(),
@@ -128,6 +166,19 @@ mod tests {
         let error = refuse_full_hosts(&data_dir, &wanted(&[1 << 42; 64]));
         let error = error.expect_err("a refusal").to_string();
         assert!(error.contains("free") && error.contains("needs"), "{error}");
+    }
+
+    #[test]
+    fn a_growth_without_room_is_refused_with_both_numbers() {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let devices = wanted(&[1 << 40, 1 << 40]).devices;
+        let refuse = |reserve| {
+            let devices = devices.iter();
+            refuse_full_hosts_of_growth(place.path(), devices, reserve)
+        };
+        refuse(0).expect("room enough");
+        let error = refuse(1 << 60).expect_err("a refusal").to_string();
+        assert!(error.contains("a growth of this size needs"), "{error}");
     }
 
     #[test]

@@ -4,12 +4,11 @@
 //! Their volumes are not known, because the pool has the list. After attaching the right devices,
 //! an operator must start the daemon again.
 
-use everglade_api::{
-    Aggregate, AggregateState as Shown, Code, Damage, Device, DeviceKind as ShownKind,
-};
+use everglade_api::{Aggregate, AggregateState as Shown, Code, Damage, Device};
 
+use super::inventory::kind_of;
 use crate::DataDir;
-use crate::datadir::{AggregateState, DeviceKind};
+use crate::datadir::AggregateState;
 
 /// A recorded aggregate that could not be opened.
 #[derive(Clone, Debug)]
@@ -32,11 +31,7 @@ impl Unavailable {
     ) -> Unavailable {
         let devices = recorded.devices.iter().map(|device| Device {
             path: directory.device_path(device).display().to_string(),
-            kind: match device.kind {
-                DeviceKind::Directory => ShownKind::Directory,
-                DeviceKind::File => ShownKind::File,
-                DeviceKind::Block => ShownKind::Block,
-            },
+            kind: kind_of(device.kind),
             size_bytes: device.size_bytes,
         });
         Unavailable {

@@ -249,21 +249,23 @@ impl DataDir {
             path,
             kind: DeviceKind::Directory,
             size_bytes,
+            joining: false,
         }
     }
 
     /// Makes the folder of a recorded device, empty, and returns where it is. An aggregate that is
-    /// still being created has no data, so leftovers of an earlier attempt are removed.
+    /// still being created, or a device that is joining, has no data, so leftovers of an earlier
+    /// attempt are removed.
     ///
     /// # Errors
     /// The system refused.
     ///
     /// # Panics
-    /// If the device does not belong to an aggregate that is recorded as being created: any other
-    /// device could have data.
+    /// If the device is neither recorded as joining nor belongs to an aggregate that is recorded as
+    /// being created: any other device could have data.
     pub fn make_directory(&self, device: &Device) -> Result<PathBuf, DataDirError> {
-        let creating = |known: &&AggregateState| known.phase == Phase::Creating;
-        let mut unfinished = self.state.aggregates.iter().filter(creating);
+        let is_new = |known: &&AggregateState| known.phase == Phase::Creating || device.joining;
+        let mut unfinished = self.state.aggregates.iter().filter(is_new);
         assert!(
             unfinished.any(|aggregate| aggregate.devices.contains(device)),
             "a device is recorded before it is made"

@@ -172,6 +172,7 @@ mod tests {
                 path: "/dev/sdb".into(),
                 kind: DeviceKind::Block,
                 size_bytes: 4096,
+                joining: false,
             }],
         };
         State {

@@ -13,6 +13,7 @@
 //! path = "aggregates/aggr0/dev0"
 //! kind = "directory"         # or "file", "block"
 //! size_bytes = 68719476736
+//! # joining = true         # only while the device is being added
 //! # end of state
 //! ```
 //!
@@ -29,6 +30,12 @@
 //!    length.
 //! 3. If the file is absent and directories exist below `aggregates/`, the file was lost. Then the
 //!    start is refused, because a first start would create a new pool over the old one.
+//!
+//! 4. A device that is added to a *ready* aggregate is recorded as *joining* before anything is
+//!    written to it. The mark goes when a committed superblock has made the device a member. So a
+//!    joining device may be a member or not, and only the labels say which: the next start opens
+//!    it if it is there, and forgets and clears it if it is no member (decision 0040). A directory
+//!    is made larger before its aggregate is, so it may be larger than recorded here.
 //!
 //! The labels on the devices are the truth about identity; this file has the paths, and the epoch
 //! that shows whether the labels there are the newest (docs/design/design.md §4, mount).
@@ -103,6 +110,9 @@ pub struct Device {
     pub kind: DeviceKind,
     /// The size it was given, in bytes.
     pub size_bytes: u64,
+    /// The device is being added, and may turn out to be no member.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub joining: bool,
 }
 
 /// The kinds of devices (docs/reference/conventions.md#devices).
@@ -124,6 +134,18 @@ struct Document {
     version: u64,
     #[serde(default, rename = "aggregate")]
     aggregates: Vec<AggregateState>,
+}
+
+impl AggregateState {
+    /// Returns the devices that are members for sure.
+    pub fn members(&self) -> impl Iterator<Item = &Device> {
+        self.devices.iter().filter(|device| !device.joining)
+    }
+
+    /// Returns the devices that are being added.
+    pub fn joining(&self) -> impl Iterator<Item = &Device> {
+        self.devices.iter().filter(|device| device.joining)
+    }
 }
 
 impl State {
@@ -246,7 +268,7 @@ fn check_aggregate(aggregate: &AggregateState) -> Result<(), String> {
     if *phase != Phase::Creating && uuid.is_none() {
         return Err(format!("aggregate '{name}' without its uuid"));
     }
-    if devices.is_empty() {
+    if devices.iter().all(|device| device.joining) {
         return Err(format!("aggregate '{name}' without devices"));
     }
     for device in devices {
@@ -274,11 +296,13 @@ mod tests {
             path: PathBuf::from(format!("aggregates/a/dev{number}")),
             kind: DeviceKind::Directory,
             size_bytes: 64 << 30,
+            joining: number > 0,
         };
         let block = Device {
             path: PathBuf::from("/dev/sdb"),
             kind: DeviceKind::Block,
             size_bytes: 4096,
+            joining: false,
         };
         State {
             aggregates: vec![
@@ -315,6 +339,11 @@ mod tests {
         text_of(&State::default());
         let text = text_of(&sample());
         assert!(text.ends_with("# end of state\n"), "{text}");
+        assert_eq!(text.matches("joining = true").count(), 1, "{text}");
+        assert!(
+            !text.contains("joining = false"),
+            "an older version reads it: {text}"
+        );
     }
 
     #[test]
@@ -341,6 +370,8 @@ mod tests {
             ("size_bytes = 4096", "size_bytes = -1"),
             ("epoch = 7", "epoch = 7\nfrobs = 1"),
             ("\"block\"", "\"tape\""),
+            ("joining = true", "joining = 1"),
+            ("size_bytes = 4096", "size_bytes = 4096\njoining = true"),
             ("uuid = \"00", "uuid = \"0"),
             ("uuid = \"00", "uuid = \"+0"),
             ("\"creating\"", "\"ready\""),

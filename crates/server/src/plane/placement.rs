@@ -48,9 +48,9 @@ impl Placement {
     /// Counts a connection of a protocol and chooses its reactor: one with the fewest connections,
     /// so that a client with one request at a time does not share the thread of a busy client while
     /// another reactor is idle. Among equals it chooses the one that is home of the fewest
-    /// aggregates (`homes`, by reactor), because their consistency points run there; then the first
-    /// from `from` on. `None` if there are `connections_max` of this protocol. Called by one
-    /// reactor, the one that accepts.
+    /// aggregates (`homes`, by reactor), because their consistency points run there. If several are
+    /// still equal, it takes the first one, counting from `from`. `None` if there are
+    /// `connections_max` of this protocol. Called by one reactor, the one that accepts.
     pub(crate) fn admit(
         &self,
         front: usize,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use everglade_api::{Job, JobState, Moment};
 
-/// Jobs of a kind that have ended and are still shown.
+/// Each list of jobs keeps at most this many ended jobs, so that they are still shown.
 pub(super) const ENDED_KEPT: usize = 256;
 
 /// See the module's documentation.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, header};
-use everglade_api::{Code, CreateAggregate, Outcome, Problem, Rename};
+use everglade_api::{
+    AddDevices, Code, CreateAggregate, Growth, Outcome, Problem, Rename, ResizeAggregate, Size,
+};
 
 use super::answer::{Answer, created, found, gone, tagged, with_tag};
 use super::body::Body;
@@ -14,6 +16,7 @@ use super::desk::Desk;
 use super::entity::{Condition, Tag};
 use super::flags;
 use super::listing::Listing;
+use crate::administrator::Administrator;
 use crate::records::Deed;
 
 pub(super) async fn list(State(desk): State<Arc<Desk>>, listing: Listing) -> Answer {
@@ -85,6 +88,84 @@ pub(super) async fn rename(
         })
         .await?;
     with_tag(&Tag::of_aggregate(&aggregate), &aggregate)
+}
+
+pub(super) async fn add(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    Body(body): Body,
+) -> Answer {
+    let request = AddDevices::parse(&body)?;
+    let deed = Deed {
+        what: "aggregate add",
+        object: name.clone(),
+        detail: match request.devices.as_slice() {
+            [] => "one directory in the data directory".to_owned(),
+            devices => devices.join(", "),
+        },
+    };
+    let is_plan = request.dry_run;
+    let add =
+        move |administrator: &Administrator, name: &str| administrator.add_devices(name, &request);
+    grow(&desk, caller, (name, deed, is_plan), &headers, add).await
+}
+
+pub(super) async fn resize(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    Body(body): Body,
+) -> Answer {
+    let request = ResizeAggregate::parse(&body)?;
+    let device = request.device.as_deref();
+    let deed = Deed {
+        what: "aggregate resize",
+        object: name.clone(),
+        detail: match (device, request.size_bytes.map(Size)) {
+            (None, None) => "to what its devices have".to_owned(),
+            (None, Some(size)) => format!("its directory to {size}"),
+            (Some(device), None) => format!("to what {device} has"),
+            (Some(device), Some(size)) => format!("{device} to {size}"),
+        },
+    };
+    let is_plan = request.dry_run;
+    let resize = move |administrator: &Administrator, name: &str| {
+        administrator.resize_aggregate(name, &request)
+    };
+    grow(&desk, caller, (name, deed, is_plan), &headers, resize).await
+}
+
+/// Makes an aggregate larger, or shows what that would give.
+async fn grow(
+    desk: &Arc<Desk>,
+    caller: Caller,
+    (name, deed, is_plan): (String, Deed, bool),
+    headers: &HeaderMap,
+    grow: impl FnOnce(&Administrator, &str) -> Result<Growth, Problem> + Send + 'static,
+) -> Answer {
+    let condition = Condition::read(headers, &header::IF_MATCH)?;
+    if is_plan {
+        let planned = desk.ask(move |administrator| {
+            condition.allows(&Tag::of_aggregate(&administrator.aggregate(&name)?))?;
+            grow(administrator, &name)
+        });
+        return found(planned.await?);
+    }
+    let editing = desk.edit(&format!("aggregate {name}"))?;
+    let grown = desk.change(caller, deed, move |administrator| {
+        let _editing = editing;
+        condition.allows(&Tag::of_aggregate(&administrator.aggregate(&name)?))?;
+        let grown = grow(administrator, &name)?;
+        let aggregate = administrator
+            .aggregate(&name)
+            .map_err(Problem::after_change)?;
+        Ok((grown, Tag::of_aggregate(&aggregate)))
+    });
+    let (grown, tag) = grown.await?;
+    with_tag(&tag, &grown)
 }
 
 pub(super) async fn delete(

@@ -27,8 +27,15 @@ impl Tag {
     }
 
     pub(super) fn of_aggregate(aggregate: &Aggregate) -> Tag {
+        let devices = aggregate.devices.iter();
+        let sizes: Vec<String> = devices
+            .clone()
+            .map(|it| it.size_bytes.to_string())
+            .collect();
         let mut parts = vec!["aggregate", &aggregate.name, &aggregate.uuid];
-        parts.extend(aggregate.devices.iter().map(|device| device.path.as_str()));
+        for (device, size) in devices.zip(&sizes) {
+            parts.extend([device.path.as_str(), size]);
+        }
         Tag::of(&parts)
     }
 

@@ -41,6 +41,14 @@ pub(super) fn all(desk: Arc<Desk>) -> Router {
             "/v1/aggregates/{aggregate}/actions/rename",
             post(aggregates::rename),
         )
+        .route(
+            "/v1/aggregates/{aggregate}/actions/add",
+            post(aggregates::add),
+        )
+        .route(
+            "/v1/aggregates/{aggregate}/actions/resize",
+            post(aggregates::resize),
+        )
         .route("/v1/volumes", get(volumes::list).post(volumes::create))
         .route(
             "/v1/volumes/{volume}",

@@ -3,7 +3,7 @@
 use std::fs;
 
 use everglade_server::DataDir;
-use everglade_server::datadir::{Phase, State};
+use everglade_server::datadir::{Device, Phase, State};
 use everglade_server::offline::Offline;
 
 use crate::world::{World, make_aggregate, one_aggregate};
@@ -91,6 +91,46 @@ fn a_ready_device_is_never_made_again() {
     let mut directory = world.open().expect("a first start");
     let device = make_aggregate(&mut directory);
     let _ = directory.make_directory(&device);
+}
+
+#[test]
+fn a_joining_device_is_made_in_a_served_aggregate_and_again_after_a_cut() {
+    let world = World::served();
+    let mut directory = world.open().expect("a later start");
+    let mut state = directory.state().clone();
+    let device = Device {
+        joining: true,
+        ..DataDir::directory_device("aggr0", 1, 64 << 30)
+    };
+    state.aggregates[0].devices.push(device.clone());
+    directory.record(state.clone()).expect("recorded");
+    let path = directory.make_directory(&device).expect("made");
+    fs::write(path.join("00000000.seg"), "half a label").expect("write");
+    drop(directory);
+
+    let mut directory = world.open().expect("a start after the power cut");
+    assert_eq!(directory.state(), &state);
+    let path = directory.make_directory(&device).expect("made again");
+    assert_eq!(fs::read_dir(path).expect("list").count(), 0);
+    state.aggregates[0].devices[1].joining = false;
+    directory.record(state).expect("recorded as a member");
+    assert!(!world.text("state.toml").contains("joining"));
+}
+
+#[test]
+#[should_panic(expected = "a device is recorded before it is made")]
+fn a_device_that_has_joined_is_never_made_again() {
+    let world = World::served();
+    let mut directory = world.open().expect("a later start");
+    let mut state = directory.state().clone();
+    let device = DataDir::directory_device("aggr0", 1, 64 << 30);
+    state.aggregates[0].devices.push(device.clone());
+    directory.record(state).expect("recorded");
+    let joining = Device {
+        joining: true,
+        ..device
+    };
+    let _ = directory.make_directory(&joining);
 }
 
 #[test]

@@ -216,8 +216,8 @@ pub fn long_ranges_can_be_discarded_and_zeroed<T: Target + ?Sized>(bench: &mut B
     }
 }
 
-/// Checks every operation that may be durable, and flushes with and without dirty data, also
-/// several at once.
+/// Checks a flush, then one durable operation of each kind (write, discard, zeroes), then several
+/// flushes at once.
 pub fn flushes_and_durable_operations_complete<T: Target + ?Sized>(bench: &mut Bench<'_, T>) {
     bench.check(&Action::Flush);
     let bytes = bench.dice.bytes(5000);

@@ -72,6 +72,10 @@ impl EngineSystem {
         let prepared = engine.prepare_growth(&*storage, self.aggregate, &growth);
         match prepared {
             Ok(next) => Ok((next, index)),
+            Err(GrowError::Busy) => {
+                self.growths.pop();
+                Err(Error::Invalid(BUSY))
+            }
             Err(error) => {
                 self.growths[index].answered = Some((self.world.writes(), false));
                 Err(refused(error))

@@ -288,7 +288,7 @@ impl<M: Maker> Life<'_, M> {
         Ok(system)
     }
 
-    /// Returns the behaviour of clients without faults.
+    /// Returns the behaviour of clients while no device fails.
     pub(super) fn manners(&mut self) -> Manners {
         let promises = self.maker.promises();
         Manners {

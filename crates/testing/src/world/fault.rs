@@ -211,7 +211,8 @@ impl Faults {
 pub struct FaultCounts {
     /// Times each fault happened.
     pub fired: PerFault,
-    /// Times the code under test was given the consequence.
+    /// Times each fault became visible to the code under test, for example as an error or as wrong
+    /// content.
     pub met: PerFault,
     /// Operations beyond the end of the device. Not a fault of the device: a bug, or a damaged
     /// label.

@@ -1,10 +1,11 @@
 //! What a power cut leaves of writes that were not flushed: nothing, or an arbitrary part.
 //!
 //! The cache filter of nbdkit keeps them in an unlinked file, at the offsets they have on the
-//! device. Taken hold of before the process is killed, the file can still be read, and any choice
-//! of its blocks moved to the backing file is something that a disk with a volatile cache might
-//! have done. (The filter's own way of making room, `cache-max-size`, is of no use: nbdkit 1.32
-//! throws unflushed blocks away, which no disk does.)
+//! device. The rig opens that file before it kills the process, so the file can still be read
+//! afterwards. Then the rig copies an arbitrary part of its blocks to the backing file, or none: a
+//! disk with a volatile cache might have written any of them before the power cut. (The filter's
+//! own way of making room, `cache-max-size`, is of no use: nbdkit 1.32 throws unflushed blocks
+//! away, which no disk does.)
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

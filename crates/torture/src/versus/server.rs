@@ -443,7 +443,8 @@ impl Drop for Mounted {
     }
 }
 
-/// What ours needs to start. `pool` is the size of its aggregate if it is not the default.
+/// Starts an Everglade server with one LUN of `bytes` bytes. `pool` is the size of its aggregate;
+/// `None` means the default.
 pub(super) fn start_ours(
     installation: &Installation,
     bytes: u64,

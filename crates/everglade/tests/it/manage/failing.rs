@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::devices::Loop;
+use super::devices::{Loop, sparse};
 use super::{GIB, MIB, TestDir, ask, ask_json, assert_clean, everything, refused, serve, text};
 use crate::operate::http;
 use crate::running::{code, stdout};
@@ -50,6 +50,48 @@ impl Drop for Tiny {
             eprintln!("{} stays mounted", self.keep.path().display());
         }
     }
+}
+
+#[test]
+fn an_addition_that_fails_half_way_leaves_devices_and_record_as_they_were() {
+    let Some(tiny) = Tiny::new(2 * GIB) else {
+        return;
+    };
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    let folder = tiny.file("folder");
+    fs::create_dir(&folder).expect("create");
+    let device = sparse(&dir, "device", GIB);
+    let remount = |how: &str| {
+        let mut command = Command::new("mount");
+        command.args(["-o", how]).arg(tiny.keep.path());
+        assert!(command.status().expect("mount runs").success(), "{how}");
+    };
+    remount("remount,ro");
+    let state = || fs::read_to_string(dir.data_dir().join("state.toml")).expect("a state");
+    let before = (everything(&dir), state());
+    let both = format!("{},{}", text(&device), text(&folder));
+    let add = [
+        "aggregate",
+        "add",
+        "aggr0",
+        "--devices",
+        &both,
+        "--size",
+        "1GiB",
+    ];
+    // The file is recorded and open when the folder turns out to be read-only.
+    refused(&dir, &add, 1, &[text(&folder), "Read-only", "EVG-2005"]);
+    assert_eq!(everything(&dir), before.0);
+    assert_eq!(state().trim_end(), before.1.trim_end());
+    let bytes = fs::read(&device).expect("read");
+    assert!(bytes.iter().all(|byte| *byte == 0), "it has no label");
+    remount("remount,rw");
+    ask(&dir, &add);
+    let devices = &ask_json(&dir, &["aggregate", "show", "aggr0"])["devices"];
+    assert_eq!(devices.as_array().map(Vec::len), Some(3));
+    server.stop();
+    assert_clean(&dir, 1);
 }
 
 #[test]

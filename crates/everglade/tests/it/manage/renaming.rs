@@ -115,8 +115,6 @@ fn what_cannot_be_a_name_or_is_one_already_changes_nothing() {
         }
         refused(&dir, &noun, 2, &["<NEW>"]);
     }
-    let grow = ["aggregate", "resize", "aggr0", "--size", "1T"];
-    refused(&dir, &grow, 2, &["aggr0", "aggregate create"]);
     for path in ["volumes/v", "volumes/v/luns/l", "aggregates/aggr0"] {
         let path = format!("/v1/{path}/actions/rename");
         let post = |headers: &str, body: &str| http::unix(&dir, "POST", &path, headers, body);

@@ -8,7 +8,7 @@ use crate::engine::{EngineMaker, EngineSystem};
 use crate::model::Model;
 use crate::sim::Failure;
 use crate::sim::driver::Driver;
-use crate::system::{Admin, PoolGrowth};
+use crate::system::{Admin, PoolGrowth, System};
 use crate::workload::{Action, Mix, Workload};
 use crate::{Rng, SimWorld};
 
@@ -16,8 +16,10 @@ const BLOCK: u64 = BLOCK_SIZE as u64;
 
 /// Writes in a row while a pool is filled.
 const FILL_STEP: usize = 16;
-/// Such rows, at most; the usual pool is full after a part of them.
+/// Such rows, at most; a pool is full after a part of them.
 const FILL_STEPS_MAX: usize = 64;
+/// Blocks of a pool that is not too large to be filled: the check of each cut reads all of them.
+const FILL_BLOCKS_MAX: u64 = 5_000;
 
 /// Many flushes, some growth of LUNs, and all that frees space.
 const GROWING: Mix = Mix {
@@ -150,7 +152,8 @@ impl Work for Drawn<'_> {
         let devices = world.devices().into_iter();
         let larger = devices.filter(|device| driver.system().is_larger(*device));
         self.larger = larger.map(|device| device.0).collect();
-        if self.is_filling {
+        let geometry = driver.system().geometry().expect("an engine tells");
+        if self.is_filling && geometry.blocks <= FILL_BLOCKS_MAX {
             self.workload.set_mix(FILLING);
             for _ in 0..FILL_STEPS_MAX {
                 let mut left = FILL_STEP;

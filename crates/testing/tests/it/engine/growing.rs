@@ -88,7 +88,7 @@ fn two_devices_become_larger_at_once_and_any_write_may_be_the_last() {
 #[test]
 fn pools_grow_while_clients_work_and_any_write_may_be_the_last() {
     let mut all = Report::default();
-    for number in 0..24 {
+    for number in 0..10 {
         let seed = Seed(52).nth(number);
         match Kind::Growth.run(seed, 0) {
             Ok(report) => all.add(&report),
