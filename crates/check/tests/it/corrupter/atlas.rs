@@ -70,6 +70,8 @@ pub(crate) struct Atlas {
     pub(crate) contents: BTreeMap<u64, Box<Block>>,
     /// Devices in the order of the members.
     pub(crate) devices: Vec<DeviceId>,
+    /// Some label has the record of a change that was cut.
+    pub(crate) has_cut_change: bool,
 }
 
 /// A leaf of a LUN that can be seen.
@@ -129,6 +131,7 @@ impl Atlas {
             config,
             devices,
             superblock,
+            has_cut_change,
         } = Labels::of(storage, &world.devices());
         let key = TagKey::new(&config.secret);
         let geometry = config.geometry().expect("clean");
@@ -156,6 +159,7 @@ impl Atlas {
             geometry: surveyor.geometry,
             contents: surveyor.contents,
             devices: surveyor.devices,
+            has_cut_change,
         }
     }
 
@@ -354,6 +358,7 @@ struct Labels {
     /// Devices in the order of the members.
     devices: Vec<DeviceId>,
     superblock: Superblock,
+    has_cut_change: bool,
 }
 
 impl Labels {
@@ -390,6 +395,8 @@ impl Labels {
         }
         let superblock = superblocks.into_iter().max_by_key(|it| it.cp);
         let superblock = superblock.expect("a superblock");
+        let mut epochs = records.iter().map(|(_, it)| it.epoch);
+        let has_cut_change = epochs.any(|epoch| epoch > superblock.epoch);
         let of_epoch = records
             .into_iter()
             .filter(|(_, it)| it.epoch == superblock.epoch);
@@ -402,6 +409,7 @@ impl Labels {
             config,
             devices: seats.into_values().map(|(device, _)| device).collect(),
             superblock,
+            has_cut_change,
         }
     }
 }

@@ -92,6 +92,10 @@ fn label_torn(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
 }
 
 fn label_stale(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
+    if atlas.has_cut_change {
+        // Its record would be the one of the epoch before.
+        return None;
+    }
     // One copy keeps the old epoch when the epoch advances by two.
     let mut newer = atlas.config.clone();
     newer.epoch += 2;
@@ -233,7 +237,12 @@ fn member_behind(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     if atlas.devices.len() < 2 {
         return None;
     }
-    let labels = atlas.labels(u32::try_from(rng.index(atlas.devices.len())).expect("few"));
+    // A member that joined with the newest consistency point may have none.
+    let members = match atlas.config.epoch {
+        1 => atlas.devices.len(),
+        _ => 1,
+    };
+    let labels = atlas.labels(u32::try_from(rng.index(members)).expect("few"));
     let damage = Damage::new(Kind::MemberBehind, [format!("device {}", labels[0].0.0)]);
     let damage = damage.superblock(|it| it.written_seconds += 1);
     let damage = damage.along(&[Kind::SuperblockStale]).after(move |world| {
@@ -266,7 +275,9 @@ fn everywhere(atlas: &Atlas, damage: Damage, change: impl Fn(&mut Config)) -> Da
 fn extents_collide(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let extents = atlas.geometry.extents();
     let extent = extents[rng.index(extents.len())];
+    // A change never moves the journal.
     let damage = Damage::new(Kind::ExtentsCollide, ["journal".into()]);
+    let damage = damage.along(&[Kind::ChangeWrong]);
     Some(everywhere(atlas, damage, |config| {
         config.journal = JournalRegion {
             member: extent.member,
@@ -284,7 +295,7 @@ fn journal_nowhere(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let damage = Damage::new(Kind::JournalRegion, ["journal".into()]);
     Some(everywhere(
         atlas,
-        damage.along(&[Kind::ExtentsCollide]),
+        damage.along(&[Kind::ExtentsCollide, Kind::ChangeWrong]),
         |config| {
             config.journal = JournalRegion {
                 member: place.0,
