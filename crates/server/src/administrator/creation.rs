@@ -30,7 +30,6 @@ use everglade_format::label::{CONFIG_OFFSETS, LABEL_BYTES, label_offsets, size_f
 use super::candidates::{Wanted, WantedJournal};
 use super::kinds;
 use super::room::{self, HostFull};
-use super::units::kind_of;
 use crate::DataDir;
 use crate::datadir::{AggregateState, DataDirError, Device, DeviceKind, Phase, Uuid};
 use crate::plane::control::Plane;
