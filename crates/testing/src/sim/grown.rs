@@ -20,6 +20,8 @@ pub enum Growth {
     CutAfter,
     /// Such media without the devices that were joining: refused, or opened as before.
     WithoutJoining,
+    /// A life without the devices that were joining, which come back after it.
+    Away,
     /// A member without a superblock was accepted, and has one after the next consistency point.
     Healed,
     /// Records of two epochs were replayed.
@@ -28,7 +30,7 @@ pub enum Growth {
 
 impl Growth {
     /// All of them.
-    pub const ALL: [Growth; 9] = [
+    pub const ALL: [Growth; 10] = [
         Growth::Committed,
         Growth::Busy,
         Growth::Full,
@@ -36,6 +38,7 @@ impl Growth {
         Growth::CutBefore,
         Growth::CutAfter,
         Growth::WithoutJoining,
+        Growth::Away,
         Growth::Healed,
         Growth::TwoEpochs,
     ];
@@ -51,6 +54,7 @@ impl Growth {
             Growth::CutBefore => "cut_before",
             Growth::CutAfter => "cut_after",
             Growth::WithoutJoining => "without_joining",
+            Growth::Away => "away",
             Growth::Healed => "healed",
             Growth::TwoEpochs => "two_epochs",
         }
@@ -59,7 +63,7 @@ impl Growth {
 
 /// Number of times that each happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PerGrowth([u64; 9]);
+pub struct PerGrowth([u64; 10]);
 
 impl PerGrowth {
     pub(super) fn add(&mut self, other: &PerGrowth) {

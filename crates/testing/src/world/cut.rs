@@ -160,6 +160,16 @@ impl Images {
         images
     }
 
+    /// The same with the devices that are joining in `other`, as they are there: they were away,
+    /// and are back.
+    #[must_use]
+    pub fn with_joining_of(&self, other: &Images) -> Images {
+        let mut images = self.clone();
+        let joining = other.devices.iter().filter(|medium| medium.is_joining);
+        images.devices.extend(joining.cloned());
+        images
+    }
+
     /// Bounds what the host can give from now on.
     pub fn set_host_capacity(&mut self, bytes: Option<u64>) {
         self.host_capacity = bytes;

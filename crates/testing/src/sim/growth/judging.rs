@@ -12,7 +12,7 @@ use crate::sim::judge::{View, look_at, verify};
 use crate::sim::judged::Judged;
 use crate::sim::{Failure, Growth, Report};
 use crate::system::{Geometry, Maker, NotMounted};
-use crate::world::{CutPoint, Images};
+use crate::world::Images;
 
 /// One in `OLD_ONE_IN` of the blocks that the work of a life does not touch is looked at; the
 /// offline check reads all. So few that hardly two are read together with all between them.
@@ -25,6 +25,8 @@ pub(super) struct Left {
     pub(super) growth: Option<bool>,
     /// A member has no superblock.
     pub(super) is_bare: bool,
+    /// The cut met devices that were joining, and the pool opens without them.
+    pub(super) opens_alone: bool,
 }
 
 /// Judges cuts of one life, or of its start.
@@ -66,7 +68,7 @@ impl<'a> Judging<'a> {
     /// Judges media that a cut at write `at` left.
     pub(super) fn judge(
         &self,
-        (at, point): &(u64, CutPoint),
+        at: u64,
         images: &Images,
         report: &mut Report,
     ) -> Result<Left, Failure> {
@@ -74,8 +76,8 @@ impl<'a> Judging<'a> {
         report.cuts_in_recovery += u64::from(self.at.is_some());
         report.recoveries += 1;
         report.add_losses(images.losses);
-        let left = self.judge_all(self.at.unwrap_or(*at), images, report);
-        left.map_err(|failure| failure.within(format!("cut at write {}", point.writes)))
+        let left = self.judge_all(self.at.unwrap_or(at), images, report);
+        left.map_err(|failure| failure.within(format!("cut at write {at}")))
     }
 
     fn judge_all(&self, at: u64, images: &Images, report: &mut Report) -> Result<Left, Failure> {
@@ -87,6 +89,7 @@ impl<'a> Judging<'a> {
             return Ok(Left {
                 growth: None,
                 is_bare: false,
+                opens_alone: false,
             });
         };
         let is_made = geometry == growth.geometry;
@@ -96,8 +99,10 @@ impl<'a> Judging<'a> {
         }] += 1;
         // A start that found them to be members has noted that.
         let is_joining = |device: &DeviceId| images.is_joining(device.0 as usize);
+        let mut opens_alone = false;
         if growth.joining.iter().any(is_joining) {
-            self.judge_without(at, images, is_made, possible[0], report)
+            opens_alone = self
+                .judge_without(at, images, is_made, possible[0], report)
                 .map_err(|failure| failure.within("without the devices that were joining"))?;
             report.growths[Growth::WithoutJoining] += 1;
         }
@@ -106,11 +111,13 @@ impl<'a> Judging<'a> {
         Ok(Left {
             growth: Some(is_made),
             is_bare: is_made && growth.joining.iter().any(is_bare),
+            opens_alone,
         })
     }
 
     /// Devices that were joining are not there any more. If the superblock of the growth is on one
     /// of the others, the pool must not open; else it is as it was before, and nothing is lost.
+    /// Returns whether it opens.
     fn judge_without(
         &self,
         at: u64,
@@ -118,14 +125,14 @@ impl<'a> Judging<'a> {
         is_made: bool,
         before: Geometry,
         report: &mut Report,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         let alone = images.without_joining();
         if !is_made {
             self.check(&alone)?;
         }
         match self.start(&alone, at, &[before], report)? {
-            Ok(_) => Ok(()),
-            Err(_) if is_made => Ok(()),
+            Ok(_) => Ok(true),
+            Err(_) if is_made => Ok(false),
             Err(reason) => Err(Failure::new(reason).within("mount")),
         }
     }

@@ -35,7 +35,7 @@ use crate::world::{Cut, CutPoint, Images, Keep};
 use crate::{Rng, Seed};
 use draw::Drawn;
 pub(super) use draw::any;
-use judging::{Judging, Left};
+use judging::Judging;
 use life::{Listed, Lived, Setting};
 use past::Begun;
 
@@ -71,7 +71,7 @@ impl Plan {
         Plan {
             reactors: [1, 1, 2, 3][rng.index(4)],
             pool_bytes: rng.between(8, 16) << 20,
-            lives: rng.between(2, 3),
+            lives: rng.between(2, 4),
             trace_lines: 0,
         }
     }
@@ -110,15 +110,32 @@ pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failur
     };
     let mut begun = setting.begin(plan.pool_bytes)?;
     let mut report = Report::default();
+    // Media with devices that were joining, which the present life is without.
+    let mut away: Option<Images> = None;
     for number in 0..plan.lives {
         let setting = Setting {
             seed: seed.nth(number),
             ..setting
         };
-        begun = live(&setting, &begun, &mut rng, &mut workload, &mut report)
+        let next = live(&setting, &begun, &mut rng, &mut workload, &mut report)
             .map_err(|failure| failure.within(format!("life {number}")))?;
+        begun = next.begun;
+        if let Some(back) = away.take() {
+            begun.images = begun.images.with_joining_of(&back);
+        } else if next.opens_alone && rng.one_in(3) {
+            report.growths[Growth::Away] += 1;
+            let alone = begun.images.without_joining();
+            away = Some(std::mem::replace(&mut begun.images, alone));
+        }
     }
     Ok(report)
+}
+
+/// What a life may begin with.
+struct Next {
+    begun: Begun,
+    /// It opens without the devices that were joining.
+    opens_alone: bool,
 }
 
 /// Lives a life, judges its cuts, and returns what the next one begins with.
@@ -128,7 +145,7 @@ fn live(
     rng: &mut Rng,
     workload: &mut Workload,
     report: &mut Report,
-) -> Result<Begun, Failure> {
+) -> Result<Next, Failure> {
     let manners = Manners {
         depth: [1, 4, 16][rng.index(3)],
         changes_are_durable: setting.maker.promises().changes_are_durable,
@@ -138,7 +155,10 @@ fn live(
     let lived = setting.live(begun, manners, &mut work)?;
     let was_full = work.was_full;
     count(begun, &lived, was_full, report);
-    let mut next = lived.end();
+    let mut next = Next {
+        begun: lived.end(),
+        opens_alone: false,
+    };
     let mut seen = 0;
     let mut healed = 0;
     judge_start(setting, begun, &lived, report)?;
@@ -148,7 +168,7 @@ fn live(
         for cut in point.1.singles(if is_near { 2 } else { 1 }) {
             let images = point.1.images(cut);
             let left = judging
-                .judge(point, &images, report)
+                .judge(point.0, &images, report)
                 .map_err(|failure| failure.within(format!("{cut:?}")))?;
             let here = Begun {
                 images,
@@ -165,7 +185,10 @@ fn live(
                 seen += 1;
                 // One of all that were seen, each with the same chance; now and then the end.
                 if rng.below(seen) == 0 && !rng.one_in(5) {
-                    next = here;
+                    next = Next {
+                        begun: here,
+                        opens_alone: left.opens_alone,
+                    };
                 }
             }
         }
@@ -227,7 +250,7 @@ fn judge_start(
     for point in evenly(lived.start.iter().collect(), START_MAX) {
         for cut in point.1.singles(1) {
             judging
-                .judge(point, &point.1.images(cut), report)
+                .judge(point.0, &point.1.images(cut), report)
                 .map_err(|failure| failure.within(format!("cut again, {cut:?}")))?;
         }
     }
@@ -248,7 +271,7 @@ fn heal(setting: &Setting, begun: &Begun, report: &mut Report) -> Result<(), Fai
     for point in work.take(HEALING_TAIL) {
         for cut in point.1.singles(3) {
             judging
-                .judge(point, &point.1.images(cut), report)
+                .judge(point.0, &point.1.images(cut), report)
                 .map_err(|failure| failure.within(format!("{cut:?}")))?;
         }
     }
@@ -316,7 +339,9 @@ pub fn everywhere(seed: Seed, plan: &Everywhere) -> Result<Report, Failure> {
             let images = point.1.images(cut);
             let within =
                 |failure: Failure| failure.within(format!("at write {}, {cut:?}", point.0));
-            let left = judging.judge(point, &images, &mut report).map_err(within)?;
+            let left = judging
+                .judge(point.0, &images, &mut report)
+                .map_err(within)?;
             let here = Begun {
                 images,
                 at: point.0,
@@ -337,6 +362,74 @@ pub fn everywhere(seed: Seed, plan: &Everywhere) -> Result<Report, Failure> {
         }
     }
     Ok(report)
+}
+
+/// The commit of a growth is cut when nothing but the device that joins has its superblock. The
+/// pool goes on without that device, and makes no, one or two consistency points of its own: another
+/// one of the same number. Then the device is back, and is added again.
+///
+/// # Errors
+/// A promise was broken.
+pub fn returning(seed: Seed, maker: &EngineMaker, pool_bytes: u64) -> Result<Report, Failure> {
+    let setting = Setting {
+        maker: *maker,
+        seed,
+        reactors: 1,
+        trace_lines: 0,
+    };
+    let mut report = Report::default();
+    let begun = setting.begin(pool_bytes)?;
+    let mut first = Listed::new(first_actions());
+    let begun = setting.live(&begun, Manners::STRICT, &mut first)?.end();
+    let growth = PoolGrowth::New(vec![pool_bytes]);
+    let mut work = Listed::new(actions(&growth, 100));
+    let lived = setting.live(&begun, Manners::STRICT, &mut work)?;
+    let judging = Judging::of_work(&setting, &lived.past);
+    for point in lived.work.iter().filter(|point| is_near(&lived, point.0)) {
+        for index in 0..point.1.unflushed() {
+            let images = point.1.images(Cut::whole(Keep::Only(index)));
+            let left = judging.judge(point.0, &images, &mut report)?;
+            if left.growth != Some(true) || !left.opens_alone {
+                continue;
+            }
+            for changes in 0..3 {
+                let alone = Begun {
+                    images: images.without_joining(),
+                    at: point.0,
+                    past: lived.past.clone(),
+                };
+                go_on_without(&setting, &alone, &images, changes, &mut report).map_err(
+                    |failure| failure.within(format!("write {}, {changes} changes", point.0)),
+                )?;
+            }
+        }
+    }
+    Ok(report)
+}
+
+/// Lives without the devices that are joining in `images`, and then with them.
+fn go_on_without(
+    setting: &Setting,
+    alone: &Begun,
+    images: &Images,
+    changes: u64,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let change = |number: u64| {
+        Action::Admin(Admin::CreateVolume {
+            name: format!("alone{number}"),
+        })
+    };
+    let mut work = Listed::new((0..changes).map(change).collect());
+    let lived = setting.live(alone, Manners::STRICT, &mut work)?;
+    let mut begun = lived.end();
+    begun.images = begun.images.with_joining_of(images);
+    Judging::of_work(setting, &lived.past)
+        .judge(begun.at, &begun.images, report)
+        .map_err(|failure| failure.within("the device is back"))?;
+    report.growths[Growth::Away] += 1;
+    grow_again(setting, &begun, Manners::STRICT, &PoolGrowth::Again, report)
+        .map_err(|failure| failure.within("the device is added again"))
 }
 
 /// What exists before the pool grows.
@@ -406,8 +499,8 @@ fn grow_again(
     for point in evenly(lived.work.iter().collect(), WINDOW_MAX) {
         let keeps = [Keep::Nothing, Keep::Everything, Keep::Random(point.0)];
         for cut in keeps.map(Cut::whole) {
-            let _: Left = judging
-                .judge(point, &point.1.images(cut), report)
+            judging
+                .judge(point.0, &point.1.images(cut), report)
                 .map_err(|failure| failure.within(format!("then cut, {cut:?}")))?;
         }
     }

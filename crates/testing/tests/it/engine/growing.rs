@@ -5,7 +5,7 @@ use everglade_engine::{Engine, GrowError, Growth, GrowthInfo, Options, State};
 use everglade_env::{BLOCK_SIZE, DeviceId};
 use everglade_format::label::{LABEL_BLOCKS, size_for};
 use everglade_testing::engine::EngineMaker;
-use everglade_testing::sim::growth::{Everywhere, everywhere};
+use everglade_testing::sim::growth::{Everywhere, everywhere, returning};
 use everglade_testing::sim::{Growth as Met, Kind, Report};
 use everglade_testing::system::{Admin, Maker, PoolGrowth, System};
 use everglade_testing::workload::Action;
@@ -82,6 +82,18 @@ fn a_device_becomes_larger_and_a_cut_at_any_write_leaves_one_pool_or_the_other()
 fn two_devices_become_larger_at_once_and_any_write_may_be_the_last() {
     let larger = vec![(0, MORE), (1, 2 * MORE)];
     cut(of_devices(2), PoolGrowth::Larger(larger));
+}
+
+/// The superblock of the growth is on the device that joins, and nowhere else; then the pool has
+/// another one of the same number.
+#[test]
+fn a_device_that_was_away_while_the_pool_went_on_without_it_is_no_member() {
+    for maker in [of_devices(1), of_devices(2)] {
+        let report = returning(Seed(53), &maker, POOL_BYTES);
+        let report = report.unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(report.growths[Met::Away] >= 3, "{report:?}");
+        assert!(report.growths[Met::Committed] >= 3, "{report:?}");
+    }
 }
 
 /// Each state that a growth can be cut in is met by a few seeds.
