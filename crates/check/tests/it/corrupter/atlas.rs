@@ -397,17 +397,23 @@ impl Labels {
         let superblock = superblock.expect("a superblock");
         let mut epochs = records.iter().map(|(_, it)| it.epoch);
         let has_cut_change = epochs.any(|epoch| epoch > superblock.epoch);
-        let of_epoch = records
-            .into_iter()
-            .filter(|(_, it)| it.epoch == superblock.epoch);
-        let seats: BTreeMap<u32, _> = of_epoch
-            .map(|(device, config)| (config.member_index, (device, config)))
-            .collect();
-        let config = seats[&0].1.clone();
+        // No change replaces member 0. A device of a change that was cut may have another record.
+        let is_first = |it: &Config| it.epoch == superblock.epoch && it.member_index == 0;
+        let first = records.iter().find(|(_, it)| is_first(it));
+        let config = first.expect("a whole label").1.clone();
+        let seat = |(device, record): (DeviceId, Config)| {
+            let member_index = record.member_index;
+            let own = Config {
+                member_index,
+                ..config.clone()
+            };
+            (own == record).then_some((member_index, device))
+        };
+        let seats: BTreeMap<u32, DeviceId> = records.into_iter().filter_map(seat).collect();
         assert_eq!(seats.len(), config.members.len(), "all members");
         Labels {
             config,
-            devices: seats.into_values().map(|(device, _)| device).collect(),
+            devices: seats.into_values().collect(),
             superblock,
             has_cut_change,
         }

@@ -1,9 +1,13 @@
 //! Labels: copies that are gone, differ, or lie in the wrong slot; regions that collide.
 
+use std::collections::BTreeSet;
+
 use everglade_check::Kind;
 use everglade_env::{BLOCK_SIZE, DeviceId, Storage};
-use everglade_format::config::{INCOMPATIBLE_CHANGED, JournalRegion};
-use everglade_format::label::{CONFIG_OFFSETS, SUPERBLOCK_OFFSETS, config_slot, superblock_slot};
+use everglade_format::config::{CONFIG_BYTES, INCOMPATIBLE_CHANGED, JournalRegion};
+use everglade_format::label::{
+    CONFIG_OFFSETS, LABEL_BYTES, SUPERBLOCK_OFFSETS, config_slot, label_offsets, superblock_slot,
+};
 use everglade_format::{Config, Dbn, Superblock, TagKey};
 use everglade_testing::Rng;
 
@@ -242,12 +246,12 @@ fn member_behind(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
         1 => atlas.devices.len(),
         _ => 1,
     };
-    let labels = atlas.labels(u32::try_from(rng.index(members)).expect("few"));
-    let damage = Damage::new(Kind::MemberBehind, [format!("device {}", labels[0].0.0)]);
+    let device = atlas.devices[rng.index(members)];
+    let damage = Damage::new(Kind::MemberBehind, [format!("device {}", device.0)]);
     let damage = damage.superblock(|it| it.written_seconds += 1);
     let damage = damage.along(&[Kind::SuperblockStale]).after(move |world| {
         let storage = world.storage();
-        for (device, label) in labels {
+        for label in labels_of(&*storage, device) {
             for slot in SUPERBLOCK_OFFSETS {
                 let nothing = [0; BLOCK_SIZE];
                 let written = storage.write(device, label + slot, &nothing);
@@ -256,6 +260,21 @@ fn member_behind(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
         }
     });
     Some(damage)
+}
+
+/// The labels that the records of a device name; a member that became larger has a former one.
+fn labels_of(storage: &dyn Storage, device: DeviceId) -> BTreeSet<u64> {
+    let mut labels = BTreeSet::new();
+    for slot in CONFIG_OFFSETS {
+        let mut bytes = vec![0; CONFIG_BYTES];
+        storage.read(device, slot, &mut bytes).expect("no faults");
+        if let Ok(Some(config)) = Config::decode(&bytes) {
+            let own = &config.members[config.member_index as usize];
+            labels.extend(label_offsets(own.size_blocks * BLOCK_SIZE as u64));
+        }
+    }
+    labels.retain(|label| label + LABEL_BYTES <= storage.size_bytes(device));
+    labels
 }
 
 /// Writes all copies of a changed config record.
