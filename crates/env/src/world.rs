@@ -167,13 +167,13 @@ impl World {
         self.0.admit(device::open_block(path)?)
     }
 
-    /// Makes a device larger, while reactors use it, and returns its size. A directory gets the given
-    /// size, or stays as it is without one. A file or block device gets no size, and becomes as
-    /// large as the host says that it is now, if that is larger. No device becomes smaller.
+    /// Makes a device larger, while reactors use it, and returns its size. A directory gets the
+    /// given size, or stays as it is without one. A file or block device gets no size, and becomes
+    /// as large as the host says that it is now, if that is larger. No device becomes smaller.
     ///
     /// # Errors
-    /// [`OpenError`]; the size is the old one. The card of a directory may have the new one, so that
-    /// the next opening finds it larger.
+    /// [`OpenError`]; the size is the old one. The card of a directory may have the new one, so
+    /// that the next opening finds it larger.
     pub fn grow(&self, device: DeviceId, size_bytes: Option<u64>) -> Result<u64, OpenError> {
         let found = self.0.device(device).ok_or_else(|| OpenError::Missing {
             path: format!("device {}", device.0).into(),

@@ -487,7 +487,8 @@ mod tests {
                 40,
                 4,
                 Writer::Newer,
-                "incompatible feature flags: expected none but 0x1, which this build knows, found 0x4",
+                "incompatible feature flags: expected none but 0x1, which this build knows, found \
+                0x4",
             ),
         ] {
             let damage = Config::decode(&resealed(at, value)).expect_err("not ours");

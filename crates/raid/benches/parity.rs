@@ -125,8 +125,10 @@ fn main() -> ExitCode {
     rows("in memory", IN_MEMORY, &mut table);
     rows("in cache", 1, &mut table);
     let page = format!(
-        "# Parity\n\n<!-- Written by `cargo xtask bench parity --write docs/benchmarks/parity.md`. -->\n\n\
-         One core computes parity of stripes of {DATA} data blocks of 4 KiB, and copies the same data \
+        "# Parity\n\n<!-- Written by `cargo xtask bench parity --write docs/benchmarks/parity.md`. \
+        -->\n\n\
+         One core computes parity of stripes of {DATA} data blocks of 4 KiB, and copies the same \
+         data \
          for\ncomparison. {ROUNDS} rounds; medians, with the range of the ratios.\n\n{table}"
     );
     print!("{page}");

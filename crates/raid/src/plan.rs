@@ -8,9 +8,9 @@
 //! | reconstruction | the whole old stripe, then as for full | every column that is there |
 //!
 //! 1. Blocks that are in memory anyway cost nothing.
-//! 2. The cheapest way that the lost columns permit is chosen; of equal ones, the first of the table.
-//!    Recalculation comes before subtraction, because it does not carry an error of the old parity
-//!    into the new one.
+//! 2. The cheapest way that the lost columns permit is chosen; of equal ones, the first of the
+//!    table. Recalculation comes before subtraction, because it does not carry an error of the old
+//!    parity into the new one.
 //! 3. A plan exists as long as no more columns are lost than the code has parity.
 //! 4. Lost parity columns are not written, and a lost data column that is written exists in parity
 //!    alone afterwards.

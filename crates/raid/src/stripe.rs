@@ -1,5 +1,5 @@
-//! One stripe that is written: its old and new content as far as they are known, and the parity that
-//! follows ([`Plan`] says what must be known).
+//! One stripe that is written: its old and new content as far as they are known, and the parity
+//! that follows ([`Plan`] says what must be known).
 
 use crate::plan::{Plan, Way};
 use crate::{Block, Code, Columns};

@@ -86,6 +86,7 @@ pub(super) const CONFIG: Target = Target {
             secret: SECRET,
             created_seconds: 77,
             compatible: 0,
+            incompatible: 0,
             area_blocks: 256,
             reserve_blocks: 100,
             journal: JournalRegion::default(),

@@ -24,7 +24,8 @@ use crate::tally::Tally;
 
 /// The verb.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
-    let rigs = "there are 'nbd', 'steady', 'anatomy', 'snapshots', 'flush', 'parity', 'instructions' \
+    let rigs = "there are 'nbd', 'steady', 'anatomy', 'snapshots', 'flush', 'parity', \
+        'instructions' \
         and 'lines'";
     let Some((rig, rest)) = words.split_first() else {
         return Err(Usage(format!("which rig? {rigs}")));

@@ -189,8 +189,8 @@ fn config_of(all: &[Records], epoch: u64, has_newest: &dyn Fn(DeviceId) -> bool)
 }
 
 impl Labels {
-    /// The aggregate's name: the one in the superblock if the name was changed, otherwise the name in
-    /// the config record.
+    /// The aggregate's name: the one in the superblock if the name was changed, otherwise the name
+    /// in the config record.
     pub(crate) fn name(&self) -> &str {
         self.superblock.name.as_ref().unwrap_or(&self.config.name)
     }

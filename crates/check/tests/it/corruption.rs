@@ -128,6 +128,18 @@ fn images_that_lived_are_acquitted_and_damaged_ones_convicted() {
 }
 
 #[test]
+fn images_that_grew_are_acquitted_and_damaged_ones_convicted() {
+    let (mut epochs, mut cut) = (BTreeSet::new(), 0);
+    for seed in 0..images() {
+        let report = lived::report(&lived::grown(seed).world());
+        epochs.insert(report.epoch);
+        cut += u64::from(report.totals.contains_key(&Kind::ChangeCut));
+    }
+    assert!(epochs.len() > 2 && cut > 0, "{epochs:?}, {cut} cut");
+    judge(lived::grown, images(), &corrupter::of_growths());
+}
+
+#[test]
 fn images_with_snapshots_are_acquitted_and_damaged_ones_convicted() {
     judge(snapped::image, 5 * images(), corrupter::of_snapshots());
 }

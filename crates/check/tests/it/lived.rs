@@ -8,10 +8,12 @@
 use std::collections::VecDeque;
 
 use everglade_check::{Report, check};
+use everglade_env::{BLOCK_SIZE, DeviceId};
+use everglade_format::label::{size_for, size_to_grow};
 use everglade_testing::model::Model;
 use everglade_testing::sim::driver::{Driver, Manners};
 use everglade_testing::sim::judge::judge;
-use everglade_testing::system::{Admin, Maker, System};
+use everglade_testing::system::{Admin, Maker, PoolGrowth, System};
 use everglade_testing::workload::{Action, Scale, Workload};
 use everglade_testing::world::{Cut, End, Grain, Images, Keep};
 use everglade_testing::{Rng, Seed, SimWorld, engine::EngineMaker};
@@ -23,6 +25,11 @@ const SCALE: Scale = Scale {
     volumes_max: 3,
     op_bytes_max: 48 << 10,
 };
+
+/// Areas of a device that joins.
+const AREAS: u64 = 5;
+/// Writes of a growth, about.
+const CUT_SOON: u64 = 40;
 
 /// The media after the last life.
 pub(crate) struct Lived {
@@ -52,6 +59,8 @@ pub(crate) fn report(world: &SimWorld) -> Report {
 
 struct Life {
     rng: Rng,
+    /// Draws growths of the pool; none if it does not grow.
+    growths: Option<Rng>,
     maker: EngineMaker,
     workload: Workload,
     model: Model,
@@ -60,6 +69,15 @@ struct Life {
 
 /// The image of a seed.
 pub(crate) fn image(seed: u64) -> Lived {
+    make(seed, None)
+}
+
+/// The image of a seed, whose pool may have grown in any of its lives.
+pub(crate) fn grown(seed: u64) -> Lived {
+    make(seed, Some(Rng::for_part(seed, "growths")))
+}
+
+fn make(seed: u64, growths: Option<Rng>) -> Lived {
     let mut rng = Rng::for_part(seed, "lived");
     let maker = EngineMaker::of_seed(Seed(seed));
     // Small enough to fill up, and to hold a record that is too long.
@@ -76,6 +94,7 @@ pub(crate) fn image(seed: u64) -> Lived {
     let lives = if rng.one_in(16) { 0 } else { rng.between(1, 4) };
     let mut life = Life {
         rng,
+        growths,
         maker,
         workload: Workload::new(seed, SCALE),
         model: Model::default(),
@@ -106,11 +125,21 @@ impl Life {
         self.model = judge(&world, &mut system, &self.model, at).expect("as promised");
         self.model.set_writes(world.writes());
         let mut first = self.first_actions();
+        let growth = self.growth(&world);
+        let is_growing = growth.is_some();
+        let growth = growth.map(|it| Action::Admin(Admin::GrowPool(it)));
+        growth.into_iter().for_each(|it| first.push_front(it));
         self.populate(&mut system);
-        let is_cut = self.rng.one_in(2);
+        let mut is_cut = self.rng.one_in(2);
         if is_cut {
             let magnitude = self.rng.between(2, 12);
             world.cut_at_write(world.writes() + self.rng.between(1, 1 << magnitude));
+        }
+        if let Some(rng) = self.growths.as_mut().filter(|_| is_growing)
+            && rng.one_in(2)
+        {
+            is_cut = true;
+            world.cut_at_write(world.writes() + rng.between(1, CUT_SOON));
         }
         let manners = Manners {
             depth: 4,
@@ -157,6 +186,25 @@ impl Life {
             });
         }
         actions
+    }
+
+    /// Devices appear, or the one with the first extent becomes larger.
+    fn growth(&mut self, world: &SimWorld) -> Option<PoolGrowth> {
+        let (rng, area_blocks) = (self.growths.as_mut()?, self.maker.area_blocks);
+        let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
+        Some(match rng.index(4) {
+            0 => return None,
+            1 => {
+                let device = u32::from(self.maker.journal_device);
+                let blocks = world.spec(DeviceId(device)).size_bytes / BLOCK_SIZE as u64;
+                let more = size_to_grow(blocks, area_blocks) - blocks;
+                PoolGrowth::Larger(vec![(device, bytes(more))])
+            }
+            devices => {
+                let size = bytes(size_for(AREAS, area_blocks, 0));
+                PoolGrowth::New(vec![size; devices - 1])
+            }
+        })
     }
 
     fn populate(&mut self, system: &mut impl System) {

@@ -33,7 +33,8 @@ impl Refusal {
     }
 }
 
-pub(crate) const RESTORE: &str = "Check that the devices are the right ones and that none was overwritten; \
+pub(crate) const RESTORE: &str = "Check that the devices are the right ones and that none was \
+    overwritten; \
                        `everglade check` says more. Nothing was changed";
 
 /// Returns the refusal for labels of a format version that this build does not support. One newer

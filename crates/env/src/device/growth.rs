@@ -6,8 +6,8 @@
 //! old size --last segment file longer, fsync--> same size --new card--> larger size --> in use
 //!
 //! 1. The last segment's file becomes longer before the card says so. If power fails between the
-//!    two, the file is longer than it needs to be, which nobody notices. The other order would leave
-//!    a file that is too short, which counts as damaged.
+//!    two, the file is longer than it needs to be, which nobody notices. The other order would
+//!    leave a file that is too short, which counts as damaged.
 //! 2. Nobody opens or makes that file meanwhile (its *turn* is held), so a file is never made with
 //!    the old length after the device has the new size.
 //! 3. The card is the claim on the directory. The new one is locked before it takes the name of the

@@ -33,7 +33,7 @@ fn use_all(rig: &mut Rig, device: DeviceId, old: u64, new: u64) {
 fn a_directory_grows_inside_its_last_segment_and_over_many() {
     everywhere(Memory, |mut rig| {
         let sizes = [
-            // In the middle of a segment, to the end of it, by a segment, by many, by a part of one.
+            // In the middle of a segment, to its end, by a segment, by many, by a part of one.
             2 * SEGMENT + 4 * BLOCK,
             2 * SEGMENT + 10 * BLOCK,
             3 * SEGMENT,

@@ -233,7 +233,9 @@ proptest! {
         let mut group = Group::new(code);
         let mut losses = picks.iter().take(parity).map(|pick| pick.index(code.columns()));
         for (pattern, known, event) in writes {
-            let all = (0..STRIPES).flat_map(|stripe| (0..code.data()).map(move |it| place(it, stripe)));
+            let columns = 0..code.data();
+            let all = (0..STRIPES)
+                .flat_map(|stripe| columns.clone().map(move |column| place(column, stripe)));
             let places: Vec<Place> = all
                 .enumerate()
                 .filter(|(at, _)| pattern >> (at % 64) & 1 == 1)

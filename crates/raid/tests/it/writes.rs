@@ -1,5 +1,5 @@
-//! Whatever way a plan chooses, the parity is that of the stripe as it is afterwards, and the plan's
-//! reads suffice for it.
+//! Whatever way a plan chooses, the parity is that of the stripe as it is afterwards, and the
+//! plan's reads suffice for it.
 
 use everglade_raid::code::{BLOCK_BYTES, DATA_MAX, PARITY_MAX};
 use everglade_raid::plan::Way;

@@ -28,7 +28,7 @@ use everglade_format::geometry::AREA_BLOCKS;
 use everglade_format::label::{CONFIG_OFFSETS, LABEL_BYTES, label_offsets, size_for};
 
 use super::candidates::{Wanted, WantedJournal};
-use super::inventory::kind_of;
+use super::kinds;
 use super::room::{self, HostFull};
 use crate::DataDir;
 use crate::datadir::{AggregateState, DataDirError, Device, DeviceKind, Phase, Uuid};
@@ -228,7 +228,7 @@ pub(super) fn examine(
         opened.into_iter().for_each(|id| world.close(id));
         planned.push(PlannedDevice {
             path: directory.device_path(device).display().to_string(),
-            kind: kind_of(device.kind),
+            kind: kinds::shown(device.kind),
             holds_data: outcome?.contains(&true),
             size_bytes: device.size_bytes,
             is_journal,

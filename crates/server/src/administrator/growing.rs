@@ -29,9 +29,8 @@ use super::administrator::{Administrator, host, refused};
 use super::candidates::{self, WantedJournal};
 use super::creation::{self, Contents, CreationError};
 use super::imagined::Imagined;
-use super::inventory::kind_of;
 use super::units::bytes;
-use super::{joining, points, room};
+use super::{joining, kinds, points, room};
 use crate::datadir::{AggregateState, Device, DeviceKind, Phase};
 use crate::{DataDir, Size};
 
@@ -71,7 +70,7 @@ impl Candidate {
     fn view(&self) -> GrownDevice {
         GrownDevice {
             path: self.path.display().to_string(),
-            kind: kind_of(self.device.kind),
+            kind: kinds::shown(self.device.kind),
             former_size_bytes: self.former_bytes,
             size_bytes: self.device.size_bytes,
             holds_data: self.holds_data,

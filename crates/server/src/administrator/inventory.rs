@@ -55,16 +55,6 @@ pub struct DescriptorCounts {
     pub pauses: u64,
 }
 
-/// Returns the kind of a recorded device.
-pub(super) fn kind_of(kind: crate::datadir::DeviceKind) -> DeviceKind {
-    use crate::datadir::DeviceKind as Recorded;
-    match kind {
-        Recorded::Directory => DeviceKind::Directory,
-        Recorded::File => DeviceKind::File,
-        Recorded::Block => DeviceKind::Block,
-    }
-}
-
 impl Administrator {
     /// Returns all aggregates, in order of creation.
     #[must_use]

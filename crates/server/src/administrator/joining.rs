@@ -50,8 +50,8 @@ pub(crate) fn follow(world: &World, engine: &Engine, directory: &mut DataDir) {
     }
 }
 
-/// Records the members of an aggregate with their sizes, and its epoch. Writes nothing if the record
-/// says so already.
+/// Records the members of an aggregate with their sizes, and its epoch. Writes nothing if the
+/// record says so already.
 pub(super) fn record(
     world: &World,
     directory: &mut DataDir,

@@ -22,6 +22,7 @@ mod growing;
 mod imagined;
 mod inventory;
 pub(crate) mod joining;
+mod kinds;
 mod lun_clones;
 pub(crate) mod opening;
 mod patterns;

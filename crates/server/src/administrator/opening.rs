@@ -2,9 +2,9 @@
 //!
 //! An aggregate that cannot be opened is shown with the reason, and the others serve. If no
 //! aggregate can be opened, the start is refused. Nothing is written here. A device that was being
-//! added and did not become a member is closed again (`joining` forgets it later). An aggregate is also not
-//! opened if all its devices are older than the data directory has seen (decision 0031), unless an
-//! option accepts exactly this state.
+//! added and did not become a member is closed again (`joining` forgets it later). An aggregate is
+//! also not opened if all its devices are older than the data directory has seen (decision 0031),
+//! unless an option accepts exactly this state.
 
 use everglade_api::Code;
 use everglade_engine::{Engine, Expected, Refusal};

@@ -6,7 +6,7 @@
 
 use everglade_api::{Aggregate, AggregateState as Shown, Code, Damage, Device};
 
-use super::inventory::kind_of;
+use super::kinds;
 use crate::DataDir;
 use crate::datadir::AggregateState;
 
@@ -31,7 +31,7 @@ impl Unavailable {
     ) -> Unavailable {
         let devices = recorded.devices.iter().map(|device| Device {
             path: directory.device_path(device).display().to_string(),
-            kind: kind_of(device.kind),
+            kind: kinds::shown(device.kind),
             size_bytes: device.size_bytes,
         });
         Unavailable {

@@ -70,6 +70,8 @@ pub(crate) struct Atlas {
     pub(crate) contents: BTreeMap<u64, Box<Block>>,
     /// Devices in the order of the members.
     pub(crate) devices: Vec<DeviceId>,
+    /// Some label has the record of a change that was cut.
+    pub(crate) has_cut_change: bool,
 }
 
 /// A leaf of a LUN that can be seen.
@@ -129,6 +131,7 @@ impl Atlas {
             config,
             devices,
             superblock,
+            has_cut_change,
         } = Labels::of(storage, &world.devices());
         let key = TagKey::new(&config.secret);
         let geometry = config.geometry().expect("clean");
@@ -156,6 +159,7 @@ impl Atlas {
             geometry: surveyor.geometry,
             contents: surveyor.contents,
             devices: surveyor.devices,
+            has_cut_change,
         }
     }
 
@@ -354,6 +358,7 @@ struct Labels {
     /// Devices in the order of the members.
     devices: Vec<DeviceId>,
     superblock: Superblock,
+    has_cut_change: bool,
 }
 
 impl Labels {
@@ -390,18 +395,27 @@ impl Labels {
         }
         let superblock = superblocks.into_iter().max_by_key(|it| it.cp);
         let superblock = superblock.expect("a superblock");
-        let of_epoch = records
-            .into_iter()
-            .filter(|(_, it)| it.epoch == superblock.epoch);
-        let seats: BTreeMap<u32, _> = of_epoch
-            .map(|(device, config)| (config.member_index, (device, config)))
-            .collect();
-        let config = seats[&0].1.clone();
+        let mut epochs = records.iter().map(|(_, it)| it.epoch);
+        let has_cut_change = epochs.any(|epoch| epoch > superblock.epoch);
+        // No change replaces member 0. A device of a change that was cut may have another record.
+        let is_first = |it: &Config| it.epoch == superblock.epoch && it.member_index == 0;
+        let first = records.iter().find(|(_, it)| is_first(it));
+        let config = first.expect("a whole label").1.clone();
+        let seat = |(device, record): (DeviceId, Config)| {
+            let member_index = record.member_index;
+            let own = Config {
+                member_index,
+                ..config.clone()
+            };
+            (own == record).then_some((member_index, device))
+        };
+        let seats: BTreeMap<u32, DeviceId> = records.into_iter().filter_map(seat).collect();
         assert_eq!(seats.len(), config.members.len(), "all members");
         Labels {
             config,
-            devices: seats.into_values().map(|(device, _)| device).collect(),
+            devices: seats.into_values().collect(),
             superblock,
+            has_cut_change,
         }
     }
 }

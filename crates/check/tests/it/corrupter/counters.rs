@@ -81,8 +81,10 @@ fn next_file(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     Some(damage.superblock(move |it| it.next_file = FileId(taken)))
 }
 
-fn epoch_ahead(_: &Atlas, _: &mut Rng) -> Option<Damage> {
-    Some(aggregate(Kind::EpochAhead).superblock(|it| it.epoch += 1))
+fn epoch_ahead(atlas: &Atlas, _: &mut Rng) -> Option<Damage> {
+    // The record of a change that was cut would be the one.
+    let damage = aggregate(Kind::EpochAhead).superblock(|it| it.epoch += 1);
+    (!atlas.has_cut_change).then_some(damage)
 }
 
 /// Adds to eight bytes of the superblock of some volume.

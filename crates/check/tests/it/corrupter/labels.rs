@@ -1,9 +1,13 @@
 //! Labels: copies that are gone, differ, or lie in the wrong slot; regions that collide.
 
+use std::collections::BTreeSet;
+
 use everglade_check::Kind;
 use everglade_env::{BLOCK_SIZE, DeviceId, Storage};
-use everglade_format::config::{INCOMPATIBLE_CHANGED, JournalRegion};
-use everglade_format::label::{CONFIG_OFFSETS, SUPERBLOCK_OFFSETS, config_slot, superblock_slot};
+use everglade_format::config::{CONFIG_BYTES, INCOMPATIBLE_CHANGED, JournalRegion};
+use everglade_format::label::{
+    CONFIG_OFFSETS, LABEL_BYTES, SUPERBLOCK_OFFSETS, config_slot, label_offsets, superblock_slot,
+};
 use everglade_format::{Config, Dbn, Superblock, TagKey};
 use everglade_testing::Rng;
 
@@ -92,6 +96,10 @@ fn label_torn(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
 }
 
 fn label_stale(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
+    if atlas.has_cut_change {
+        // Its record would be the one of the epoch before.
+        return None;
+    }
     // One copy keeps the old epoch when the epoch advances by two.
     let mut newer = atlas.config.clone();
     newer.epoch += 2;
@@ -233,12 +241,17 @@ fn member_behind(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     if atlas.devices.len() < 2 {
         return None;
     }
-    let labels = atlas.labels(u32::try_from(rng.index(atlas.devices.len())).expect("few"));
-    let damage = Damage::new(Kind::MemberBehind, [format!("device {}", labels[0].0.0)]);
+    // A member that joined with the newest consistency point may have none.
+    let members = match atlas.config.epoch {
+        1 => atlas.devices.len(),
+        _ => 1,
+    };
+    let device = atlas.devices[rng.index(members)];
+    let damage = Damage::new(Kind::MemberBehind, [format!("device {}", device.0)]);
     let damage = damage.superblock(|it| it.written_seconds += 1);
     let damage = damage.along(&[Kind::SuperblockStale]).after(move |world| {
         let storage = world.storage();
-        for (device, label) in labels {
+        for label in labels_of(&*storage, device) {
             for slot in SUPERBLOCK_OFFSETS {
                 let nothing = [0; BLOCK_SIZE];
                 let written = storage.write(device, label + slot, &nothing);
@@ -247,6 +260,21 @@ fn member_behind(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
         }
     });
     Some(damage)
+}
+
+/// The labels that the records of a device name; a member that became larger has a former one.
+fn labels_of(storage: &dyn Storage, device: DeviceId) -> BTreeSet<u64> {
+    let mut labels = BTreeSet::new();
+    for slot in CONFIG_OFFSETS {
+        let mut bytes = vec![0; CONFIG_BYTES];
+        storage.read(device, slot, &mut bytes).expect("no faults");
+        if let Ok(Some(config)) = Config::decode(&bytes) {
+            let own = &config.members[config.member_index as usize];
+            labels.extend(label_offsets(own.size_blocks * BLOCK_SIZE as u64));
+        }
+    }
+    labels.retain(|label| label + LABEL_BYTES <= storage.size_bytes(device));
+    labels
 }
 
 /// Writes all copies of a changed config record.
@@ -266,7 +294,9 @@ fn everywhere(atlas: &Atlas, damage: Damage, change: impl Fn(&mut Config)) -> Da
 fn extents_collide(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let extents = atlas.geometry.extents();
     let extent = extents[rng.index(extents.len())];
+    // A change never moves the journal.
     let damage = Damage::new(Kind::ExtentsCollide, ["journal".into()]);
+    let damage = damage.along(&[Kind::ChangeWrong]);
     Some(everywhere(atlas, damage, |config| {
         config.journal = JournalRegion {
             member: extent.member,
@@ -284,7 +314,7 @@ fn journal_nowhere(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let damage = Damage::new(Kind::JournalRegion, ["journal".into()]);
     Some(everywhere(
         atlas,
-        damage.along(&[Kind::ExtentsCollide]),
+        damage.along(&[Kind::ExtentsCollide, Kind::ChangeWrong]),
         |config| {
             config.journal = JournalRegion {
                 member: place.0,

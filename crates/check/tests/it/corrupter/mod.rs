@@ -122,6 +122,11 @@ pub(crate) fn all() -> Vec<Way> {
     .concat()
 }
 
+/// Returns the kinds of damage to what growths of the pool change.
+pub(crate) fn of_growths() -> Vec<Way> {
+    [counters::WAYS, labels::WAYS, records::WAYS].concat()
+}
+
 /// Returns the kinds of damage that need snapshots.
 pub(crate) fn of_snapshots() -> &'static [Way] {
     snapshots::WAYS

@@ -369,8 +369,8 @@ pub fn everywhere(seed: Seed, plan: &Everywhere) -> Result<Report, Failure> {
 }
 
 /// The commit of a growth is cut when nothing but the device that joins has its superblock. The
-/// pool goes on without that device, and makes no, one or two consistency points of its own: another
-/// one of the same number. Then the device is back, and is added again.
+/// pool goes on without that device, and makes no, one or two consistency points of its own:
+/// another one of the same number. Then the device is back, and is added again.
 ///
 /// # Errors
 /// A promise was broken.

@@ -1,11 +1,11 @@
 //! Pools kept as files: written once and opened by all later versions.
 //!
 //! Each device has a file; those after the first have their number in the name. A file has every
-//! block of the device that is not all zeroes: its number (8 bytes), the number of runs (2), and for
-//! each run offset (2), length (2) and bytes; numbers are little-endian. 65,535 runs mean that the
-//! block equals an earlier block, whose number (8) follows. Files are never written again: an engine
-//! that cannot read one would lose users' data. With `EVERGLADE_GOLDEN=write` the tests create
-//! missing files.
+//! block of the device that is not all zeroes: its number (8 bytes), the number of runs (2), and
+//! for each run offset (2), length (2) and bytes; numbers are little-endian. 65,535 runs mean that
+//! the block equals an earlier block, whose number (8) follows. Files are never written again: an
+//! engine that cannot read one would lose users' data. With `EVERGLADE_GOLDEN=write` the tests
+//! create missing files.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
