@@ -137,7 +137,9 @@ impl Labels {
             all.filter_map(|(site, copy)| copy.valid().map(|it| (site.device, it)))
         };
         let is_earlier = |it: &Superblock| it.epoch == self.superblock.epoch && it.cp < newest;
-        let is_first = !valid().any(|(_, it)| is_earlier(it));
+        // A device that is no member may have one that is left over.
+        let mut members = valid().filter(|(device, _)| self.devices.contains(device));
+        let is_first = !members.any(|(_, it)| is_earlier(it));
         let before = self.record_before().map(|record| record.members.len());
         for (member, device) in self.devices.iter().enumerate() {
             let has_joined = is_first && before.is_some_and(|members| member >= members);

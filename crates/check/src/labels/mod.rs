@@ -116,14 +116,23 @@ fn any_record(all: &[Records]) -> Result<&Config, Unreadable> {
     }
 }
 
-/// The newest superblock that is not left over, or else the newest.
+/// The newest superblock that is not left over, or else the newest. One on a device without any
+/// whole record is left over, too: that device is being added again.
 fn newest_superblock(
     all: &[Records],
     superblocks: &[(Site, Copy<Superblock>)],
 ) -> Result<Superblock, Unreadable> {
-    let valid = superblocks.iter().filter_map(|(_, copy)| copy.valid());
-    let newest = valid.max_by_key(|it| (!is_left_over(it, all, superblocks), it.cp));
-    newest.cloned().ok_or_else(|| {
+    let has_record = |device: DeviceId| {
+        let mut own = all.iter().filter(|records| records.device == device);
+        own.any(|records| records.whole().next().is_some())
+    };
+    let counts = |(device, it): &(DeviceId, &Superblock)| {
+        has_record(*device) && !is_left_over(it, all, superblocks)
+    };
+    let valid = superblocks.iter();
+    let valid = valid.filter_map(|(site, copy)| Some((site.device, copy.valid()?)));
+    let newest = valid.max_by_key(|one| (counts(one), one.1.cp));
+    newest.map(|(_, it)| it).cloned().ok_or_else(|| {
         let found = superblocks
             .iter()
             .map(|(site, copy)| format!("byte {}: {}", site.offset, copy.trouble()));

@@ -349,6 +349,10 @@ pub fn everywhere(seed: Seed, plan: &Everywhere) -> Result<Report, Failure> {
             };
             if left.is_bare && report.growths[Growth::Healed] < HEALED_EVERYWHERE {
                 heal(&setting, &here, &mut report).map_err(within)?;
+                // The next growth begins before any other consistency point.
+                let next = second(&plan.growth, true, &here.images);
+                grow_again(&setting, &here, manners, &next, &mut report)
+                    .map_err(|failure| within(failure.within("then at once")))?;
             }
             let Some(is_made) = left.growth else {
                 continue;
