@@ -2,6 +2,7 @@
 //! is refused changes nothing; what was cut is finished, or taken back, by the next start.
 
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -650,6 +651,107 @@ fn a_device_whose_membership_was_not_recorded_any_more_is_a_member() {
     assert_eq!(size_of(&dir, "aggr0"), size);
     server.stop();
     assert_clean(&dir, 1);
+}
+
+/// Bytes of a file at an offset; none where it ends before.
+fn bytes_at(path: &Path, offset: u64, count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
+    let read = File::open(path).and_then(|file| file.read_at(&mut bytes, offset));
+    bytes.truncate(read.unwrap_or(0));
+    bytes
+}
+
+/// Asks for a growth and kills the daemon as soon as `is_time`, or when it has answered.
+fn killed_while_growing(
+    dir: &TestDir,
+    server: Server,
+    (verb, body): (&str, &str),
+    is_time: impl Fn() -> bool,
+) {
+    let path = format!("/v1/aggregates/aggr0/actions/{verb}");
+    let stream = http::open(dir);
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| http::over(stream, "POST", &path, "", body));
+        while !is_time() && !asked.is_finished() {
+            std::thread::yield_now();
+        }
+        server.kill();
+        // Not made, or made and cut before the answer: there is none, or it is good.
+        let answer = asked.join().expect("a request");
+        assert!([0, 200].contains(&answer.status), "{answer:?}");
+    });
+}
+
+#[test]
+fn a_daemon_killed_at_any_moment_of_a_growth_has_the_old_size_or_the_new_one() {
+    let dir = TestDir::new();
+    let mut server = serve_big(&dir, "1GiB");
+    let (mut client, _) = Client::open(&server.tcp, LUN).expect("opened");
+    for number in 0..64 {
+        client
+            .write(number * MIB, &payload(number, 1))
+            .expect("written");
+    }
+    client.flush().expect("flushed");
+    drop(client);
+    let own = dir.data_dir().join("aggregates/aggr0/dev0");
+    let card = || fs::read_to_string(own.join("DEVICE")).unwrap_or_default();
+    let file = sparse(&dir, "more", GIB);
+    let add = format!("{{\"devices\": [{:?}]}}", text(&file));
+    let has_label = || {
+        let slots = [64 << 10, 128 << 10].map(|slot| bytes_at(&file, slot, 8));
+        slots.iter().any(|bytes| bytes == b"EVGLCONF")
+    };
+    let has_superblock = || {
+        let slots = [256 << 10, 512 << 10].map(|slot| bytes_at(&file, slot, 8));
+        slots
+            .iter()
+            .any(|bytes| bytes.iter().any(|byte| *byte != 0))
+    };
+    let is_joining = || state_of_or_none(&dir).contains("joining");
+    let is_member = || state_of_or_none(&dir).contains(text(&file)) && !is_joining();
+    let moments: [&dyn Fn() -> bool; 4] = [&is_joining, &has_label, &has_superblock, &is_member];
+    let mut size = size_of(&dir, "aggr0");
+    for (round, is_time) in moments.into_iter().enumerate() {
+        if aggregate(&dir, "aggr0")["devices"].as_array().map(Vec::len) == Some(1) {
+            killed_while_growing(&dir, server, ("add", &add), is_time);
+            server = dir.serve(&[]);
+        }
+        // A directory that was larger already is asked for its size again.
+        let bytes = (2 + round as u64) * GIB;
+        let resize = format!("{{\"size_bytes\": {bytes}}}");
+        let is_larger = || card().contains(&format!("size_bytes {bytes}\n"));
+        let is_recorded = || state_of_or_none(&dir).contains(&format!("size_bytes = {bytes}\n"));
+        let is_time: &dyn Fn() -> bool = match round % 2 {
+            0 => &is_larger,
+            _ => &is_recorded,
+        };
+        killed_while_growing(&dir, server, ("resize", &resize), is_time);
+        assert_clean(&dir, 1);
+        server = dir.serve(&[]);
+        let now = size_of(&dir, "aggr0");
+        assert!(now >= size, "{now} after {size}");
+        size = now;
+        assert!(!state_of(&dir).contains("joining"), "{}", state_of(&dir));
+        let (mut client, _) = Client::open(&server.tcp, LUN).expect("opened");
+        assert_reads_back(&mut client, 0..64, 1);
+    }
+    // What was cut can be asked for again.
+    if aggregate(&dir, "aggr0")["devices"].as_array().map(Vec::len) == Some(1) {
+        ask(
+            &dir,
+            &["aggregate", "add", "aggr0", "--devices", text(&file)],
+        );
+    }
+    ask(&dir, &["aggregate", "resize", "aggr0", "--size", "6GiB"]);
+    assert!(size_of(&dir, "aggr0") > 5 * GIB);
+    server.stop();
+    assert_clean(&dir, 1);
+}
+
+/// While the daemon replaces it, the file may be read in any state.
+fn state_of_or_none(dir: &TestDir) -> String {
+    fs::read_to_string(dir.data_dir().join("state.toml")).unwrap_or_default()
 }
 
 fn write_card(folder: &Path, size_bytes: u64) {
