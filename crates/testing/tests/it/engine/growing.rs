@@ -55,6 +55,17 @@ fn a_second_device_joins_and_a_cut_at_any_write_leaves_one_pool_or_the_other() {
     }
 }
 
+/// Without a journal a start has nothing to repeat, so it makes no consistency point: the next
+/// growth meets a member that has no superblock yet.
+#[test]
+fn a_second_device_joins_a_pool_without_journal_and_any_write_may_be_the_last() {
+    let maker = EngineMaker {
+        journal_half_blocks: 0,
+        ..of_devices(1)
+    };
+    cut(maker, PoolGrowth::New(vec![new_device()]));
+}
+
 #[test]
 fn a_third_device_joins_and_a_cut_at_any_write_leaves_one_pool_or_the_other() {
     let maker = EngineMaker {
