@@ -14,7 +14,7 @@ pub struct Refusal {
     /// Remedy for the administrator.
     pub remedy: String,
     /// The consistency point of the devices, if they are refused only because it is older than
-    /// [`Expected::cp`].
+    /// [`crate::Expected::cp`].
     pub rolled_back_to: Option<u64>,
 }
 

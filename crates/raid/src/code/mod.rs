@@ -7,8 +7,8 @@
 //!
 //! Let x be the shift by one piece in a ring of 257 pieces, and let a block be a ring whose last
 //! piece is zero. Column *c* has a distinct number *n(c)* below 257: data column *c* has *c*, and
-//! row parity has [`ROW`], whatever the width. So a group can grow: an absent column is a column of
-//! zeros. With B(c) for the data columns and for row parity,
+//! row parity has the number 255, whatever the width. So a group can grow: an absent column is a
+//! column of zeros. With B(c) for the data columns and for row parity,
 //!
 //! ```text
 //! sum of B(c)            = 0            row parity

@@ -13,7 +13,7 @@
 //!    says that they belong to it.
 //! 4. A growth is refused only while another one is under way; it succeeds in a full pool.
 //! 5. A member that joined with a consistency point whose commit was cut has a superblock after the
-//!    next one ([`heal`]).
+//!    next one (`heal`).
 //! 6. The offline check finds all of the media clean.
 //!
 //! [`everywhere`] cuts one growth at each of its writes, in every way worth trying.
