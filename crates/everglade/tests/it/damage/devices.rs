@@ -77,7 +77,7 @@ fn a_device_that_became_smaller_is_refused() {
     let smaller = whole.replace(&size.to_string(), &(size - (1 << 20)).to_string());
     fs::write(&card, smaller).expect("write");
     let parts = [
-        "aggregates/aggr0/dev0: expected a device of 2147483648 bytes",
+        "aggregates/aggr0/dev0: expected a device of at least 2147483648 bytes",
         "found one of 2146435072 bytes",
         "expected device 0 of aggregate aggr0",
     ];
