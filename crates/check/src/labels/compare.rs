@@ -123,7 +123,8 @@ impl Labels {
 
     /// A power cut leaves the superblocks of two members at most one consistency point apart. A
     /// member has none at all only if it joined with the newest consistency point: then no
-    /// superblock of this epoch is older, and the record of the epoch before does not name it.
+    /// superblock of this epoch is older, and the record of the epoch before does not name it. That
+    /// record proves nothing if it is nowhere, because the next change overwrites it.
     pub(super) fn check_members(&self, findings: &mut Findings) {
         for stranger in &self.strangers {
             let object = Object::Device(stranger.device);
@@ -142,7 +143,8 @@ impl Labels {
         let is_first = !members.any(|(_, it)| is_earlier(it));
         let before = self.record_before().map(|record| record.members.len());
         for (member, device) in self.devices.iter().enumerate() {
-            let has_joined = is_first && before.is_some_and(|members| member >= members);
+            let is_new = before.is_none_or(|members| member >= members);
+            let has_joined = is_first && self.superblock.epoch > 1 && is_new;
             let own = valid().filter(|(at, _)| at == device).map(|(_, it)| it.cp);
             let found = match own.max() {
                 Some(cp) if cp.next() >= newest => continue,

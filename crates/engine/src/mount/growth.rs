@@ -153,12 +153,8 @@ pub(crate) fn abandon(storage: &dyn Storage, aggregate: &Aggregate, next: &NextG
 }
 
 fn check_state(aggregate: &Aggregate) -> Result<(), GrowError> {
-    let is_unsettled = aggregate.has_cut_change && aggregate.committed() == aggregate.opened;
     let problem = match aggregate.state() {
-        State::Online if !is_unsettled => return Ok(()),
-        State::Online => "the aggregate was just opened, after a change of its devices that was \
-                          cut; try again in a moment"
-            .to_owned(),
+        State::Online => return Ok(()),
         State::Mounting => "the aggregate is not online yet; wait until it is".to_owned(),
         State::Stopping | State::Stopped => "the aggregate is stopping".to_owned(),
         State::ReadOnly(reason) | State::Failed(reason) => reason,

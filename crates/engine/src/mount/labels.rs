@@ -12,10 +12,7 @@
 //! 2. A device that was joining may have the superblock of such a change, and may be absent at a
 //!    start. So an aggregate with a record of a higher epoch commits a consistency point before it
 //!    admits clients. From then on its own superblock is as new, and it wins among equals.
-//! 3. A member without a superblock is accepted because the record of the epoch before does not
-//!    name it. The next change would overwrite that record. So this case, too, needs a consistency
-//!    point first, which gives the member its superblock.
-//! 4. Every refusal has three parts: found, expected and remedy. Labels are only read here.
+//! 3. Every refusal has three parts: found, expected and remedy. Labels are only read here.
 
 use everglade_env::{BLOCK_SIZE, DeviceId, Storage};
 use everglade_format::config::hex;
@@ -31,7 +28,7 @@ pub(crate) struct Labels {
     /// Device of each member.
     pub(crate) devices: Vec<DeviceId>,
     pub(crate) superblock: Superblock,
-    /// A label has a record of a higher epoch, or a member has no superblock.
+    /// A label has a record of a higher epoch.
     pub(crate) has_cut_change: bool,
 }
 
@@ -150,9 +147,7 @@ pub(crate) fn read(
         refuse_rollback(expected, &config, &superblock)?;
     }
     let mut records = members.iter().flat_map(|device| &device.records.records);
-    let is_bare = |device: &&Read| device.superblocks.found.is_empty();
-    let has_cut_change =
-        records.any(|record| record.epoch > config.epoch) || members.iter().any(is_bare);
+    let has_cut_change = records.any(|record| record.epoch > config.epoch);
     Ok(Labels {
         has_cut_change,
         devices: members.iter().map(|read| read.records.device).collect(),
@@ -408,7 +403,8 @@ fn check_extents(config: &Config) -> Result<(), Refusal> {
 /// A cut between the writes of one commit leaves members one apart, and healing before the next
 /// keeps it at that; more means that a device missed consistency points, and with them data. A
 /// member that joined with the newest superblock may have none yet: then no superblock of this
-/// epoch is older, and the record of the former epoch does not name the member.
+/// epoch is older, and the record of the former epoch does not name the member. The former record
+/// proves nothing if it is nowhere, because the next change overwrites it.
 fn check_copies(
     storage: &dyn Storage,
     members: &[&Read],
@@ -419,7 +415,8 @@ fn check_copies(
     let is_first = !all().any(|it| it.epoch == newest.epoch && it.cp < newest.cp);
     for (index, member) in members.iter().enumerate() {
         let cp = member.superblocks.found.iter().map(|own| own.cp.0).max();
-        let has_joined = former.is_some_and(|former| index >= former.members.len());
+        let is_new = former.is_none_or(|former| index >= former.members.len());
+        let has_joined = newest.epoch > 1 && is_new;
         if cp.is_none() && is_first && has_joined {
             continue;
         }

@@ -44,8 +44,8 @@ pub(crate) struct Aggregate {
     pub(crate) space: Space,
     /// The consistency point it was opened with.
     pub(crate) opened: CpNumber,
-    /// When it was opened, its labels had traces of a change of its devices that was cut. The next
-    /// change waits for a consistency point ([`crate::mount::labels`]).
+    /// When it was opened, its labels had the record of a change of its devices that was cut
+    /// ([`crate::mount::labels`]).
     pub(crate) has_cut_change: bool,
     /// The journal, unless it has none.
     pub(crate) log: Option<Log>,

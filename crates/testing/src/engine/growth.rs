@@ -110,9 +110,13 @@ impl EngineSystem {
                 strays
             }
         };
+        // Another one for each attempt, as in the daemon: a device that is away, and comes back, is
+        // not the one that took its place.
+        let epoch = self.engine.aggregates()[0].epoch;
+        let attempt = self.world.writes() << 16 | epoch << 8;
         let named = |device: &DeviceId| {
             let mut uuid = [0; 16];
-            Rng::for_part(device.0.into(), "joining").fill(&mut uuid);
+            Rng::for_part(attempt | u64::from(device.0), "joining").fill(&mut uuid);
             (*device, uuid)
         };
         (Growth::Add(joining.iter().map(named).collect()), joining)

@@ -146,10 +146,11 @@ impl Images {
         self.devices[device].spec
     }
 
-    /// True if a device is joining ([`super::SimWorld::joining`]).
+    /// True if a device is joining ([`super::SimWorld::joining`]); not if it was taken away.
     #[must_use]
     pub fn is_joining(&self, device: usize) -> bool {
-        self.devices[device].is_joining
+        let device = self.devices.get(device);
+        device.is_some_and(|medium| medium.is_joining)
     }
 
     /// The same without the devices that are joining; they were taken away meanwhile.
