@@ -6,13 +6,24 @@
 //! A device that was being added may be a member or not, and its labels may not even be written. So
 //! one that cannot be opened is left out here. If it is a member, opening the aggregate fails
 //! without it.
+//!
+//! A process that was killed may keep its devices for a moment after it is gone: the kernel
+//! closes a file only when the last operation of an io_uring on it has ended. So a device that is
+//! in use is tried again for a while.
 
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use everglade_env::{DeviceId, OpenError, World};
 
 use crate::Size;
 use crate::datadir::{AggregateState, Device, DeviceKind};
+
+/// How long a device that is in use is tried again.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The time from one try to the next.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The reason why a recorded device cannot be used, in one line: what was found, what was expected,
 /// what to do.
@@ -92,6 +103,17 @@ pub fn open_all(
     Ok(opened)
 }
 
+/// Opens, and opens again while the device is in use, up to [`PATIENCE`].
+fn patiently(open: impl Fn() -> Result<DeviceId, OpenError>) -> Result<DeviceId, OpenError> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match open() {
+            Err(OpenError::Busy { .. }) if Instant::now() < end => thread::sleep(PAUSE),
+            result => return result,
+        }
+    }
+}
+
 fn open(
     world: &World,
     data_dir: &Path,
@@ -100,11 +122,11 @@ fn open(
     device: &Device,
 ) -> Result<DeviceId, DeviceError> {
     let path = data_dir.join(&device.path);
-    let opened = match device.kind {
+    let opened = patiently(|| match device.kind {
         DeviceKind::Directory => world.open_directory(&path, device.size_bytes, false),
         DeviceKind::File => world.open_file(&path),
         DeviceKind::Block => world.open_block(&path),
-    };
+    });
     let aggregate = || aggregate.name.clone();
     let id = opened.map_err(|source| DeviceError::Unusable {
         aggregate: aggregate(),
@@ -123,4 +145,36 @@ fn open(
         });
     }
     Ok(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::{DeviceId, OpenError, patiently};
+
+    #[test]
+    fn a_device_that_a_killed_process_still_has_is_tried_again() {
+        let path = || "/dev/sdb".into();
+        let tries = Cell::new(0);
+        let opened = patiently(|| {
+            tries.set(tries.get() + 1);
+            if tries.get() < 4 {
+                return Err(OpenError::Busy { path: path() });
+            }
+            Ok(DeviceId(7))
+        });
+        assert_eq!((opened.expect("opened"), tries.get()), (DeviceId(7), 4));
+        tries.set(0);
+        let missing = patiently(|| {
+            tries.set(tries.get() + 1);
+            Err(OpenError::Missing { path: path() })
+        });
+        assert!(matches!(missing, Err(OpenError::Missing { .. })));
+        assert_eq!(
+            tries.get(),
+            1,
+            "only a device in use may come free by itself"
+        );
+    }
 }
