@@ -5,17 +5,17 @@ use std::rc::Rc;
 
 use everglade_env::DeviceId;
 
-use super::life::{Setting, in_range};
+use super::life::{Lived, Setting, in_range};
 use super::media::{epochs_of_records, has_superblock};
-use super::past::Past;
+use super::past::{Begun, Past};
 use crate::sim::judge::{View, look_at, verify};
 use crate::sim::judged::Judged;
 use crate::sim::{Failure, Growth, Report};
 use crate::system::{Geometry, Maker, NotMounted};
 use crate::world::Images;
 
-/// One in `OLD_ONE_IN` of the blocks that the work of a life does not touch is looked at; the
-/// offline check reads all. So few that hardly two are read together with all between them.
+/// The judge looks at one in `OLD_ONE_IN` of the blocks that the work of a life does not touch; the
+/// offline check reads all of them. They are so far apart that one read rarely covers two of them.
 const OLD_ONE_IN: u64 = 509;
 
 /// What a cut left of a growth.
@@ -36,32 +36,33 @@ pub(super) struct Judging<'a> {
     /// All cuts are judged as one at this write: clients saw nothing of a start that was cut.
     at: Option<u64>,
     has_gaps: bool,
+    /// The consistency point that a start found before it was cut, in a pool without journal. The
+    /// start may have committed others, with numbers that operations of the life before had for
+    /// theirs.
+    found_cp: Option<u64>,
     known: Judged,
 }
 
 impl<'a> Judging<'a> {
-    /// Of cuts of the work after a start.
+    /// Judges cuts of the work after a start.
     pub(super) fn of_work(setting: &'a Setting, past: &Rc<Past>) -> Judging<'a> {
         Judging {
             setting,
             past: past.clone(),
             at: None,
             has_gaps: false,
+            found_cp: None,
             known: Judged::default(),
         }
     }
 
-    /// Of cuts of a start from what a cut at write `at` of a past life left.
-    pub(super) fn of_start(
-        setting: &'a Setting,
-        past: &Rc<Past>,
-        at: u64,
-        has_gaps: bool,
-    ) -> Judging<'a> {
+    /// Judges cuts of the start of a life.
+    pub(super) fn of_start(setting: &'a Setting, begun: &Begun, lived: &Lived) -> Judging<'a> {
         Judging {
-            at: Some(at),
-            has_gaps,
-            ..Judging::of_work(setting, past)
+            at: Some(begun.at),
+            has_gaps: lived.has_gaps,
+            found_cp: lived.found_cp,
+            ..Judging::of_work(setting, &begun.past)
         }
     }
 
@@ -173,7 +174,8 @@ impl<'a> Judging<'a> {
         };
         let since = self.past.since;
         let wanted = |name: &str| model.blocks_since(name, since, OLD_ONE_IN);
-        let view = look_at(&world, &mut system, &wanted).map_err(traced)?;
+        let mut view = look_at(&world, &mut system, &wanted).map_err(traced)?;
+        view.cp = self.found_cp.or(view.cp);
         compare(&view)
             .and_then(|()| in_range(&world))
             .map_err(traced)?;

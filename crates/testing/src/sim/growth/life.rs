@@ -65,6 +65,8 @@ pub(super) struct Lived {
     pub(super) work: Vec<(u64, CutPoint)>,
     /// The start left out operations on what came too late.
     pub(super) has_gaps: bool,
+    /// The consistency point that the start found, in a pool without journal.
+    pub(super) found_cp: Option<u64>,
     pub(super) report: Report,
 }
 
@@ -146,6 +148,10 @@ impl Setting {
             )));
         }
         let (before, has_gaps) = (system.committed_cp(), system.has_gaps());
+        let found_cp = match system.recovery() {
+            None => system.recovered_cp(),
+            Some(_) => None,
+        };
         let mut model = judge(world, &mut system, &begun.past.model, begun.at)?;
         model.set_writes(world.writes());
         let start = points(world);
@@ -175,6 +181,7 @@ impl Setting {
             start,
             work: all,
             has_gaps,
+            found_cp,
             report,
         })
     }

@@ -246,7 +246,7 @@ fn judge_start(
     lived: &Lived,
     report: &mut Report,
 ) -> Result<(), Failure> {
-    let judging = Judging::of_start(setting, &begun.past, begun.at, lived.has_gaps);
+    let judging = Judging::of_start(setting, begun, lived);
     for point in evenly(lived.start.iter().collect(), START_MAX) {
         for cut in point.1.singles(1) {
             judging
