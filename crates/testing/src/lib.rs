@@ -9,6 +9,7 @@
 //! or thread ids, and never iterates over a hash table. [`toy`] is a small correct server with bugs
 //! that can be switched on: it proves that the judge acquits the innocent and convicts the guilty.
 
+mod counts;
 pub mod digest;
 pub mod engine;
 pub mod model;

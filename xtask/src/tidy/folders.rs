@@ -109,8 +109,8 @@ const TABLE: [(&str, &[&str]); 6] = [
     (
         "testing",
         &[
-            "digest", "rng", "seed", "model", "world", "system", "engine", "toy", "workload",
-            "sim", "bin",
+            "counts", "digest", "rng", "seed", "model", "world", "system", "engine", "toy",
+            "workload", "sim", "bin",
         ],
     ),
 ];

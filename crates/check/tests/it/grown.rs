@@ -400,7 +400,7 @@ fn a_member_that_missed_consistency_points_is_a_problem() {
     earlier.cp.0 -= 1;
     image.put_superblocks(1, &earlier);
     behind(&image, "found consistency point 5");
-    // A member of the epoch before never joined with the newest one.
+    // Member 0 was a member in the epoch before, so it must have a superblock.
     let image = added();
     image.erase_superblocks(0, CP);
     behind(&image, "device 0");

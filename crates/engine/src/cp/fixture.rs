@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use everglade_affinity::{Affinities, AggregateAffinities, RANGES};
 use everglade_env::{DeviceId, Op};
-use everglade_format::config::JournalRegion;
 use everglade_format::volume::{Sync, VOLUME_AREA_BLOCKS};
 use everglade_format::{
     Config, CpNumber, Dbn, Entry, EntryKind, Extent, FileId, Inode, Kind, Layer, Member, SPAN,
@@ -22,6 +21,7 @@ use crate::home::run::Run;
 use crate::home::site::Site;
 use crate::home::volume::VolumeHome;
 use crate::media::Layout;
+use crate::media::layout::tests::config;
 use crate::mend::Mender;
 use crate::pool::aggregate::Aggregate;
 use crate::pool::space::Space;
@@ -42,31 +42,23 @@ pub(super) struct Scene {
 }
 
 fn aggregate(affinities: &Affinities<u64>) -> Arc<Aggregate> {
+    let member = Member {
+        uuid: [3; 16],
+        size_blocks: AREAS * AREA_BLOCKS + 512,
+        data_first: Dbn(256),
+    };
+    let extent = Extent {
+        base: 0,
+        length: AREAS * AREA_BLOCKS,
+        group: 0,
+        column: 0,
+        member: 0,
+        first_dbn: Dbn(256),
+    };
     let config = Config {
-        member_index: 0,
-        epoch: 1,
-        compatible: 0,
-        incompatible: 0,
-        uuid: [1; 16],
-        secret: [2; 32],
-        created_seconds: 0,
         area_blocks: AREA_BLOCKS,
         reserve_blocks: 64,
-        journal: JournalRegion::default(),
-        name: "aggr0".to_owned(),
-        members: vec![Member {
-            uuid: [3; 16],
-            size_blocks: AREAS * AREA_BLOCKS + 512,
-            data_first: Dbn(256),
-        }],
-        extents: vec![Extent {
-            base: 0,
-            length: AREAS * AREA_BLOCKS,
-            group: 0,
-            column: 0,
-            member: 0,
-            first_dbn: Dbn(256),
-        }],
+        ..config(vec![member], vec![extent])
     };
     let superblock = Superblock {
         cp: CpNumber(0),

@@ -115,9 +115,9 @@ pub(crate) mod tests {
         }
     }
 
-    /// Two devices: pvbns 0 to 511 on the first, 512 to 1,023 on the second.
-    pub(crate) fn two_devices() -> Layout {
-        let config = Config {
+    /// A record of epoch 1 without a journal.
+    pub(crate) fn config(members: Vec<Member>, extents: Vec<Extent>) -> Config {
+        Config {
             member_index: 0,
             epoch: 1,
             compatible: 0,
@@ -129,9 +129,17 @@ pub(crate) mod tests {
             reserve_blocks: 0,
             journal: JournalRegion::default(),
             name: "aggr0".to_owned(),
-            members: vec![member(4), member(5)],
-            extents: vec![extent(0, 0, 300), extent(512, 1, 700)],
-        };
+            members,
+            extents,
+        }
+    }
+
+    /// Two devices: pvbns 0 to 511 on the first, 512 to 1,023 on the second.
+    pub(crate) fn two_devices() -> Layout {
+        let config = config(
+            vec![member(4), member(5)],
+            vec![extent(0, 0, 300), extent(512, 1, 700)],
+        );
         Layout::new(config, vec![DeviceId(4), DeviceId(5)]).expect("a sound table")
     }
 

@@ -45,6 +45,27 @@ pub(crate) struct Rewrite {
 }
 
 impl Rewrite {
+    fn new(
+        storage: &dyn Storage,
+        (device, offset): (DeviceId, u64),
+        is_front: bool,
+        found: String,
+        wanted: Vec<u8>,
+    ) -> Rewrite {
+        let lost = LostCopy {
+            device: storage.name(device),
+            is_front,
+            found,
+            failure: None,
+        };
+        Rewrite {
+            lost,
+            device,
+            offset,
+            wanted,
+        }
+    }
+
     /// Writes the right contents.
     pub(crate) fn write(&self, storage: &dyn Storage) -> Result<(), DiskError> {
         storage.write(self.device, self.offset, &self.wanted)?;
@@ -82,20 +103,12 @@ fn find(storage: &dyn Storage, layout: &Layout) -> Vec<Rewrite> {
                 let Some(found) = found else {
                     continue;
                 };
-                rewrites.push(Rewrite {
-                    lost: LostCopy {
-                        device: storage.name(device),
-                        is_front,
-                        found,
-                        failure: None,
-                    },
-                    device,
-                    offset,
-                    wanted: match slot == own {
-                        true => record.encode(),
-                        false => vec![0; CONFIG_BYTES],
-                    },
-                });
+                let wanted = match slot == own {
+                    true => record.encode(),
+                    false => vec![0; CONFIG_BYTES],
+                };
+                let place = (device, offset);
+                rewrites.push(Rewrite::new(storage, place, is_front, found, wanted));
             }
         }
     }
@@ -114,18 +127,11 @@ pub(crate) fn strays(storage: &dyn Storage, layout: &Layout) -> Vec<Rewrite> {
             continue;
         }
         for offset in CONFIG_OFFSETS.map(|slot| end + slot) {
-            if let Some(found) = left_by_a_cut(storage, device, offset, epoch) {
-                strays.push(Rewrite {
-                    lost: LostCopy {
-                        device: storage.name(device),
-                        is_front: false,
-                        found,
-                        failure: None,
-                    },
-                    device,
-                    offset,
-                    wanted: vec![0; CONFIG_BYTES],
-                });
+            if let Ok(Ok(Some(found))) = read(storage, device, offset)
+                && found.epoch > epoch
+            {
+                let (place, nothing) = ((device, offset), vec![0; CONFIG_BYTES]);
+                strays.push(Rewrite::new(storage, place, false, cut(&found), nothing));
             }
         }
     }
@@ -178,17 +184,4 @@ fn damaged(storage: &dyn Storage, device: DeviceId, offset: u64, epoch: u64) -> 
 fn cut(found: &Config) -> String {
     let epoch = found.epoch;
     format!("a record of epoch {epoch}, of a change that was interrupted")
-}
-
-/// The record of a higher epoch in a place where no label should be.
-fn left_by_a_cut(
-    storage: &dyn Storage,
-    device: DeviceId,
-    offset: u64,
-    epoch: u64,
-) -> Option<String> {
-    match read(storage, device, offset) {
-        Ok(Ok(Some(found))) if found.epoch > epoch => Some(cut(&found)),
-        _ => None,
-    }
 }

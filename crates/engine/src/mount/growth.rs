@@ -11,8 +11,9 @@
 //!    nothing. The record of the present epoch stays in its slot of every label that has it.
 //! 3. The record of the next epoch is on all members, and flushed, before the change is asked for.
 //!    Until the superblock of that change is committed, the records are without effect.
-//! 4. A device that became larger gets a label at its new end, with the records of both epochs: the
-//!    present one says where the copy at the old end is, which has the present superblocks.
+//! 4. A device that became larger gets a label at its new end, with the records of both epochs. The
+//!    record of the present epoch says where the old end is. The copy of the label there has the
+//!    present superblocks.
 //! 5. A label at the end of a device that became larger may have a record that an earlier growth
 //!    left when it was cut. Such a *stray* is erased before another growth uses the same epoch.
 //! 6. What is written here is outside of all extents of the present layout.
@@ -25,7 +26,7 @@ use everglade_format::label::{
     CONFIG_OFFSETS, LABEL_BYTES, SUPERBLOCK_OFFSETS, config_slot, data_region, grown_region,
     label_offsets, size_for, size_to_grow,
 };
-use everglade_format::{Config, Extent, Member};
+use everglade_format::{Config, Dbn, Extent, Member};
 
 use crate::media::Layout;
 use crate::media::next::NextGeometry;
@@ -202,10 +203,17 @@ fn blocks_of(storage: &dyn Storage, device: DeviceId) -> u64 {
     storage.size_bytes(device) / BLOCK_SIZE as u64
 }
 
-/// The first number behind all extents.
-fn end_of(config: &Config) -> u64 {
+/// Gives a region of a member the numbers behind all extents.
+fn append(config: &mut Config, member: u32, column: u32, (first_dbn, length): (Dbn, u64)) {
     let last = config.extents.last();
-    last.map_or(0, |extent| extent.base + extent.length)
+    config.extents.push(Extent {
+        base: last.map_or(0, |extent| extent.base + extent.length),
+        length,
+        group: 0,
+        column,
+        member,
+        first_dbn,
+    });
 }
 
 fn add(
@@ -228,21 +236,13 @@ fn add(
     if devices.contains(&device) || is_labelled {
         return Err(GrowError::InUse(device));
     }
-    let (first, length) =
-        data_region(size_blocks, config.area_blocks, 0).expect("it is large enough");
+    let region = data_region(size_blocks, config.area_blocks, 0).expect("it is large enough");
     let member = u32::try_from(config.members.len()).expect("few devices");
-    config.extents.push(Extent {
-        base: end_of(config),
-        length,
-        group: 0,
-        column: member,
-        member,
-        first_dbn: first,
-    });
+    append(config, member, member, region);
     config.members.push(Member {
         uuid,
         size_blocks,
-        data_first: first,
+        data_first: region.0,
     });
     devices.push(device);
     Ok(())
@@ -264,21 +264,14 @@ fn extend(
         config.members[index].size_blocks,
         blocks_of(storage, device),
     );
-    let Some((first, length)) = grown_region(old, new, config.area_blocks) else {
+    let Some(region) = grown_region(old, new, config.area_blocks) else {
         return Err(GrowError::NotLarger {
             device,
             bytes: new * BLOCK_SIZE as u64,
             least: size_to_grow(old, config.area_blocks) * BLOCK_SIZE as u64,
         });
     };
-    config.extents.push(Extent {
-        base: end_of(config),
-        length,
-        group: 0,
-        column,
-        member,
-        first_dbn: first,
-    });
+    append(config, member, column, region);
     config.members[index].size_blocks = new;
     Ok(())
 }

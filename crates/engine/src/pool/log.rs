@@ -356,6 +356,7 @@ mod tests {
     use everglade_journal::Action;
 
     use super::*;
+    use crate::media::layout::tests::config;
 
     const MIB: u64 = (1 << 20) / BLOCK_SIZE as u64;
     const HALF: u64 = 256 * MIB;
@@ -372,19 +373,8 @@ mod tests {
             data_first: Dbn(1 + 2 * HALF),
         };
         let config = Config {
-            member_index: 0,
-            epoch: 1,
-            compatible: 0,
-            incompatible: 0,
-            uuid: [1; 16],
-            secret: [3; 32],
-            created_seconds: 0,
-            area_blocks: 256,
-            reserve_blocks: 0,
             journal,
-            name: "a".to_owned(),
-            members: vec![member],
-            extents: Vec::new(),
+            ..config(vec![member], Vec::new())
         };
         let log = Log::new(&config, &[DeviceId(0)]).expect("it has a journal");
         log.begin_life(1, Position::FIRST);

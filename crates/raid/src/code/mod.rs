@@ -93,12 +93,6 @@ impl Code {
         })
     }
 
-    /// True if each block is the same in all columns.
-    #[must_use]
-    pub fn is_mirror(&self) -> bool {
-        self.is_mirror
-    }
-
     /// Number of data columns.
     #[must_use]
     pub fn data(&self) -> usize {

@@ -41,6 +41,7 @@ struct Pool {
 }
 
 /// A device that is to join, or to become larger.
+#[derive(Clone)]
 struct Candidate {
     /// As it is to be recorded.
     device: Device,
@@ -345,26 +346,15 @@ impl Administrator {
         chosen: &[Candidate],
     ) -> Result<GrowthInfo, Problem> {
         let mut imagined = Imagined::new(&self.plane.world);
-        let mut ids = Vec::new();
-        for candidate in chosen {
+        let mut chosen = chosen.to_vec();
+        let mut added = Vec::new();
+        for candidate in &mut chosen {
             let new = || imagined.add(candidate.device.size_bytes);
-            ids.push(candidate.id.unwrap_or_else(new));
+            let id = *candidate.id.get_or_insert_with(new);
+            added.push((id, [0; 16]));
         }
-        let added = ids.iter().map(|id| (*id, [0; 16])).collect();
         let growth = everglade_engine::Growth::Add(added);
-        let info = self
-            .engine
-            .examine_growth(&imagined, pool.known.id, &growth);
-        let with_id = |(candidate, id): (&Candidate, &DeviceId)| Candidate {
-            device: candidate.device.clone(),
-            path: candidate.path.clone(),
-            id: Some(*id),
-            ..*candidate
-        };
-        let info = info.map_err(|error| {
-            let chosen: Vec<_> = chosen.iter().zip(&ids).map(with_id).collect();
-            self.explain_growth(&error, &chosen)
-        })?;
+        let info = self.examine(&imagined, pool, &chosen, &growth)?;
         let devices = chosen.iter().map(|it| &it.device);
         refuse_full_host(directory, pool, &info, devices, "devices")?;
         Ok(info)
@@ -385,15 +375,24 @@ impl Administrator {
             members.push(id);
         }
         let growth = everglade_engine::Growth::Extend(members);
-        let info = self
-            .engine
-            .examine_growth(&imagined, pool.known.id, &growth);
-        let info = info.map_err(|error| self.explain_growth(&error, chosen))?;
+        let info = self.examine(&imagined, pool, chosen, &growth)?;
         // Who made a file larger knows the host below it.
         let directories = chosen.iter().filter(|it| it.is_directory());
         let devices = directories.map(|it| &it.device);
         refuse_full_host(directory, pool, &info, devices, "size_bytes")?;
         Ok(info)
+    }
+
+    /// Asks the engine what a growth would give.
+    fn examine(
+        &self,
+        imagined: &Imagined<'_>,
+        pool: &Pool,
+        chosen: &[Candidate],
+        growth: &everglade_engine::Growth,
+    ) -> Result<GrowthInfo, Problem> {
+        let info = self.engine.examine_growth(imagined, pool.known.id, growth);
+        info.map_err(|error| self.explain_growth(&error, chosen))
     }
 
     /// Records the devices, makes those that are directories, and makes all of them members.

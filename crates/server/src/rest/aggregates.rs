@@ -49,10 +49,7 @@ pub(super) async fn create(
     let deed = Deed {
         what: "aggregate create",
         object: request.name.to_string(),
-        detail: match request.devices.as_slice() {
-            [] => "one directory in the data directory".to_owned(),
-            devices => devices.join(", "),
-        },
+        detail: list_of(&request.devices),
     };
     let aggregate = desk
         .change(caller, deed, move |administrator| {
@@ -60,6 +57,14 @@ pub(super) async fn create(
         })
         .await?;
     created(&place, &Tag::of_aggregate(&aggregate), &aggregate)
+}
+
+/// The devices that a request names, for the history.
+fn list_of(devices: &[String]) -> String {
+    match devices {
+        [] => "one directory in the data directory".to_owned(),
+        devices => devices.join(", "),
+    }
 }
 
 pub(super) async fn rename(
@@ -101,10 +106,7 @@ pub(super) async fn add(
     let deed = Deed {
         what: "aggregate add",
         object: name.clone(),
-        detail: match request.devices.as_slice() {
-            [] => "one directory in the data directory".to_owned(),
-            devices => devices.join(", "),
-        },
+        detail: list_of(&request.devices),
     };
     let is_plan = request.dry_run;
     let add =

@@ -1,10 +1,8 @@
 //! Background work under way when the power fails: proof that a simulation's cuts interrupted it.
 
-use std::fmt;
-use std::ops::Index;
-
 use everglade_engine::SplitState;
 
+use crate::counts::counts;
 use crate::engine::EngineSystem;
 use crate::system::System;
 
@@ -71,38 +69,15 @@ impl Background {
     }
 }
 
-/// Number of cuts during each kind of background work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PerBackground([u64; 6]);
+counts! {
+    /// Number of cuts during each kind of background work.
+    PerBackground of Background
+}
 
 impl PerBackground {
     pub(super) fn count(&mut self, met: Vec<Background>) {
         for one in met {
-            self.0[one as usize] += 1;
+            self[one] += 1;
         }
-    }
-
-    pub(super) fn add(&mut self, other: &PerBackground) {
-        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
-            *mine += theirs;
-        }
-    }
-}
-
-impl Index<Background> for PerBackground {
-    type Output = u64;
-
-    fn index(&self, one: Background) -> &u64 {
-        &self.0[one as usize]
-    }
-}
-
-impl fmt::Display for PerBackground {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, one) in Background::ALL.into_iter().enumerate() {
-            let space = if place == 0 { "" } else { " " };
-            write!(f, "{space}{} {}", one.name(), self[one])?;
-        }
-        Ok(())
     }
 }

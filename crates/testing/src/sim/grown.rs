@@ -1,7 +1,6 @@
 //! What became of growths of pools: proof that a simulation's cuts met each of their states.
 
-use std::fmt;
-use std::ops::{Index, IndexMut};
+use crate::counts::counts;
 
 /// Something that happens to a growth, or to the media after a cut of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,38 +60,7 @@ impl Growth {
     }
 }
 
-/// Number of times that each happened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PerGrowth([u64; 10]);
-
-impl PerGrowth {
-    pub(super) fn add(&mut self, other: &PerGrowth) {
-        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
-            *mine += theirs;
-        }
-    }
-}
-
-impl Index<Growth> for PerGrowth {
-    type Output = u64;
-
-    fn index(&self, one: Growth) -> &u64 {
-        &self.0[one as usize]
-    }
-}
-
-impl IndexMut<Growth> for PerGrowth {
-    fn index_mut(&mut self, one: Growth) -> &mut u64 {
-        &mut self.0[one as usize]
-    }
-}
-
-impl fmt::Display for PerGrowth {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, one) in Growth::ALL.into_iter().enumerate() {
-            let space = if place == 0 { "" } else { " " };
-            write!(f, "{space}{} {}", one.name(), self[one])?;
-        }
-        Ok(())
-    }
+counts! {
+    /// Number of times that each happened.
+    PerGrowth of Growth
 }

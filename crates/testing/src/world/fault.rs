@@ -8,7 +8,9 @@
 //! met.
 
 use std::fmt;
-use std::ops::{Index, IndexMut, Range};
+use std::ops::Range;
+
+use crate::counts::counts;
 
 /// Something that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,34 +108,16 @@ impl Fault {
     }
 }
 
-/// A number for each fault.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PerFault([u64; Fault::ALL.len()]);
+counts! {
+    /// A number for each fault.
+    PerFault of Fault
+}
 
 impl PerFault {
-    /// Adds the numbers of another.
-    pub fn add(&mut self, other: &PerFault) {
-        self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a += b);
-    }
-
     /// Their sum.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
-    }
-}
-
-impl Index<Fault> for PerFault {
-    type Output = u64;
-
-    fn index(&self, fault: Fault) -> &u64 {
-        &self.0[fault as usize]
-    }
-}
-
-impl IndexMut<Fault> for PerFault {
-    fn index_mut(&mut self, fault: Fault) -> &mut u64 {
-        &mut self.0[fault as usize]
     }
 }
 
