@@ -46,6 +46,7 @@ fn aggregate(affinities: &Affinities<u64>) -> Arc<Aggregate> {
         uuid: [3; 16],
         size_blocks: AREAS * AREA_BLOCKS + 512,
         data_first: Dbn(256),
+        seat: Seat::ALONE,
     };
     let extent = Extent {
         base: 0,

@@ -112,6 +112,7 @@ pub(crate) mod tests {
             uuid: [uuid; 16],
             size_blocks: 2000,
             data_first: Dbn(300),
+            seat: Seat::ALONE,
         }
     }
 

@@ -148,6 +148,7 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
                 uuid: *uuid,
                 size_blocks,
                 data_first: Dbn(LABEL_BLOCKS + log_blocks),
+                seat: Seat::ALONE,
             });
             continue;
         }
@@ -161,6 +162,7 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
             uuid: *uuid,
             size_blocks,
             data_first: first,
+            seat: Seat::ALONE,
         });
         extents.push(Extent {
             base,

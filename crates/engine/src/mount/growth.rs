@@ -243,6 +243,7 @@ fn add(
         uuid,
         size_blocks,
         data_first: region.0,
+        seat: Seat::ALONE,
     });
     devices.push(device);
     Ok(())

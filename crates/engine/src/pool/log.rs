@@ -371,6 +371,7 @@ mod tests {
             uuid: [2; 16],
             size_blocks: 4 * HALF,
             data_first: Dbn(1 + 2 * HALF),
+            seat: Seat::ALONE,
         };
         let config = Config {
             journal,
