@@ -1,14 +1,13 @@
 //! Blocks that one drive of a mirror had wrong, and another right, are written again on all drives
 //! that have them ([`crate::media::copies`]).
 //!
-//! 1. Only a block of the last consistency point is written, with the content that its tag in the
-//!    context map stands for. The block may have been freed since it was read.
+//! 1. Only a block of the last consistency point is written, with the content that its tag stands
+//!    for. The block may have been freed since it was read.
 //! 2. If the maps cannot tell, the block is left alone: the next read of it notes it again.
 
 use everglade_env::PageRef;
-use everglade_format::context::CONTEXTS_PER_BLOCK;
-use everglade_format::metafile::{ACTIVE_MAP, CONTEXT_MAP};
-use everglade_format::{BITS_PER_BLOCK, Context, Pvbn, Tag, bitmap};
+use everglade_format::metafile::{ACTIVE_MAP, CONTEXT_MAP, INODE_FILE};
+use everglade_format::{BITS_PER_BLOCK, Context, Owner, Pvbn, Tag, bitmap, context};
 
 use crate::alloc::filesystem::FileSystem;
 use crate::home::aggregate::Home;
@@ -49,17 +48,30 @@ pub(super) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
 fn has_tag(fs: &FileSystem, cx: &mut LoadCx<'_>, pvbn: Pvbn, tag: Tag) -> Result<bool, Stop> {
     let (block, bit) = (pvbn.0 / BITS_PER_BLOCK, pvbn.0 % BITS_PER_BLOCK);
     let map = &fs.files[&ACTIVE_MAP];
-    if block >= map.inode.block_count() {
+    if block >= map.inode.block_count() || !bitmap::is_set(map.leaf(cx, block)?.bytes(), bit) {
         return Ok(false);
     }
-    let is_used = bitmap::is_set(map.leaf(cx, block)?.bytes(), bit);
-    let (block, slot) = (pvbn.0 / CONTEXTS_PER_BLOCK, pvbn.0 % CONTEXTS_PER_BLOCK);
+    let (block, slot) = context::block_and_slot(pvbn);
     let contexts = &fs.files[&CONTEXT_MAP];
-    if !is_used || block >= contexts.inode.block_count() {
+    if block >= contexts.inode.block_count() {
         return Ok(false);
     }
-    let slot = usize::try_from(slot).expect("few");
     let leaf = contexts.leaf(cx, block)?;
-    let context = Context::decode_from(leaf.bytes(), slot);
-    Ok(context.is_ok_and(|context| context.tag == tag))
+    let Ok(context) = Context::decode_from(leaf.bytes(), slot) else {
+        return Ok(false);
+    };
+    let (level, index) = match context.owner {
+        Owner::Container { .. } => return Ok(context.tag == tag),
+        Owner::File { level, index } => (level, index),
+    };
+    // The tag of a block of the aggregate's own files is in its parent.
+    let file = match context.file {
+        INODE_FILE => Some(&fs.inode_file),
+        id => fs.files.get(&id),
+    };
+    let Some(file) = file else {
+        return Ok(false);
+    };
+    let pointer = file.pointer(cx, level, index)?;
+    Ok((pointer.pvbn, pointer.tag) == (pvbn, tag))
 }
