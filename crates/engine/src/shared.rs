@@ -115,7 +115,7 @@ pub struct AggregateInfo {
     pub name: String,
     /// Its UUID.
     pub uuid: [u8; 16],
-    /// Its membership epoch.
+    /// Its membership epoch, as the last committed superblock names it.
     pub epoch: u64,
     /// State of the aggregate.
     pub state: State,
@@ -467,7 +467,7 @@ impl Engine {
             id: aggregate.id,
             name: aggregate.name.to_string(),
             uuid: aggregate.uuid,
-            epoch: aggregate.media.layout().config.epoch,
+            epoch: aggregate.media.committed_epoch(),
             state: aggregate.state(),
             committed_cp: aggregate.committed().0,
             opened_cp: aggregate.opened.0,

@@ -118,6 +118,11 @@ impl Media {
         self.is_waiting.store(layout.has_losses(), Ordering::Release);
     }
 
+    /// Returns the epoch that the last committed superblock names.
+    pub(crate) fn committed_epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
     /// Returns the drives to which an operation on a column goes that names `device`; `None` if
     /// that is `device` alone.
     pub(crate) fn drives_of(&self, device: DeviceId) -> Option<Vec<DeviceId>> {
@@ -188,7 +193,9 @@ mod tests {
         assert_eq!(recorded.config.epoch, 2);
         assert!(media.set_recorded(&recorded));
         assert!(media.is_waiting(), "the superblock is not committed");
+        assert_eq!(media.committed_epoch(), 1);
         media.committed();
+        assert_eq!(media.committed_epoch(), 2);
         assert!(!media.is_waiting() && media.unrecorded().is_none());
         assert!(!Media::new(two_devices()).lose(DeviceId(4)), "no redundancy");
     }
