@@ -251,11 +251,7 @@ fn drives(page: &mut Page, aggregates: &[Aggregate]) {
         }
     }
     let copies = || {
-        let counted = |aggregate| {
-            let aggregate: &Aggregate = aggregate;
-            Some((&aggregate.name, aggregate.copies?))
-        };
-        known(aggregates).filter_map(counted)
+        known(aggregates).filter_map(|aggregate| Some((&aggregate.name, aggregate.copies?)))
     };
     let mut family = page.family("everglade_mirror_read_elsewhere_total");
     copies().for_each(|(name, it)| family.value(&[name], it.read_elsewhere_block_count));
