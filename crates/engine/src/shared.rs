@@ -115,8 +115,11 @@ pub struct AggregateInfo {
     pub name: String,
     /// Its UUID.
     pub uuid: [u8; 16],
-    /// Its membership epoch, as the last committed superblock names it.
+    /// Its membership epoch.
     pub epoch: u64,
+    /// The one that the last committed superblock names. It is older than `epoch` while a change of
+    /// members is under way.
+    pub committed_epoch: u64,
     /// State of the aggregate.
     pub state: State,
     /// The last committed consistency point.
@@ -467,7 +470,8 @@ impl Engine {
             id: aggregate.id,
             name: aggregate.name.to_string(),
             uuid: aggregate.uuid,
-            epoch: aggregate.media.committed_epoch(),
+            epoch: aggregate.media.layout().config.epoch,
+            committed_epoch: aggregate.media.committed_epoch(),
             state: aggregate.state(),
             committed_cp: aggregate.committed().0,
             opened_cp: aggregate.opened.0,

@@ -4,8 +4,8 @@
 //! in the data directory shows later which drives are the newest, so it must not be older than the
 //! pool for long. The watch brings it up to date every second, and the stop once more.
 //!
-//! The engine tells an epoch when a committed superblock names it. So the record is never newer
-//! than the drives, whenever power fails.
+//! Only an epoch that a committed superblock names is recorded. So the record is never newer than
+//! the drives, whenever power fails.
 
 use everglade_engine::Engine;
 
@@ -34,7 +34,7 @@ fn follow(engine: &Engine, directory: &mut DataDir) -> Result<(), DataDirError> 
         let mut ready = ready.filter(|recorded| recorded.phase == Phase::Ready);
         let recorded = ready.find(|recorded| recorded.uuid == Some(Uuid(known.uuid)));
         if let Some(recorded) = recorded {
-            recorded.epoch = recorded.epoch.max(known.epoch);
+            recorded.epoch = recorded.epoch.max(known.committed_epoch);
         }
     }
     if state == *directory.state() {
