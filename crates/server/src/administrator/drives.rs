@@ -69,11 +69,17 @@ impl IdleDrives {
             absent.push(device.path.clone());
             self.missing.insert(info.members[index].uuid, device);
         }
-        let behind = info.members.iter().filter(|member| {
-            let is_there = member.device.is_some();
-            is_there && !member.is_used && !member.seat.is_current()
-        });
-        self.behind.extend(behind.map(|member| member.uuid));
+        for (member, path) in info.members.iter().zip(&paths) {
+            let Some(path) = path else { continue };
+            if !member.is_used && !member.seat.is_current() {
+                tracing::warn!(
+                    "aggregate {}: drive {} is behind, and is not used",
+                    info.name,
+                    path.display()
+                );
+                self.behind.insert(member.uuid);
+            }
+        }
         absent
     }
 
