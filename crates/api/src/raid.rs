@@ -78,7 +78,8 @@ impl CreateAggregate {
         }
         let size = self.drives_of_group();
         if !(GROUP_SIZE_DEFAULT..=GROUP_SIZE_MAX).contains(&size) {
-            let text = format!("{size} is not possible; use {GROUP_SIZE_DEFAULT} or {GROUP_SIZE_MAX}");
+            let (least, most) = (GROUP_SIZE_DEFAULT, GROUP_SIZE_MAX);
+            let text = format!("{size} is not possible; use {least} or {most}");
             return Err(Problem::invalid("group_size", text));
         }
         if self.journal_device.is_some() {

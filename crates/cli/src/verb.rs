@@ -247,7 +247,7 @@ pub struct AggregateCreate {
     #[arg(value_name = "AGGREGATE")]
     pub name: Name,
 
-    /// How the devices protect each other: none, or mirror (each block is on every drive of a group)
+    /// How the devices protect each other: none, or mirror (each block is on all drives of a group)
     #[arg(long, value_enum, default_value_t = Raid::None, hide_possible_values = true)]
     pub raid: Raid,
 
