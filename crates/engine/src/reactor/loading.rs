@@ -162,8 +162,12 @@ impl<O: Outside> Core<O> {
     ) {
         let is_write = |whole: &Inflight| matches!(whole, Inflight::Write { .. } | Inflight::Log { .. });
         let result = match completion.result {
-            // A drive that gives no space, or takes none back, may have all blocks.
-            Err(error) if error != DiskError::Gone && !is_write(&self.columns[column].whole) => {
+            // A drive whose host gives no space, or takes none back, may have all blocks.
+            Err(error)
+                if error != DiskError::Gone
+                    && !is_write(&self.columns[column].whole)
+                    && !self.shared.aggregate(aggregate).media.is_catching_up(drive) =>
+            {
                 Err(error)
             }
             result => self.spare(aggregate, drive, result),
@@ -183,7 +187,7 @@ impl<O: Outside> Core<O> {
     }
 
     /// An error of a drive is none if another drive has its blocks: the drive is lost, and a
-    /// consistency point records that. A full host is no fault of a drive.
+    /// consistency point records that.
     fn spare(
         &mut self,
         aggregate: u32,
@@ -191,7 +195,7 @@ impl<O: Outside> Core<O> {
         result: Result<(), DiskError>,
     ) -> Result<(), DiskError> {
         match result {
-            Err(error) if error != DiskError::NoSpace && self.lose(aggregate, drive) => Ok(()),
+            Err(_) if self.lose(aggregate, drive) => Ok(()),
             result => result,
         }
     }
