@@ -58,6 +58,11 @@ impl Media {
         self.layout.read().clone()
     }
 
+    /// Returns the epoch that the last committed superblock names.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
     /// Begins a change of the devices; `None` while another one is under way.
     pub(crate) fn begin_change(&self) -> Option<Turn> {
         Turn::take(&self.is_changing)
@@ -100,7 +105,7 @@ impl Media {
     pub(crate) fn unrecorded(&self) -> Option<Layout> {
         let layout = self.layout();
         // A change of devices in the same consistency point has this epoch, too.
-        let epoch = self.epoch.load(Ordering::Acquire) + 1;
+        let epoch = self.epoch() + 1;
         let is_unrecorded = self.has_groups && layout.is_unrecorded();
         is_unrecorded.then(|| layout.with_uses_recorded(epoch))
     }
