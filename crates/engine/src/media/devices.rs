@@ -53,6 +53,11 @@ impl Media {
         }
     }
 
+    /// True if the aggregate has groups of drives.
+    pub(crate) fn has_groups(&self) -> bool {
+        self.has_groups
+    }
+
     /// Returns the present layout.
     pub(crate) fn layout(&self) -> Arc<Layout> {
         self.layout.read().clone()

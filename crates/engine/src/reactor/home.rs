@@ -118,7 +118,7 @@ impl<O: Outside> Core<O> {
         aggregate.standing.open();
         let is_due = aggregate.has_cut_change || aggregate.media.is_waiting();
         if is_due && aggregate.committed() == aggregate.opened {
-            aggregate.want_cp(aggregate.joining());
+            aggregate.want_cp(aggregate.beyond_cut_change());
         }
         self.tell_progress(aggregate.id);
         self.wake_home(aggregate.id);
