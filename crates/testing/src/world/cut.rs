@@ -153,6 +153,13 @@ impl Images {
         device.is_some_and(|medium| medium.is_joining)
     }
 
+    /// Replaces a device by the same one of another world: two halves of a pool that were worked on
+    /// apart.
+    pub fn take_device_from(&mut self, other: &Images, device: DeviceId) {
+        let index = device.0 as usize;
+        self.devices[index] = other.devices[index].clone();
+    }
+
     /// The same without the devices that are joining; they were taken away meanwhile.
     #[must_use]
     pub fn without_joining(&self) -> Images {
