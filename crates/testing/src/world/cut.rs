@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use everglade_env::{Nanos, Page};
+use everglade_env::{DeviceId, Nanos, Page};
 
 use super::Image;
 use super::blockset::BlockSet;
