@@ -1,4 +1,4 @@
-//! Catching up: a drive that missed writes gets them (decision 0041).
+//! Catching up: a drive that missed writes gets them (L-03, decision 0041).
 //!
 //! 1. Blocks are copied before the consistency point gives any block a new place. So the maps say
 //!    what the last one uses, and none of these blocks is written by this one.

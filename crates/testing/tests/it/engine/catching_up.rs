@@ -1,4 +1,5 @@
-//! A mirror loses a drive, goes on, gets it back, brings it up to date, and loses the other one.
+//! A mirror loses a drive, goes on, gets it back, brings it up to date, and loses the other one
+//! (L-03).
 
 use everglade_engine::admin::Change;
 use everglade_engine::{AggregateInfo, Core, Engine, Options, Plan, State};
