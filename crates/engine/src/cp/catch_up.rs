@@ -20,7 +20,8 @@ use crate::read::load::{Gather, LoadCx, Stop};
 /// Copies some blocks, or begins with a drive that is there and behind.
 pub(super) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     let run = home.run.as_ref().expect("under way");
-    if home.replaying.is_some() || run.last {
+    let has_groups = home.aggregate.media.has_groups();
+    if !has_groups || home.replaying.is_some() || run.last {
         return Ok(());
     }
     let (number, media) = (run.number, &home.aggregate.media);
@@ -30,6 +31,7 @@ pub(super) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     }
     if home.catching_up.device().is_none() {
         let Some((member, device)) = media.returned() else {
+            tell(home);
             return Ok(());
         };
         let layout = media.layout();
@@ -44,7 +46,13 @@ pub(super) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
         let used = copy(home, cx, chunk)?;
         home.catching_up.advance(chunk, used);
     }
+    tell(home);
     Ok(())
+}
+
+fn tell(home: &Home) {
+    let progress = home.catching_up.progress();
+    home.aggregate.media.copies.set_catching_up(progress);
 }
 
 /// Queues the writes of a chunk's used blocks. Returns their number.

@@ -52,6 +52,7 @@ pub(crate) fn flush(home: &mut Home) -> Result<Option<Phase>, Stop> {
     if let Some(device) = home.catching_up.has_caught_up(run.number) {
         media.regain(device);
         home.catching_up.end();
+        media.copies.set_catching_up(None);
     }
     let Some(recorded) = media.unrecorded() else {
         submit_superblock(home);

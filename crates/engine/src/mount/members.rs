@@ -80,12 +80,12 @@ pub(super) fn find<'a>(
 
 /// Returns the member that a device was when it fell behind.
 fn behind(device: &Read, config: &Config) -> Option<usize> {
-    let members = device.records.records.iter().filter_map(|record| {
+    let mut members = device.records.records.iter().filter_map(|record| {
         let index = record.member_index as usize;
         let (then, now) = (record.members.get(index)?, config.members.get(index)?);
         (then.uuid == now.uuid && !now.seat.is_current()).then_some(index)
     });
-    members.last()
+    members.next_back()
 }
 
 /// Refuses a device that is behind, but went on without any of those that are current.
