@@ -117,9 +117,6 @@ pub struct AggregateInfo {
     pub uuid: [u8; 16],
     /// Its membership epoch.
     pub epoch: u64,
-    /// The one that the last committed superblock names. It is older than `epoch` while a change of
-    /// members is under way.
-    pub committed_epoch: u64,
     /// State of the aggregate.
     pub state: State,
     /// The last committed consistency point.
@@ -470,8 +467,7 @@ impl Engine {
             id: aggregate.id,
             name: aggregate.name.to_string(),
             uuid: aggregate.uuid,
-            epoch: aggregate.media.layout().config.epoch,
-            committed_epoch: aggregate.media.committed_epoch(),
+            epoch: aggregate.media.epoch(),
             state: aggregate.state(),
             committed_cp: aggregate.committed().0,
             opened_cp: aggregate.opened.0,

@@ -34,7 +34,7 @@ fn follow(engine: &Engine, directory: &mut DataDir) -> Result<(), DataDirError> 
         let mut ready = ready.filter(|recorded| recorded.phase == Phase::Ready);
         let recorded = ready.find(|recorded| recorded.uuid == Some(Uuid(known.uuid)));
         if let Some(recorded) = recorded {
-            recorded.epoch = recorded.epoch.max(known.committed_epoch);
+            recorded.epoch = recorded.epoch.max(known.epoch);
         }
     }
     if state == *directory.state() {

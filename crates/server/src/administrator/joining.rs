@@ -63,7 +63,7 @@ pub(super) fn record(
     let Some(recorded) = recorded.next() else {
         return Ok(());
     };
-    recorded.epoch = recorded.epoch.max(known.committed_epoch);
+    recorded.epoch = recorded.epoch.max(known.epoch);
     for device in &mut recorded.devices {
         let Some(id) = member(world, directory, known, device) else {
             continue;
