@@ -310,7 +310,8 @@ pub enum DeviceState {
     Online,
     /// It failed since the daemon started, and is not used any more.
     Failed,
-    /// It is there, but missed writes before the daemon started, and is not used.
+    /// It is there, but missed writes before the daemon started. It catches up, and is not read
+    /// until it has everything.
     Behind,
     /// It is not there, or could not be opened when the daemon started.
     Missing,

@@ -1,6 +1,6 @@
 //! Losses of mirrors: the watch compares the drives and the counters of one second with those of
-//! the second before, and reports each drive that failed, and blocks that were read from another
-//! drive.
+//! the second before, and reports each drive that failed or has caught up, and blocks that were read
+//! from another drive.
 //!
 //! `status` has the condition of an aggregate that lost drives. It stays the same condition when
 //! another drive fails, so each failure is an event and a line of the log by itself.
@@ -20,6 +20,8 @@ const COPIES_EVERY: u64 = 10;
 struct Seen {
     /// Paths of the drives that have failed.
     failed: Vec<String>,
+    /// Paths of the drives that are behind.
+    behind: Vec<String>,
     /// The counters that were reported last.
     copies: Copies,
     /// The time of that report.
@@ -48,6 +50,22 @@ impl Losses {
                     let code = Some(Code::AggregateDegraded.to_string());
                     let event = (EventKind::Alert, code);
                     events.push(told(aggregate, event, failure(aggregate, device)));
+                }
+            }
+            for device in &aggregate.devices {
+                let was_behind = seen.behind.contains(&device.path);
+                seen.behind.retain(|path| *path != device.path);
+                match device.state {
+                    Some(DeviceState::Behind) => seen.behind.push(device.path.clone()),
+                    Some(DeviceState::Online) if was_behind => {
+                        let text = format!("drive {} has caught up and is in use", device.path);
+                        let event = told(aggregate, (EventKind::Daemon, None), text);
+                        events.push(NewEvent {
+                            severity: Severity::Info,
+                            ..event
+                        });
+                    }
+                    _ => {}
                 }
             }
             if let Some(text) = seen.blocks(now, aggregate.copies.unwrap_or_default()) {
@@ -180,6 +198,21 @@ mod tests {
         );
         let events = losses.check(now, &mirror([online, failed], (0, 0)));
         assert!(events.is_empty(), "it is told once: {events:?}");
+    }
+
+    #[test]
+    fn a_drive_that_caught_up_is_told() {
+        let online = DeviceState::Online;
+        let mut losses = Losses::default();
+        let now = Moment(1000);
+        let events = losses.check(now, &mirror([online, DeviceState::Behind], (0, 0)));
+        assert!(events.is_empty(), "{events:?}");
+        let events = losses.check(now, &mirror([online, online], (0, 0)));
+        assert_eq!(events.len(), 1, "{events:?}");
+        assert_eq!(events[0].text, "drive /g has caught up and is in use");
+        assert_eq!(events[0].severity, Severity::Info);
+        let events = losses.check(now, &mirror([online, online], (0, 0)));
+        assert!(events.is_empty(), "{events:?}");
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub struct Administrator {
     /// Copies of labels that are lost and could not be written anew at the start.
     pub(super) unmended: Vec<Condition>,
     /// Drives that were missing or behind when their aggregates were opened.
-    pub(super) idle_drives: IdleDrives,
+    pub(super) idle_drives: Mutex<IdleDrives>,
 }
 
 /// A deleted object, and the work that its deletion left.
@@ -102,7 +102,7 @@ impl Administrator {
             usual_policy: config.snapshot_policy.clone(),
             allow: Allow::of(protocols),
             unmended: Vec::new(),
-            idle_drives,
+            idle_drives: Mutex::new(idle_drives),
             directory: Mutex::new(directory),
             populating: RwLock::new(()),
             unavailable: Mutex::new(unavailable),

@@ -8,8 +8,10 @@
 //! | --- | --- |
 //! | is read and written | `online` |
 //! | is there, and was in use when the aggregate was opened, or should have been | `failed` |
-//! | is there, and was behind when the aggregate was opened | `behind` |
+//! | is there, and was behind when the aggregate was opened; it catches up | `behind` |
 //! | is not there | `missing` |
+//!
+//! A member that has caught up is `online`, and from then on like any other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -24,8 +26,9 @@ use crate::DataDir;
 use crate::datadir::{AggregateState, Device as Recorded};
 
 /// The remedy for a mirror that has lost drives.
-const DEGRADED_ACTION: &str = "make the data safe: copy the volumes to another aggregate, as the \
-    page of the code says; this version cannot bring a drive up to date again";
+const DEGRADED_ACTION: &str = "wait for a drive that is behind, which catches up; mend or bring \
+    back the others, then start the daemon again; if a drive is lost, copy the volumes to another \
+    aggregate, as the page of the code says";
 
 /// UUID of a member.
 type Member = [u8; 16];
@@ -35,7 +38,7 @@ type Member = [u8; 16];
 pub(crate) struct IdleDrives {
     /// Recorded devices of members that are not there.
     missing: BTreeMap<Member, Device>,
-    /// Members that are there, and were behind already.
+    /// Members that are there, were behind already, and have not caught up.
     behind: BTreeSet<Member>,
 }
 
@@ -73,7 +76,7 @@ impl IdleDrives {
             let Some(path) = path else { continue };
             if !member.is_used && !member.seat.is_current() {
                 tracing::warn!(
-                    "aggregate {}: drive {} is behind, and is not used",
+                    "aggregate {}: drive {} is behind, and catches up",
                     info.name,
                     path.display()
                 );
@@ -83,10 +86,13 @@ impl IdleDrives {
         absent
     }
 
-    fn state_of(&self, member: &MemberInfo) -> DeviceState {
+    fn state_of(&mut self, member: &MemberInfo) -> DeviceState {
         match member.device {
             None => DeviceState::Missing,
-            Some(_) if member.is_used => DeviceState::Online,
+            Some(_) if member.is_used => {
+                self.behind.remove(&member.uuid);
+                DeviceState::Online
+            }
             Some(_) if self.behind.contains(&member.uuid) => DeviceState::Behind,
             Some(_) => DeviceState::Failed,
         }
@@ -153,11 +159,12 @@ pub(super) fn copies(info: &AggregateInfo) -> Option<Copies> {
 impl Administrator {
     /// Returns the devices of an aggregate, in the order of the label's table.
     pub(super) fn view_devices(&self, info: &AggregateInfo) -> Vec<Device> {
+        let mut idle = self.idle_drives.lock();
         let devices = info.members.iter().filter_map(|member| {
             let device = match member.device {
                 Some(id) => self.view_device(id)?,
                 None => {
-                    let known = self.idle_drives.missing.get(&member.uuid);
+                    let known = idle.missing.get(&member.uuid);
                     known.cloned().unwrap_or_else(unrecorded)
                 }
             };
@@ -165,7 +172,7 @@ impl Administrator {
             Some(Device {
                 group: seat.map(|seat| u64::from(seat.group)),
                 column: seat.map(|seat| u64::from(seat.column)),
-                state: Some(self.idle_drives.state_of(member)),
+                state: Some(idle.state_of(member)),
                 ..device
             })
         });
@@ -258,6 +265,8 @@ mod tests {
             (member(1, Some(7), current, false), DeviceState::Failed),
             (member(1, Some(7), behind, false), DeviceState::Failed),
             (member(2, Some(7), behind, false), DeviceState::Behind),
+            (member(2, Some(7), current, true), DeviceState::Online),
+            (member(2, Some(7), behind, false), DeviceState::Failed),
             (member(2, None, behind, false), DeviceState::Missing),
             (member(1, None, current, false), DeviceState::Missing),
         ] {
