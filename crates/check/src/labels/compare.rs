@@ -1,9 +1,9 @@
 //! Comparison of copies with the newest superblock and with the record that it goes with.
 
 use everglade_format::label::{config_slot, superblock_slot};
-use everglade_format::{Config, Superblock};
+use everglade_format::{Config, CpNumber, Superblock};
 
-use super::{Copy, Labels, Site};
+use super::{Copy, Labels, Placed, Site, Trouble};
 use crate::findings::Findings;
 use crate::problem::{Kind, Object, ProblemPlace};
 
@@ -124,7 +124,8 @@ impl Labels {
     /// A power cut leaves the superblocks of two members at most one consistency point apart. A
     /// member has none at all only if it joined with the newest consistency point: then no
     /// superblock of this epoch is older, and the record of the epoch before does not name it. That
-    /// record proves nothing if it is nowhere, because the next change overwrites it.
+    /// record proves nothing if it is nowhere, because the next change overwrites it. Members that
+    /// are not read are named.
     pub(super) fn check_members(&self, findings: &mut Findings) {
         for stranger in &self.strangers {
             let object = Object::Device(stranger.device);
@@ -139,22 +140,56 @@ impl Labels {
         };
         let is_earlier = |it: &Superblock| it.epoch == self.superblock.epoch && it.cp < newest;
         // A device that is no member may have one that is left over.
-        let mut members = valid().filter(|(device, _)| self.devices.contains(device));
+        let mut members = valid().filter(|(device, _)| self.member_of(*device).is_some());
         let is_first = !members.any(|(_, it)| is_earlier(it));
         let before = self.record_before().map(|record| record.members.len());
-        for (member, device) in self.devices.iter().enumerate() {
-            let is_new = before.is_none_or(|members| member >= members);
+        for (member, placed) in (0..).zip(&self.members) {
+            let own = valid().filter(|(at, _)| Some(*at) == placed.device);
+            let own = own.map(|(_, it)| it.cp).max();
+            let Some(device) = placed.device.filter(|_| placed.trouble.is_none()) else {
+                self.name_unread(member, placed, own, findings);
+                continue;
+            };
+            let is_new = before.is_none_or(|members| member as usize >= members);
             let has_joined = is_first && self.superblock.epoch > 1 && is_new;
-            let own = valid().filter(|(at, _)| at == device).map(|(_, it)| it.cp);
-            let found = match own.max() {
+            let found = match own {
                 Some(cp) if cp.next() >= newest => continue,
                 None if has_joined => continue,
                 Some(cp) => format!("consistency point {cp}"),
                 None => "no superblock".to_owned(),
             };
             let expected = format_args!("consistency point {newest}, or the one before");
-            let (object, place) = (Object::Device(*device), ProblemPlace::NONE);
+            let (object, place) = (Object::Device(device), ProblemPlace::NONE);
             findings.add(Kind::MemberBehind, &object, place, expected, found);
         }
+    }
+
+    /// Names a member that is not read; `own` is the consistency point of its newest superblock.
+    fn name_unread(
+        &self,
+        member: u32,
+        placed: &Placed,
+        own: Option<CpNumber>,
+        findings: &mut Findings,
+    ) {
+        let (kind, found) = match &placed.trouble {
+            Some(Trouble::Unfit(trouble)) => (Kind::CopyUnfit, trouble.to_string()),
+            Some(Trouble::Behind) => {
+                let has = match (placed.device, own) {
+                    (None, _) => "no device was given".to_owned(),
+                    (_, None) => "no superblock".to_owned(),
+                    (_, Some(cp)) => format!("consistency point {cp}"),
+                };
+                (Kind::CopyBehind, format!("one that missed writes: {has}"))
+            }
+            Some(Trouble::Absent) | None => (Kind::CopyAbsent, "no device".to_owned()),
+        };
+        let object = Object::Member {
+            member,
+            device: placed.device,
+        };
+        let group = self.config.members[member as usize].seat.group;
+        let expected = format_args!("a current copy of group {group}");
+        findings.add(kind, &object, ProblemPlace::NONE, expected, found);
     }
 }
