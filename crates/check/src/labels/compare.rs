@@ -1,7 +1,7 @@
 //! Comparison of copies with the newest superblock and with the record that it goes with.
 
 use everglade_format::label::{config_slot, superblock_slot};
-use everglade_format::{Config, CpNumber, Superblock};
+use everglade_format::{Config, Superblock};
 
 use super::{Copy, Labels, Placed, Site, Trouble};
 use crate::findings::Findings;
@@ -145,14 +145,14 @@ impl Labels {
         let before = self.record_before().map(|record| record.members.len());
         for (member, placed) in (0..).zip(&self.members) {
             let own = valid().filter(|(at, _)| Some(*at) == placed.device);
-            let own = own.map(|(_, it)| it.cp).max();
+            let own = own.map(|(_, it)| it).max_by_key(|it| it.cp);
             let Some(device) = placed.device.filter(|_| placed.trouble.is_none()) else {
                 self.name_unread(member, placed, own, findings);
                 continue;
             };
             let is_new = before.is_none_or(|members| member as usize >= members);
             let has_joined = is_first && self.superblock.epoch > 1 && is_new;
-            let found = match own {
+            let found = match own.map(|it| it.cp) {
                 Some(cp) if cp.next() >= newest => continue,
                 None if has_joined => continue,
                 Some(cp) => format!("consistency point {cp}"),
@@ -164,12 +164,12 @@ impl Labels {
         }
     }
 
-    /// Names a member that is not read; `own` is the consistency point of its newest superblock.
+    /// Names a member that is not read; `own` is its newest superblock.
     fn name_unread(
         &self,
         member: u32,
         placed: &Placed,
-        own: Option<CpNumber>,
+        own: Option<&Superblock>,
         findings: &mut Findings,
     ) {
         let (kind, found) = match &placed.trouble {
@@ -178,7 +178,7 @@ impl Labels {
                 let has = match (placed.device, own) {
                     (None, _) => "no device was given".to_owned(),
                     (_, None) => "no superblock".to_owned(),
-                    (_, Some(cp)) => format!("consistency point {cp}"),
+                    (_, Some(it)) => format!("consistency point {} of epoch {}", it.cp, it.epoch),
                 };
                 (Kind::CopyBehind, format!("one that missed writes: {has}"))
             }
