@@ -73,6 +73,9 @@ kinds! {
     /// The config record says that a copy of a group missed writes. Nothing on it is read or
     /// compared, except who it is.
     CopyBehind "copy-behind" warning;
+    /// A member that is behind was written without any of the members that are read: each side has
+    /// writes that the other lacks.
+    CopySplit "copy-split" problem;
     /// The device of a current copy was not given. Its group can spare it.
     CopyAbsent "copy-absent" warning;
     /// The device of a current copy has no label, missed a change, or became smaller. Its group can

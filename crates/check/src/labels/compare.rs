@@ -164,6 +164,26 @@ impl Labels {
         }
     }
 
+    /// True if the superblock of a member that is behind goes with a record in which every member
+    /// that is current here is behind. If one is current in both records, that superblock would
+    /// have been on it, too; so the commit was cut.
+    fn is_split(&self, member: u32, placed: &Placed, own: &Superblock) -> bool {
+        let is_current = |config: &Config, index: usize| {
+            let entry = config.members.get(index);
+            entry.is_some_and(|entry| entry.seat.is_current())
+        };
+        let mut records = self.records.iter().filter_map(|(site, copy)| {
+            let record = copy.valid().filter(|_| placed.device == Some(site.device))?;
+            ((record.member_index, record.epoch) == (member, own.epoch)).then_some(record)
+        });
+        let members = 0..self.config.members.len();
+        let is_apart = |record: &Config| {
+            let mut both = members.clone().filter(|index| is_current(record, *index));
+            !both.any(|index| is_current(&self.config, index))
+        };
+        records.next().is_some_and(is_apart)
+    }
+
     /// Names a member that is not read; `own` is its newest superblock.
     fn name_unread(
         &self,
@@ -180,7 +200,10 @@ impl Labels {
                     (_, None) => "no superblock".to_owned(),
                     (_, Some(it)) => format!("consistency point {} of epoch {}", it.cp, it.epoch),
                 };
-                (Kind::CopyBehind, format!("one that missed writes: {has}"))
+                match own.is_some_and(|own| self.is_split(member, placed, own)) {
+                    true => (Kind::CopySplit, format!("one that went on by itself: {has}")),
+                    false => (Kind::CopyBehind, format!("one that missed writes: {has}")),
+                }
             }
             Some(Trouble::Absent) | None => (Kind::CopyAbsent, "no device".to_owned()),
         };

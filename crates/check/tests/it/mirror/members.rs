@@ -79,6 +79,30 @@ fn the_label_of_a_member_that_is_behind_may_have_anything() {
 }
 
 #[test]
+fn a_member_that_went_on_by_itself_is_a_problem() {
+    let split = |alone: &[u32]| {
+        let image = behind(&[0, 3, 4]);
+        let mut own = image.config.clone();
+        for (index, member) in (0..).zip(&mut own.members) {
+            member.seat.state = match alone.contains(&index) {
+                true => SeatState::Current,
+                false => SeatState::Behind,
+            };
+        }
+        image.put_records(3, &own);
+        let mut superblock = super::newest_superblock(&image);
+        superblock.cp.0 -= 1;
+        image.put_superblocks(3, &superblock);
+        image
+    };
+    let report = expect(&split(&[0, 3, 4]), &[(Kind::CopyBehind, 2), (Kind::CopySplit, 1)]);
+    expect_part(&report, "copy-split: member 3 (device 3)");
+    expect_part(&report, "went on by itself: consistency point 6 of epoch 2");
+    // Member 2 is on both sides. It lacks the superblock, so nothing was acknowledged with it.
+    expect(&split(&[2, 3]), &[(Kind::CopyBehind, 3)]);
+}
+
+#[test]
 fn an_aggregate_is_readable_exactly_if_each_group_has_a_current_drive() {
     let image = mirror();
     for subset in 1u32..1 << MEMBERS {
