@@ -10,6 +10,7 @@ mod contents;
 mod journal;
 mod labels;
 mod members;
+mod scattered;
 
 use std::collections::BTreeMap;
 
