@@ -301,9 +301,7 @@ pub struct Device {
 }
 
 /// State of a device of an aggregate.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceState {
     /// It is read and written.
@@ -401,7 +399,9 @@ mod tests {
             name: "a".parse().expect("a name"),
             raid: Raid::Mirror,
             group_size: Some(3),
-            devices: ["/dev/sdb", "/dev/sdc", "/dev/sdd"].map(str::to_owned).into(),
+            devices: ["/dev/sdb", "/dev/sdc", "/dev/sdd"]
+                .map(str::to_owned)
+                .into(),
             size_bytes: None,
             journal_device: None,
             journal_half_bytes: None,

@@ -390,7 +390,11 @@ fn devices(aggregate: &Aggregate, exact: bool) -> String {
         let mut cells = vec![device.path.clone(), device.kind.to_string(), bytes];
         if has_groups {
             let state = device.state.map_or("-", DeviceState::word);
-            cells.extend([number(device.group), number(device.column), state.to_owned()]);
+            cells.extend([
+                number(device.group),
+                number(device.column),
+                state.to_owned(),
+            ]);
         }
         table.row(cells);
     }

@@ -220,7 +220,9 @@ mod tests {
         let online = [DeviceState::Online; 2];
         let mut losses = Losses::default();
         let mut texts = |now, copies| {
-            let events = losses.check(Moment(now), &mirror(online, copies)).into_iter();
+            let events = losses
+                .check(Moment(now), &mirror(online, copies))
+                .into_iter();
             events.map(|event| event.text).collect::<Vec<_>>()
         };
         assert!(texts(1000, (0, 0)).is_empty());

@@ -87,10 +87,7 @@ impl Offline {
     ///
     /// # Errors
     /// No device can be used.
-    pub fn open_devices(
-        &self,
-        aggregate: &AggregateState,
-    ) -> Result<OfflineDevices, OfflineError> {
+    pub fn open_devices(&self, aggregate: &AggregateState) -> Result<OfflineDevices, OfflineError> {
         let world = World::new(&WorldOptions {
             io: IoMode::Threads,
             ..WorldOptions::default()

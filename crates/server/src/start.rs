@@ -20,8 +20,8 @@ use everglade_target::Export;
 
 use crate::administrator::pools::Pools;
 use crate::administrator::{
-    Accepted, Administrator, Degraded, LostCopy, copies, creation, first_start, joining, opening, points,
-    renaming,
+    Accepted, Administrator, Degraded, LostCopy, copies, creation, first_start, joining, opening,
+    points, renaming,
 };
 use crate::fronts::{Admission, Listeners, Protocol};
 use crate::plane::control::{Control, Plane};

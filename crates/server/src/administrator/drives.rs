@@ -181,10 +181,7 @@ impl Administrator {
 }
 
 /// Adds the condition of a mirror that has lost drives.
-pub(super) fn degraded(
-    aggregate: &Aggregate,
-    add: &mut impl FnMut(Code, Health, String, &str),
-) {
+pub(super) fn degraded(aggregate: &Aggregate, add: &mut impl FnMut(Code, Health, String, &str)) {
     let mut groups: BTreeMap<u64, Vec<&Device>> = BTreeMap::new();
     for device in &aggregate.devices {
         if let Some(group) = device.group {
@@ -230,7 +227,12 @@ pub(super) fn degraded(
         ),
     };
     let what = format!("{}; {meaning}", losses.join("; "));
-    add(Code::AggregateDegraded, Health::Warning, what, DEGRADED_ACTION);
+    add(
+        Code::AggregateDegraded,
+        Health::Warning,
+        what,
+        DEGRADED_ACTION,
+    );
 }
 
 #[cfg(test)]

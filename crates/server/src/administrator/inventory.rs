@@ -763,6 +763,10 @@ mod tests {
             the aggregate is lost"
         );
         let three = told(&[&[Online, Failed, Online]]);
-        assert!(three[0].what.contains("can lose another"), "{}", three[0].what);
+        assert!(
+            three[0].what.contains("can lose another"),
+            "{}",
+            three[0].what
+        );
     }
 }

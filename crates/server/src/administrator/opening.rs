@@ -189,7 +189,9 @@ impl Opener<'_> {
         devices: &OpenDevices,
     ) -> Result<Outcome, Reason> {
         let name = &aggregate.name;
-        let seen = aggregate.uuid.and_then(|uuid| self.directory.seen().of(uuid));
+        let seen = aggregate
+            .uuid
+            .and_then(|uuid| self.directory.seen().of(uuid));
         let seen = seen.unwrap_or(0);
         let mut is_degraded = false;
         let mut result = self.try_open(aggregate, devices, seen, is_degraded);

@@ -250,9 +250,8 @@ fn drives(page: &mut Page, aggregates: &[Aggregate]) {
             family.value(&[&aggregate.name, state.word()], count as u64);
         }
     }
-    let copies = || {
-        known(aggregates).filter_map(|aggregate| Some((&aggregate.name, aggregate.copies?)))
-    };
+    let copies =
+        || known(aggregates).filter_map(|aggregate| Some((&aggregate.name, aggregate.copies?)));
     let mut family = page.family("everglade_mirror_read_elsewhere_total");
     copies().for_each(|(name, it)| family.value(&[name], it.read_elsewhere_block_count));
     let mut family = page.family("everglade_mirror_rewritten_total");

@@ -12,9 +12,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::devices::sparse;
-use super::{
-    GIB, MIB, TestDir, ask, ask_json, assert_clean, everything, refused, text,
-};
+use super::{GIB, MIB, TestDir, ask, ask_json, assert_clean, everything, refused, text};
 use crate::host_space::{assert_reads_back, payload};
 use crate::operate::http;
 use crate::operate::metrics::value;
@@ -299,7 +297,10 @@ fn a_mirror_of_directories_starts_without_one_after_a_clean_stop() {
     }
     make(&dir, &folders, &["--size", "1GiB"]);
     let made = mirror(&dir);
-    assert_eq!((&made["raid"], &made["group_size"]), (&"mirror".into(), &2.into()));
+    assert_eq!(
+        (&made["raid"], &made["group_size"]),
+        (&"mirror".into(), &2.into())
+    );
     fill(&server, 0..16, 1);
     server.stop();
     assert_clean(&dir, 2);
@@ -311,7 +312,10 @@ fn a_mirror_of_directories_starts_without_one_after_a_clean_stop() {
     assert_eq!(states(&dir), both("missing", "online"));
     assert_eq!(mirror(&dir)["devices"][0]["path"], text(&folders[0]));
     assert!(server.log().contains("is opened without a device"));
-    assert_degraded(&dir, &["d0 is missing", "if the last drive of group 1 fails"]);
+    assert_degraded(
+        &dir,
+        &["d0 is missing", "if the last drive of group 1 fails"],
+    );
     within(PATIENCE, "the loss is recorded", || epoch(&dir) == 2);
     assert_holds(&server, 0..16, 1);
     fill(&server, 8..24, 2);
@@ -479,7 +483,10 @@ fn blocks_that_are_wrong_on_one_drive_are_read_from_the_other_and_written_again(
     event(&dir, "read from another");
     assert_eq!(states(&dir), both("online", "online"));
     let said = ask(&dir, &["aggregate", "show", "m"]);
-    assert!(said.contains("copies: ") && said.contains("written again"), "{said}");
+    assert!(
+        said.contains("copies: ") && said.contains("written again"),
+        "{said}"
+    );
     let rewritten = count("rewritten_block_count");
     server.stop();
     let right = find(&drives[0], &wanted);
@@ -499,7 +506,13 @@ fn a_plan_and_a_list_show_the_groups() {
     drives[3] = sparse(&dir, "larger", 2 * GIB);
     let devices = list(&drives);
     let create = [
-        "aggregate", "create", "m", "--raid", "mirror", "--devices", &devices,
+        "aggregate",
+        "create",
+        "m",
+        "--raid",
+        "mirror",
+        "--devices",
+        &devices,
     ];
     let dry = [&create[..], &["--dry-run"]].concat();
     let plan = ask_json(&dir, &dry);
@@ -519,20 +532,33 @@ fn a_plan_and_a_list_show_the_groups() {
     let seat = |group, column| (Some(group), Some(column));
     assert_eq!(seats, [seat(1, 0), seat(1, 1), seat(2, 0), seat(2, 1)]);
     let said = ask(&dir, &["aggregate", "show", "m"]);
-    for part in ["mirror, groups of 2 drives", "GROUP  COLUMN  STATE", "online"] {
+    for part in [
+        "mirror, groups of 2 drives",
+        "GROUP  COLUMN  STATE",
+        "online",
+    ] {
         assert!(said.contains(part), "'{part}' is not in: {said}");
     }
     let alone = ask(&dir, &["aggregate", "show", "aggr0"]);
     assert!(!alone.contains("GROUP"), "{alone}");
     let listed = ask(
         &dir,
-        &["aggregate", "show", "--columns", "name,raid,group-size,drives-lost", "--no-header"],
+        &[
+            "aggregate",
+            "show",
+            "--columns",
+            "name,raid,group-size,drives-lost",
+            "--no-header",
+        ],
     );
     let rows: Vec<Vec<&str>> = listed
         .lines()
         .map(|line| line.split_whitespace().collect())
         .collect();
-    assert_eq!(rows, [["aggr0", "none", "-", "0"], ["m", "mirror", "2", "0"]]);
+    assert_eq!(
+        rows,
+        [["aggr0", "none", "-", "0"], ["m", "mirror", "2", "0"]]
+    );
     // It is cleared like any other.
     ask(&dir, &["aggregate", "delete", "m", "--yes"]);
     ask(&dir, &create);
