@@ -1,5 +1,5 @@
 //! Losses of mirrors: the watch compares the drives and the counters of one second with those of
-//! the second before, and reports each drive that failed or has caught up, and blocks that were read
+//! the second before. It reports each drive that failed or has caught up, and blocks that were read
 //! from another drive.
 //!
 //! `status` has the condition of an aggregate that lost drives. It stays the same condition when

@@ -20,7 +20,6 @@ use everglade_api::{Aggregate, Code, Copies, Device, DeviceKind, DeviceState, He
 use everglade_engine::{AggregateInfo, MemberInfo};
 use everglade_env::World;
 
-use super::administrator::Administrator;
 use super::kinds;
 use crate::DataDir;
 use crate::datadir::{AggregateState, Device as Recorded};
@@ -84,6 +83,22 @@ impl IdleDrives {
             }
         }
         absent
+    }
+
+    /// Returns a member as it is shown. `found` is its device, if that is there.
+    pub(super) fn view(&mut self, member: &MemberInfo, found: Option<Device>) -> Device {
+        let recorded = || {
+            let known = self.missing.get(&member.uuid);
+            known.cloned().unwrap_or_else(unrecorded)
+        };
+        let device = found.unwrap_or_else(recorded);
+        let seat = (member.seat.group > 0).then_some(member.seat);
+        Device {
+            group: seat.map(|seat| u64::from(seat.group)),
+            column: seat.map(|seat| u64::from(seat.column)),
+            state: Some(self.state_of(member)),
+            ..device
+        }
     }
 
     fn state_of(&mut self, member: &MemberInfo) -> DeviceState {
@@ -154,30 +169,6 @@ pub(super) fn copies(info: &AggregateInfo) -> Option<Copies> {
         read_elsewhere_block_count: info.copies.read_elsewhere,
         rewritten_block_count: info.copies.rewritten,
     })
-}
-
-impl Administrator {
-    /// Returns the devices of an aggregate, in the order of the label's table.
-    pub(super) fn view_devices(&self, info: &AggregateInfo) -> Vec<Device> {
-        let mut idle = self.idle_drives.lock();
-        let devices = info.members.iter().filter_map(|member| {
-            let device = match member.device {
-                Some(id) => self.view_device(id)?,
-                None => {
-                    let known = idle.missing.get(&member.uuid);
-                    known.cloned().unwrap_or_else(unrecorded)
-                }
-            };
-            let seat = (member.seat.group > 0).then_some(member.seat);
-            Some(Device {
-                group: seat.map(|seat| u64::from(seat.group)),
-                column: seat.map(|seat| u64::from(seat.column)),
-                state: Some(idle.state_of(member)),
-                ..device
-            })
-        });
-        devices.collect()
-    }
 }
 
 /// Adds the condition of a mirror that has lost drives.

@@ -168,7 +168,20 @@ impl Administrator {
         }
     }
 
-    pub(super) fn view_device(&self, id: DeviceId) -> Option<Device> {
+    /// Returns the devices of an aggregate, in the order of the label's table.
+    fn view_devices(&self, info: &AggregateInfo) -> Vec<Device> {
+        let mut idle = self.idle_drives.lock();
+        let devices = info.members.iter().filter_map(|member| {
+            let found = match member.device {
+                Some(id) => Some(self.view_device(id)?),
+                None => None,
+            };
+            Some(idle.view(member, found))
+        });
+        devices.collect()
+    }
+
+    fn view_device(&self, id: DeviceId) -> Option<Device> {
         let info = self.plane.world.info(id)?;
         Some(Device {
             path: info.path.to_string_lossy().into_owned(),
