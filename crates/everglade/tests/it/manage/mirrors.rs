@@ -566,6 +566,9 @@ fn a_plan_and_a_list_show_the_groups() {
     assert_clean(&dir, 2);
 }
 
+/// Words of a command line, or parts of a message.
+type Words<'a> = &'a [&'a str];
+
 #[test]
 fn what_makes_no_mirror_is_refused_and_changes_nothing() {
     let dir = TestDir::new();
@@ -578,7 +581,7 @@ fn what_makes_no_mirror_is_refused_and_changes_nothing() {
     let before = everything(&dir);
     let create = ["aggregate", "create", "m"];
     let mirror = [&create[..], &["--raid", "mirror"]].concat();
-    let cases: [(&[&str], &[&str], i32, &[&str]); 7] = [
+    let cases: [(Words, Words, i32, Words); 7] = [
         (&mirror, &[], 2, &["--devices: missing", "2 devices"]),
         (
             &mirror,
