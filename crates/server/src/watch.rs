@@ -3,7 +3,7 @@
 //! A new condition is an alert, and a condition that has ended is cleared; jobs that have ended are
 //! reported. The watch only reads counters, so an idle daemon stays idle.
 //!
-//! Drives of mirrors that fail are reported ([`crate::losses`]), and the membership epochs that
+//! Drives of mirrors that fail are reported (`losses`), and the membership epochs that
 //! their loss makes are recorded in the data directory.
 //!
 //! Once an hour the watch records the consistency points of the aggregates in the data directory.
