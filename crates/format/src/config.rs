@@ -18,24 +18,29 @@
 //! | 120 | 4, 4, 8, 8 | journal: member, zero, first dbn, length in blocks (0 = none yet) |
 //! | 144 | 4, 4 | number of members, of extents |
 //! | 152 | 1, 64 | length of the name, name |
-//! | 256 | 40 each | members: UUID 16 · size in blocks 8 · first dbn of data 8 · zero 8 |
+//! | 256 | 40 each | members: UUID 16 · size in blocks 8 · first dbn of data 8 · seat 8 ([`crate::seat`]) |
 //! | after them | 40 each | extents: base 8 · length 8 · first dbn 8 · member 4 · group 4 · column 4 · zero 4 |
 //! | 65,504 | 32 | BLAKE3 of the bytes before |
 //!
 //! | incompatible feature | bit | meaning |
 //! | --- | --- | --- |
 //! | [`INCOMPATIBLE_CHANGED`] | 0 | the composition was changed after the aggregate was created: labels may have records of two epochs, the newest superblock says which one counts, and the journal may have records of older epochs (decision 0040) |
+//! | [`INCOMPATIBLE_SEATS`] | 1 | members have seats: there are groups of drives |
 //!
-//! The engine sets bit 0 in every record of an epoch above 1, and in no record of epoch 1.
+//! The engine sets bit 0 in every record of an epoch above 1, and in no record of epoch 1. It
+//! sets bit 1 exactly if a member is in a group.
 
 use crate::bytes::{array_at, put, u32_at, u64_at};
+use crate::seat::{self, Seat};
 use crate::tag::SECRET_BYTES;
 use crate::{Damage, Dbn, FORMAT_VERSION, Geometry};
 
 /// Incompatible feature: the composition was changed after the aggregate was created.
 pub const INCOMPATIBLE_CHANGED: u64 = 1;
+/// Incompatible feature: members have seats in groups of drives.
+pub const INCOMPATIBLE_SEATS: u64 = 2;
 /// Incompatible features that this build knows.
-const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_CHANGED;
+const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_CHANGED | INCOMPATIBLE_SEATS;
 
 /// Most extents of an aggregate: a superblock has room for this many frontiers.
 pub const EXTENTS_MAX: usize = 894;
@@ -63,6 +68,8 @@ pub struct Member {
     pub size_blocks: u64,
     /// The block of the member at which data begins.
     pub data_first: Dbn,
+    /// Its part in a group of drives.
+    pub seat: Seat,
 }
 
 /// A run of pvbn space on one member (docs/design/design.md §4).
@@ -156,6 +163,11 @@ impl Config {
             "too many members"
         );
         assert!(name_is_valid(&self.name), "name {:?}", self.name);
+        assert_eq!(
+            self.incompatible & INCOMPATIBLE_SEATS != 0,
+            self.has_groups(),
+            "a record with groups says so"
+        );
         let mut out = vec![0; CONFIG_BYTES];
         put(&mut out, 0, MAGIC);
         put(&mut out, 8, FORMAT_VERSION.to_le_bytes());
@@ -198,6 +210,7 @@ impl Config {
             put(&mut out, at, member.uuid);
             put(&mut out, at + 16, member.size_blocks.to_le_bytes());
             put(&mut out, at + 24, member.data_first.0.to_le_bytes());
+            member.seat.encode(&mut out, at + 32);
             at += ENTRY_BYTES;
         }
         for extent in &self.extents {
@@ -275,6 +288,12 @@ impl Config {
             ));
         }
         let entry = |index: usize| MEMBERS_AT + index * ENTRY_BYTES;
+        let has_seats = u64_at(bytes, 40) & INCOMPATIBLE_SEATS != 0;
+        let seat = |index: usize| match has_seats {
+            true => Seat::decode(bytes, entry(index) + 32),
+            false => Ok(Seat::ALONE),
+        };
+        let seats = (0..members).map(seat).collect::<Result<Vec<Seat>, Damage>>()?;
         let config = Config {
             member_index: u32_at(bytes, 12),
             epoch: u64_at(bytes, 16),
@@ -296,6 +315,7 @@ impl Config {
                     uuid: array_at(bytes, entry(index)),
                     size_blocks: u64_at(bytes, entry(index) + 16),
                     data_first: Dbn(u64_at(bytes, entry(index) + 24)),
+                    seat: seats[index],
                 })
                 .collect(),
             extents: (members..members + extents)
@@ -347,6 +367,11 @@ impl Config {
                 return Err(Damage::new("extent", "inside its member", extent.first_dbn));
             }
         }
+        seat::validate(self)?;
+        if self.has_groups() != (self.incompatible & INCOMPATIBLE_SEATS != 0) {
+            let expected = "groups exactly if incompatible feature bit 1 is set";
+            return Err(Damage::new("seats", expected, self.has_groups()));
+        }
         if self.reserve_blocks > geometry.block_count() {
             return Err(Damage::new(
                 "reserve",
@@ -355,6 +380,27 @@ impl Config {
             ));
         }
         Ok(())
+    }
+
+    /// True if a member is in a group of drives.
+    #[must_use]
+    pub fn has_groups(&self) -> bool {
+        self.members.iter().any(|member| member.seat.group != 0)
+    }
+
+    /// Returns the indices of the members that have the same blocks as `member`, itself included:
+    /// the drives of its mirror, in the order of their columns.
+    #[must_use]
+    pub fn copies_of(&self, member: u32) -> Vec<u32> {
+        let group = self.members.get(member as usize).map_or(0, |it| it.seat.group);
+        if group == 0 {
+            return vec![member];
+        }
+        let all = self.members.iter().zip(0..);
+        let in_group = all.filter(|(it, _)| it.seat.group == group);
+        let mut copies: Vec<(u8, u32)> = in_group.map(|(it, index)| (it.seat.column, index)).collect();
+        copies.sort_unstable();
+        copies.into_iter().map(|(_, index)| index).collect()
     }
 
     /// Pvbn space, checked.
@@ -395,11 +441,13 @@ mod tests {
                     uuid: [3; 16],
                     size_blocks: 5000,
                     data_first: Dbn(256),
+                    seat: Seat::ALONE,
                 },
                 Member {
                     uuid: [4; 16],
                     size_blocks: 5000,
                     data_first: Dbn(256),
+                    seat: Seat::ALONE,
                 },
             ],
             extents: vec![
@@ -487,7 +535,7 @@ mod tests {
                 40,
                 4,
                 Writer::Newer,
-                "incompatible feature flags: expected none but 0x1, which this build knows, found \
+                "incompatible feature flags: expected none but 0x3, which this build knows, found \
                 0x4",
             ),
         ] {
@@ -510,6 +558,60 @@ mod tests {
             ..sample()
         };
         assert_eq!(Config::decode(&changed.encode()), Ok(Some(changed)));
+    }
+
+    /// The sample as a mirror of two drives.
+    fn mirror() -> Config {
+        let mut config = sample();
+        config.incompatible = INCOMPATIBLE_SEATS;
+        config.extents.truncate(1);
+        for (member, drive) in config.members.iter_mut().zip(0..) {
+            member.seat = Seat::of_mirror(1, drive);
+        }
+        config
+    }
+
+    #[test]
+    fn a_mirror_is_a_feature_that_this_build_knows() {
+        let mut config = mirror();
+        assert_eq!(Config::decode(&config.encode()), Ok(Some(config.clone())));
+        assert_eq!((config.copies_of(0), config.copies_of(1)), (vec![0, 1], vec![0, 1]));
+        config.members[0].seat.state = seat::SeatState::Behind;
+        assert_eq!(Config::decode(&config.encode()), Ok(Some(config.clone())));
+        assert_eq!(sample().copies_of(1), [1]);
+    }
+
+    #[test]
+    fn seats_that_contradict_each_other_are_refused() {
+        type Harm = fn(&mut Config);
+        let harms: [(Harm, &str); 7] = [
+            (|it| it.members[1].seat.column = 0, "seat of a member"),
+            (|it| it.members[1].seat.column = 3, "seat of a member"),
+            (|it| it.members[1].seat.role = seat::Role::Data, "seat of a member"),
+            (|it| it.members[0].seat = Seat::ALONE, "group"),
+            (
+                |it| {
+                    for member in &mut it.members {
+                        member.seat.state = seat::SeatState::Behind;
+                    }
+                },
+                "group",
+            ),
+            (|it| it.extents[0].member = 1, "member"),
+            (|it| it.members[1].size_blocks = 1280 + 255, "size of a copy"),
+        ];
+        for (harm, what) in harms {
+            let mut config = mirror();
+            harm(&mut config);
+            let damage = Config::decode(&config.encode()).expect_err("contradictory");
+            assert_eq!(damage.what, what);
+        }
+    }
+
+    #[test]
+    fn without_the_feature_the_bytes_of_a_seat_mean_nothing() {
+        let bytes = resealed(MEMBERS_AT + 32, 7);
+        assert_eq!(Config::decode(&bytes), Ok(Some(sample())));
     }
 
     #[test]

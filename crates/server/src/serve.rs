@@ -135,6 +135,9 @@ fn run(
         }
         Err(error) => Err(error.into()),
     };
+    if let Err(error) = administrator.follow_epochs() {
+        tracing::warn!("{error}; the next start records which drives were in use last");
+    }
     administrator.see_points();
     administrator.withdraw();
     outcome
@@ -241,6 +244,24 @@ fn begin_records(reactors: &Reactors, records: &Records, config: &Config, is_fir
             ),
         };
         records.remember(now, "--accept-rollback", &deed);
+    }
+    for degraded in &found.degraded {
+        let deed = Deed {
+            what: "aggregate open-degraded",
+            object: degraded.aggregate.clone(),
+            detail: degraded.text(),
+        };
+        records.remember(now, "--degraded", &deed);
+        records.events.tell(
+            now,
+            NewEvent {
+                severity: Severity::Warning,
+                kind: EventKind::Daemon,
+                object: format!("aggregate {}", degraded.aggregate),
+                code: Some(Code::AggregateDegraded.to_string()),
+                text: degraded.text(),
+            },
+        );
     }
     for lost in &found.lost_copies {
         records.events.tell(

@@ -3,7 +3,10 @@
 //! A new condition is an alert, and a condition that has ended is cleared; jobs that have ended are
 //! reported. The watch only reads counters, so an idle daemon stays idle.
 //!
-//! Once an hour it records the consistency points of the aggregates in the data directory.
+//! Drives of mirrors that fail are reported (`losses`), and the membership epochs that
+//! their loss makes are recorded in the data directory.
+//!
+//! Once an hour the watch records the consistency points of the aggregates in the data directory.
 //!
 //! Under systemd with a watchdog, the watch also asks every reactor for a sign of life. It tells
 //! systemd that the daemon is alive only when all reactors have answered, so systemd restarts a
@@ -20,6 +23,7 @@ use everglade_api::{Code, Condition, EventKind, Health, Job, JobState, Severity}
 
 use crate::Stop;
 use crate::administrator::Administrator;
+use crate::losses::Losses;
 use crate::ready;
 use crate::records::Records;
 use crate::records::events::NewEvent;
@@ -50,6 +54,8 @@ pub fn start(
         administrator,
         records,
         conditions: BTreeMap::new(),
+        losses: Losses::default(),
+        owes_epochs: false,
         watchdog: ready::watchdog_interval(),
         fed: None,
         noted: Instant::now(),
@@ -81,6 +87,9 @@ struct Watcher {
     records: Arc<Records>,
     /// The present conditions, by object and code.
     conditions: BTreeMap<(String, String), Condition>,
+    losses: Losses,
+    /// True if the membership epochs could not be recorded.
+    owes_epochs: bool,
     /// Interval at which systemd expects a sign of life.
     watchdog: Option<Duration>,
     fed: Option<Instant>,
@@ -100,6 +109,11 @@ impl Watcher {
             self.records.events.tell(now, told);
         }
         self.conditions = found;
+        let aggregates = self.administrator.aggregates().aggregates;
+        for told in self.losses.check(now, &aggregates) {
+            self.records.events.tell(now, told);
+        }
+        self.follow_epochs();
         let short = Code::HostLow.to_string();
         if self.conditions.values().any(|known| known.code == short) {
             self.administrator.give_back();
@@ -122,6 +136,15 @@ impl Watcher {
             self.administrator.see_points();
         }
         self.feed_watchdog();
+    }
+
+    /// Records the membership epochs. A failure is logged once.
+    fn follow_epochs(&mut self) {
+        let followed = self.administrator.follow_epochs();
+        if let (Err(error), false) = (&followed, self.owes_epochs) {
+            tracing::warn!("{error}; which drives are in use is recorded when that is possible");
+        }
+        self.owes_epochs = followed.is_err();
     }
 
     fn feed_watchdog(&mut self) {

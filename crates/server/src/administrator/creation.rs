@@ -114,15 +114,14 @@ pub(super) fn create(
     let journal = wanted.journal;
     let looked_at = check_devices(world, &mut wanted.devices, journal, contents, &mut opened)
         .and_then(|_| Ok(room::refuse_full_hosts(directory.path(), &wanted)?));
-    let devices = wanted.devices;
     let made = looked_at.and_then(|()| {
-        let plan = plan(world, name, devices.len(), journal)?;
+        let plan = plan(world, name, &wanted)?;
         let aggregate = AggregateState {
             name: name.to_owned(),
             phase: Phase::Creating,
             epoch: 0,
             uuid: Some(Uuid(plan.uuid)),
-            devices,
+            devices: wanted.devices,
         };
         let mut state = directory.state().clone();
         state.aggregates.retain(|known| known.name != name);
@@ -213,7 +212,7 @@ pub(super) fn examine(
     wanted: Wanted,
 ) -> Result<Vec<PlannedDevice>, CreationError> {
     let mut wanted = wanted;
-    let (devices, journal) = (&mut wanted.devices, wanted.journal);
+    let (devices, journal, copies) = (&mut wanted.devices, wanted.journal, wanted.copies);
     let mut planned = Vec::new();
     let last = devices.len().saturating_sub(1);
     for (index, device) in devices.iter_mut().enumerate() {
@@ -232,6 +231,7 @@ pub(super) fn examine(
             holds_data: outcome?.contains(&true),
             size_bytes: device.size_bytes,
             is_journal,
+            group: (copies > 1).then_some((index / copies + 1) as u64),
         });
     }
     room::refuse_full_hosts(directory.path(), &wanted)?;
@@ -266,12 +266,8 @@ fn inspect(world: &World, id: DeviceId) -> Result<DeviceContent, DiskError> {
     Ok(DeviceContent::Nothing)
 }
 
-fn plan(
-    world: &World,
-    name: &str,
-    devices: usize,
-    journal: WantedJournal,
-) -> Result<Plan, CreationError> {
+fn plan(world: &World, name: &str, wanted: &Wanted) -> Result<Plan, CreationError> {
+    let (devices, journal) = (wanted.devices.len(), wanted.journal);
     let mut uuids = Vec::new();
     for _ in 0..devices {
         uuids.push(random()?);
@@ -280,6 +276,7 @@ fn plan(
     plan.created_seconds = world.wall_seconds();
     plan.journal_half_blocks = journal.half_blocks;
     plan.journal_device = journal.has_device.then(|| devices - 1);
+    plan.copies = wanted.copies;
     Ok(plan)
 }
 
@@ -351,6 +348,9 @@ fn explain(error: CreateError, aggregate: &AggregateState) -> CreationError {
             problem: format!("{bytes} bytes are too few; use a device of at least {least}"),
         },
         CreateError::Name(name) => unreachable!("{name:?} was checked when it came in"),
+        CreateError::Copies { devices, copies } => {
+            unreachable!("{devices} devices in groups of {copies} were checked when they came in")
+        }
     }
 }
 
