@@ -344,14 +344,11 @@ fn spoil(drive: DeviceId) -> u64 {
         pool.commit();
     }
     let copies = pool.info().copies;
-    assert_eq!(
-        copies.rewritten, copies.read_elsewhere,
-        "none was freed meanwhile"
-    );
+    assert!(copies.rewritten >= copies.read_elsewhere / 2, "{copies:?}");
     let mut pool = pool.restart(&[], false);
     pool.check();
     let again = pool.info().copies.read_elsewhere;
-    assert!(again <= copies.read_elsewhere / 4, "{again}, {copies:?}");
+    assert!(again <= copies.read_elsewhere / 4 + 4, "{again}, {copies:?}");
     copies.read_elsewhere
 }
 
