@@ -40,7 +40,7 @@ pub(crate) fn verify(
     mut done: impl FnMut(u64),
 ) {
     let has_copies = |r: &Reference| media.drives_of(Pvbn(r.number)).len() > 1;
-    let is_wanted = |r: &&Reference| !r.is_walked() || has_copies(*r);
+    let is_wanted = |r: &&Reference| !r.is_walked() || has_copies(r);
     let mut buffer = vec![0; usize::try_from(RUN_BLOCKS).expect("256") * BLOCK_SIZE];
     let mut rest = references.list.iter().filter(is_wanted).peekable();
     let mut run: Vec<&Reference> = Vec::new();
@@ -70,10 +70,17 @@ fn verify_run(
     let read = |drive: &Drive| faults_of(media, *drive, run, buffer);
     let faults: Vec<Vec<Option<Fault>>> = drives.iter().map(read).collect();
     for (index, reference) in run.iter().enumerate() {
-        let each = || drives.iter().zip(faults.iter().map(move |of_drive| of_drive[index]));
+        let each = || {
+            drives
+                .iter()
+                .zip(faults.iter().map(move |of_drive| of_drive[index]))
+        };
         let Some((right, _)) = each().find(|(_, fault)| fault.is_none()) else {
             let first = each().find_map(|(_, fault)| fault);
-            wrong(reference, Wrong::Everywhere(first.unwrap_or(Fault::Outside)));
+            wrong(
+                reference,
+                Wrong::Everywhere(first.unwrap_or(Fault::Outside)),
+            );
             continue;
         };
         for (drive, fault) in each() {

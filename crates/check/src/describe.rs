@@ -137,7 +137,9 @@ pub fn labels(storage: &dyn Storage, devices: &[DeviceId]) -> Result<Description
 }
 
 fn member_part(member: usize, placed: &Placed, entry: &Member) -> Description {
-    let device = placed.device.map(|device| format!("is device {}", device.0));
+    let device = placed
+        .device
+        .map(|device| format!("is device {}", device.0));
     let device = device.unwrap_or_else(|| "has no device".to_owned());
     let part = Description::new(format!("member {member} {device}"))
         .fact("uuid", hex(&entry.uuid))

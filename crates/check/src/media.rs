@@ -35,6 +35,9 @@ pub(crate) enum Fault {
     Unknown,
 }
 
+/// A block that was read: its content, or the other tag that was found.
+type Kept = Result<Rc<Block>, Tag>;
+
 pub(crate) struct Media<'a> {
     storage: &'a dyn Storage,
     /// For each member, the drives that have its blocks.
@@ -43,7 +46,7 @@ pub(crate) struct Media<'a> {
     pub(crate) key: &'a TagKey,
     pub(crate) uuid: Uuid,
     /// Blocks by number and expected tag: the block, or the tag that was found.
-    kept: RefCell<HashMap<(u64, Tag), Result<Rc<Block>, Tag>>>,
+    kept: RefCell<HashMap<(u64, Tag), Kept>>,
 }
 
 impl<'a> Media<'a> {

@@ -31,7 +31,7 @@
 //! sets bit 1 exactly if a member is in a group.
 
 use crate::bytes::{array_at, put, u32_at, u64_at};
-use crate::seat::{self, Seat};
+use crate::seat::{COPIES_MAX, Role, Seat};
 use crate::tag::SECRET_BYTES;
 use crate::{Damage, Dbn, FORMAT_VERSION, Geometry};
 
@@ -369,7 +369,7 @@ impl Config {
                 return Err(Damage::new("extent", "inside its member", extent.first_dbn));
             }
         }
-        seat::validate(self)?;
+        validate_seats(self)?;
         if self.has_groups() != (self.incompatible & INCOMPATIBLE_SEATS != 0) {
             let expected = "groups exactly if incompatible feature bit 1 is set";
             return Err(Damage::new("seats", expected, self.has_groups()));
@@ -419,6 +419,79 @@ impl Config {
     }
 }
 
+/// Checks the seats of all members, and that extents and journal are on data columns.
+///
+/// # Errors
+/// The first seat that breaks a rule of [`crate::seat`].
+fn validate_seats(config: &Config) -> Result<(), Damage> {
+    let seats = || config.members.iter().map(|member| member.seat);
+    for seat in seats() {
+        if seat.group == 0 {
+            if seat != Seat::ALONE {
+                let expected = "a current data column, as the member is in no group";
+                return Err(Damage::new("seat of a member", expected, seat));
+            }
+            continue;
+        }
+        let is_data = seat.role == Role::Data;
+        if usize::from(seat.column) >= COPIES_MAX || is_data != (seat.column == 0) {
+            let expected = "data in column 0, or a copy in column 1 or 2";
+            return Err(Damage::new("seat of a member", expected, seat));
+        }
+        let in_group = || seats().filter(|other| other.group == seat.group);
+        let twins = in_group().filter(|other| other.column == seat.column);
+        if twins.count() > 1 {
+            return Err(Damage::new("seat of a member", "each once", seat));
+        }
+        let has_data = in_group().any(|other| other.role == Role::Data);
+        if !has_data || in_group().count() < 2 || !in_group().any(Seat::is_current) {
+            let expected = "a data column, a copy, and one of them current";
+            return Err(Damage::new("group", expected, seat));
+        }
+    }
+    let extents = config.extents.iter().map(|extent| extent.member);
+    let journal = (config.journal.blocks > 0).then_some(config.journal.member);
+    for member in extents.chain(journal) {
+        let seat = config.members.get(member as usize).map(|it| it.seat);
+        if seat.is_some_and(|seat| seat.role != Role::Data) {
+            let expected = "a data column as the place of extents and journal";
+            return Err(Damage::new("member", expected, "a copy"));
+        }
+    }
+    // Every copy has the blocks that its data column has.
+    for (index, extent) in config.extents.iter().enumerate() {
+        let end = extent.first_dbn.0.saturating_add(extent.length);
+        check_room(config, extent.member, end, &format!("extent {index}"))?;
+    }
+    let journal = &config.journal;
+    if journal.blocks > 0 {
+        let end = journal.first.0.saturating_add(journal.blocks);
+        check_room(config, journal.member, end, "the journal")?;
+    }
+    Ok(())
+}
+
+/// Every drive of the group of `member` has blocks up to `end`, and a label behind them.
+fn check_room(config: &Config, member: u32, end: u64, what: &str) -> Result<(), Damage> {
+    let Some(data) = config.members.get(member as usize) else {
+        return Ok(());
+    };
+    let group = data.seat.group;
+    let mut copies = config.members.iter();
+    let short = copies.find(|it| {
+        let has_room = end.saturating_add(crate::label::LABEL_BLOCKS) <= it.size_blocks;
+        group != 0 && it.seat.group == group && !has_room
+    });
+    match short {
+        Some(short) => Err(Damage::new(
+            "size of a copy",
+            format!("room for {what}, which ends at {end}"),
+            short.size_blocks,
+        )),
+        None => Ok(()),
+    }
+}
+
 /// Bytes as people read them.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
@@ -429,6 +502,7 @@ pub fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::damage::Writer;
+    use crate::seat::SeatState;
 
     fn sample() -> Config {
         Config {
@@ -586,7 +660,7 @@ mod tests {
             (config.copies_of(0), config.copies_of(1)),
             (vec![0, 1], vec![0, 1])
         );
-        config.members[0].seat.state = seat::SeatState::Behind;
+        config.members[0].seat.state = SeatState::Behind;
         assert_eq!(Config::decode(&config.encode()), Ok(Some(config.clone())));
         assert_eq!(sample().copies_of(1), [1]);
     }
@@ -598,14 +672,14 @@ mod tests {
             (|it| it.members[1].seat.column = 0, "seat of a member"),
             (|it| it.members[1].seat.column = 3, "seat of a member"),
             (
-                |it| it.members[1].seat.role = seat::Role::Data,
+                |it| it.members[1].seat.role = Role::Data,
                 "seat of a member",
             ),
             (|it| it.members[0].seat = Seat::ALONE, "group"),
             (
                 |it| {
                     for member in &mut it.members {
-                        member.seat.state = seat::SeatState::Behind;
+                        member.seat.state = SeatState::Behind;
                     }
                 },
                 "group",

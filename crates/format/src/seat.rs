@@ -17,9 +17,10 @@
 //!    columns 1 and 2. A block has the same number on each drive of the group.
 //! 3. A group has at least one current member.
 
+use std::fmt;
+
 use crate::Damage;
 use crate::bytes::{put, u16_at};
-use crate::config::Config;
 
 /// Bytes of a seat.
 pub const SEAT_BYTES: usize = 8;
@@ -121,87 +122,16 @@ impl Seat {
     }
 }
 
-/// Checks the seats of all members, and that extents and journal are on data columns.
-///
-/// # Errors
-/// The first seat that breaks a rule of the module's documentation.
-pub(crate) fn validate(config: &Config) -> Result<(), Damage> {
-    let seats = || config.members.iter().map(|member| member.seat);
-    for seat in seats() {
-        if seat.group == 0 {
-            if seat != Seat::ALONE {
-                let expected = "a current data column, as the member is in no group";
-                return Err(Damage::new("seat of a member", expected, text(seat)));
-            }
-            continue;
-        }
-        let is_data = seat.role == Role::Data;
-        if usize::from(seat.column) >= COPIES_MAX || is_data != (seat.column == 0) {
-            let expected = "data in column 0, or a copy in column 1 or 2";
-            return Err(Damage::new("seat of a member", expected, text(seat)));
-        }
-        let in_group = || seats().filter(|other| other.group == seat.group);
-        let twins = in_group().filter(|other| other.column == seat.column);
-        if twins.count() > 1 {
-            return Err(Damage::new("seat of a member", "each once", text(seat)));
-        }
-        let has_data = in_group().any(|other| other.role == Role::Data);
-        if !has_data || in_group().count() < 2 || !in_group().any(Seat::is_current) {
-            let expected = "a data column, a copy, and one of them current";
-            return Err(Damage::new("group", expected, text(seat)));
-        }
+impl fmt::Display for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Seat {
+            group,
+            column,
+            role,
+            state,
+        } = self;
+        write!(f, "{role:?} in column {column} of group {group}, {state:?}")
     }
-    let extents = config.extents.iter().map(|extent| extent.member);
-    let journal = (config.journal.blocks > 0).then_some(config.journal.member);
-    for member in extents.chain(journal) {
-        let seat = config.members.get(member as usize).map(|it| it.seat);
-        if seat.is_some_and(|seat| seat.role != Role::Data) {
-            let expected = "a data column as the place of extents and journal";
-            return Err(Damage::new("member", expected, "a copy"));
-        }
-    }
-    // Every copy has the blocks that its data column has.
-    for (index, extent) in config.extents.iter().enumerate() {
-        let end = extent.first_dbn.0.saturating_add(extent.length);
-        check_room(config, extent.member, end, &format!("extent {index}"))?;
-    }
-    let journal = &config.journal;
-    if journal.blocks > 0 {
-        let end = journal.first.0.saturating_add(journal.blocks);
-        check_room(config, journal.member, end, "the journal")?;
-    }
-    Ok(())
-}
-
-/// Every drive of the group of `member` has blocks up to `end`, and a label behind them.
-fn check_room(config: &Config, member: u32, end: u64, what: &str) -> Result<(), Damage> {
-    let Some(data) = config.members.get(member as usize) else {
-        return Ok(());
-    };
-    let group = data.seat.group;
-    let mut copies = config.members.iter();
-    let short = copies.find(|it| {
-        let has_room = end.saturating_add(crate::label::LABEL_BLOCKS) <= it.size_blocks;
-        group != 0 && it.seat.group == group && !has_room
-    });
-    match short {
-        Some(short) => Err(Damage::new(
-            "size of a copy",
-            format!("room for {what}, which ends at {end}"),
-            short.size_blocks,
-        )),
-        None => Ok(()),
-    }
-}
-
-fn text(seat: Seat) -> String {
-    let Seat {
-        group,
-        column,
-        role,
-        state,
-    } = seat;
-    format!("{role:?} in column {column} of group {group}, {state:?}")
 }
 
 #[cfg(test)]

@@ -173,7 +173,9 @@ impl Labels {
             entry.is_some_and(|entry| entry.seat.is_current())
         };
         let mut records = self.records.iter().filter_map(|(site, copy)| {
-            let record = copy.valid().filter(|_| placed.device == Some(site.device))?;
+            let record = copy
+                .valid()
+                .filter(|_| placed.device == Some(site.device))?;
             ((record.member_index, record.epoch) == (member, own.epoch)).then_some(record)
         });
         let members = 0..self.config.members.len();
@@ -201,7 +203,10 @@ impl Labels {
                     (_, Some(it)) => format!("consistency point {} of epoch {}", it.cp, it.epoch),
                 };
                 match own.is_some_and(|own| self.is_split(member, placed, own)) {
-                    true => (Kind::CopySplit, format!("one that went on by itself: {has}")),
+                    true => (
+                        Kind::CopySplit,
+                        format!("one that went on by itself: {has}"),
+                    ),
                     false => (Kind::CopyBehind, format!("one that missed writes: {has}")),
                 }
             }

@@ -3,11 +3,10 @@
 //!
 //! 1. The superblock is submitted only after every write of the consistency point completed and a
 //!    flush of every device submitted after that completed too.
-//! 2. A drive that was lost since the last commit, or is lost meanwhile, is recorded before anything
-//!    is answered: a config record
-//!    of the next epoch, which says that the drive is behind, is on stable media of all usable
-//!    members before the superblock that names this epoch is submitted (decision 0041).
-//!    A drive that has caught up is recorded in the same way.
+//! 2. A drive that was lost since the last commit, or is lost meanwhile, is recorded before
+//!    anything is answered: a config record of the next epoch, which says that the drive is behind,
+//!    is on stable media of all usable members before the superblock that names this epoch is
+//!    submitted (decision 0041). A drive that has caught up is recorded in the same way.
 //! 3. Clients see the new roots, and waiting operations are answered, only after the superblock is
 //!    on stable media of every usable member.
 

@@ -1,5 +1,5 @@
-//! Blocks that one drive of a mirror had wrong, and another right, are written again where they were
-//! wrong ([`crate::media::copies`]).
+//! Blocks that one drive of a mirror had wrong, and another right, are written again where they
+//! were wrong ([`crate::media::copies`]).
 //!
 //! 1. Only a block of the last consistency point is written, with the content that its tag stands
 //!    for. The block may have been freed since it was read.

@@ -1,5 +1,5 @@
-//! Reading the labels of a set of devices: which aggregate they belong to, and whether enough of its
-//! members are present (docs/design/design.md §4, decisions 0040 and 0041).
+//! Reading the labels of a set of devices: which aggregate they belong to, and whether enough of
+//! its members are present (docs/design/design.md §4, decisions 0040 and 0041).
 //!
 //! ```text
 //! whole records and superblocks of all devices
@@ -183,9 +183,9 @@ pub(crate) fn read(
 /// it was the first of a commit that was cut, and everything that it needs is on the devices.
 /// Otherwise the aggregate was opened without the device since, and went another way.
 ///
-/// With groups, two different superblocks may have the same number: one is of a commit that was cut,
-/// and its devices were away when the others committed theirs. The one of the higher epoch counts,
-/// then the one that more devices have.
+/// With groups, two different superblocks may have the same number: one is of a commit that was
+/// cut, and its devices were away when the others committed theirs. The one of the higher epoch
+/// counts, then the one that more devices have.
 fn newest_superblock(read: &[Read]) -> Result<Superblock, Refusal> {
     let mut records = read.iter().flat_map(|device| &device.records.records);
     if records.any(Config::has_groups) {
@@ -336,10 +336,10 @@ fn check_extents(config: &Config) -> Result<(), Refusal> {
 ///
 /// A cut between the writes of one commit leaves members one apart, and healing before the next
 /// keeps it at that; more means that a device missed consistency points, and with them data. A
-/// member that joined with the newest superblock may have none yet, and a member that caught up with
-/// it may have an old one. Then no superblock of this epoch is older, and the record of the former
-/// epoch does not name the member, or says that it is behind. The former record proves nothing if it
-/// is nowhere, because the next change overwrites it.
+/// member that joined with the newest superblock may have none yet, and a member that caught up
+/// with it may have an old one. Then no superblock of this epoch is older, and the record of the
+/// former epoch does not name the member, or says that it is behind. The former record proves
+/// nothing if it is nowhere, because the next change overwrites it.
 fn check_copies(
     storage: &dyn Storage,
     members: &[(usize, &Read)],

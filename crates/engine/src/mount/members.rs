@@ -18,8 +18,8 @@
 //!
 //! In an aggregate with groups a device that is no member, or is too small, counts as missing.
 //!
-//! A device that went on by itself, after the others had done the same, is refused: both have writes
-//! that the other lacks. Its own record says that all of the others are behind.
+//! A device that went on by itself, after the others had done the same, is refused: both have
+//! writes that the other lacks. Its own record says that all of the others are behind.
 
 use everglade_env::{BLOCK_SIZE, Storage};
 use everglade_format::Config;

@@ -2,8 +2,8 @@
 //!
 //! [`create`] makes an aggregate, [`records`] reads the labels of a device, [`labels`] finds the
 //! devices that belong together and the newest superblock, [`members`] says whether enough of them
-//! are there, [`mounting`] reads an aggregate's metadata, [`copies`] writes lost copies of labels anew, and [`growth`] writes the labels of the
-//! next epoch.
+//! are there, [`mounting`] reads an aggregate's metadata, [`copies`] writes lost copies of labels
+//! anew, and [`growth`] writes the labels of the next epoch.
 
 pub(crate) mod copies;
 pub(crate) mod create;

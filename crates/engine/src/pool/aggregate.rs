@@ -137,15 +137,15 @@ impl Aggregate {
         CpNumber(number)
     }
 
-    /// True if a consistency point comes before clients after it was opened: a change of its devices
-    /// was cut, or a missing drive is to be recorded.
+    /// True if a consistency point comes before clients after it was opened: a change of its
+    /// devices was cut, or a missing drive is to be recorded.
     pub(crate) fn must_commit_first(&self) -> bool {
         self.has_cut_change || self.media.is_waiting()
     }
 
     /// The consistency point that must be committed before clients are admitted after a change of
-    /// the devices was cut. A drive that is absent now may have the superblock of the next one; then
-    /// it must be older than what the others have.
+    /// the devices was cut. A drive that is absent now may have the superblock of the next one;
+    /// then it must be older than what the others have.
     pub(crate) fn beyond_cut_change(&self) -> CpNumber {
         let joining = self.joining();
         match self.media.has_groups() {

@@ -135,7 +135,13 @@ fn mirrored() -> Config {
             ..like
         });
     }
-    let places = [(0x0102, 0), (0x0304, 0), (0x0102, 1), (0x0304, 2), (0x0304, 1)];
+    let places = [
+        (0x0102, 0),
+        (0x0304, 0),
+        (0x0102, 1),
+        (0x0304, 2),
+        (0x0304, 1),
+    ];
     for (member, (group, drive)) in config.members.iter_mut().zip(places) {
         member.seat = Seat::of_mirror(group, drive);
     }

@@ -27,13 +27,20 @@ fn each_block_that_is_wrong_on_one_drive_is_repairable() {
             let place = report.problems[0].place;
             let found = (place.pvbn, place.member, place.dbn);
             let dbn = Dbn(dbn(&image, pvbn));
-            assert_eq!(found, (Some(Pvbn(pvbn)), Some(*drive), Some(dbn)), "{report}");
+            assert_eq!(
+                found,
+                (Some(Pvbn(pvbn)), Some(*drive), Some(dbn)),
+                "{report}"
+            );
             let right = drives.iter().find(|other| *other != drive).unwrap();
             let part = format!("which member {right} has, so this is repairable");
             expect_part(&report, &part);
             expect_part(&report, &format!("pvbn {pvbn}, member {drive}, dbn {dbn}"));
             let json = &report.to_json()["problems"][0];
-            assert_eq!((&json["member"], &json["dbn"]), (&(*drive).into(), &dbn.0.into()));
+            assert_eq!(
+                (&json["member"], &json["dbn"]),
+                (&(*drive).into(), &dbn.0.into())
+            );
             image.flip_on(*drive, pvbn);
         }
     }
@@ -59,7 +66,9 @@ fn each_block_that_one_drive_cannot_read_is_repairable() {
 fn each_wrong_drive_is_named_while_another_is_right() {
     let image = mirror();
     let all = samples(&image);
-    let pvbn = all.into_iter().find(|pvbn| drives(&image, *pvbn).len() == 3);
+    let pvbn = all
+        .into_iter()
+        .find(|pvbn| drives(&image, *pvbn).len() == 3);
     let pvbn = pvbn.expect("a block of the second group");
     image.flip_on(1, pvbn);
     image.flip_on(4, pvbn);
@@ -115,7 +124,11 @@ fn a_drive_that_is_behind_or_absent_makes_nothing_repairable() {
     let is_given = |device: &u32| !rest.contains(device);
     let report = super::check_with(&image, (0..5).filter(is_given)).expect("readable");
     assert_eq!(report.totals[&Kind::TagMismatch], 1, "{report}");
-    assert_eq!(report.totals[&Kind::CopyAbsent], rest.len() as u64, "{report}");
+    assert_eq!(
+        report.totals[&Kind::CopyAbsent],
+        rest.len() as u64,
+        "{report}"
+    );
 }
 
 #[test]
@@ -143,7 +156,10 @@ fn a_block_is_described_on_each_drive() {
     assert_eq!(sound.parts.len(), drives.len(), "{sound}");
     for (part, drive) in sound.parts.iter().zip(drives) {
         let dbn = dbn(&image, pvbn);
-        assert_eq!(part.title, format!("member {drive} (device {drive}), dbn {dbn}"));
+        assert_eq!(
+            part.title,
+            format!("member {drive} (device {drive}), dbn {dbn}")
+        );
         assert_eq!(part.facts, sound.parts[0].facts);
     }
     image.flip_on(drives[1], pvbn);

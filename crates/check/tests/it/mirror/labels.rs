@@ -5,7 +5,8 @@ use everglade_format::config::CONFIG_BYTES;
 use everglade_format::label::{CONFIG_OFFSETS, SUPERBLOCK_OFFSETS, superblock_slot};
 use everglade_format::{Config, Dbn, Seat, SeatState, Superblock};
 
-use super::{MEMBERS, behind, check_with, expect, expect_part, fill, mirror, of_epoch, record_before};
+use super::{MEMBERS, behind, check_with, expect, expect_part, fill};
+use super::{mirror, of_epoch, record_before};
 use crate::image::{CP, Image};
 
 #[test]
@@ -17,7 +18,10 @@ fn labels_of_every_current_member_are_compared() {
             let record = at(&image) + CONFIG_OFFSETS[1];
             fill(&image, member, record, record + CONFIG_BYTES as u64);
             let report = expect(&image, &[(Kind::LabelDamaged, 1)]);
-            expect_part(&report, &format!("label-damaged: device {member}, byte {record}"));
+            expect_part(
+                &report,
+                &format!("label-damaged: device {member}, byte {record}"),
+            );
 
             // A record in the front label of the last member is the one that the verifier takes.
             if (member, label) != (MEMBERS - 1, 0) {
@@ -43,7 +47,10 @@ fn labels_of_every_current_member_are_compared() {
         }
         let image = mirror();
         image.erase_superblocks(member, CP);
-        expect(&image, &[(Kind::SuperblockStale, 2), (Kind::MemberBehind, 1)]);
+        expect(
+            &image,
+            &[(Kind::SuperblockStale, 2), (Kind::MemberBehind, 1)],
+        );
     }
 }
 
@@ -73,7 +80,10 @@ fn a_record_that_was_cut_says_nothing_of_members() {
         image.put_records(member, &next);
     }
     let report = expect(&image, &[(Kind::ChangeCut, 6)]);
-    assert!(report.members.iter().all(|member| member.is_read), "{report}");
+    assert!(
+        report.members.iter().all(|member| member.is_read),
+        "{report}"
+    );
     let pvbn = image.pvbn(1, 1, 0);
     let (member, _) = image.locate(pvbn);
     image.flip_on(member, pvbn);
@@ -93,7 +103,10 @@ fn a_change_keeps_the_places_in_groups() {
     };
     expect(&changed(&|_| {}), &[]);
     // A member may have become current.
-    expect(&changed(&|it| it.members[2].seat.state = SeatState::Behind), &[]);
+    expect(
+        &changed(&|it| it.members[2].seat.state = SeatState::Behind),
+        &[],
+    );
     let swapped = changed(&|it| {
         it.members[3].seat = Seat::of_mirror(2, 1);
         it.members[4].seat = Seat::of_mirror(2, 2);

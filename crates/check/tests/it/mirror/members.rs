@@ -95,7 +95,10 @@ fn a_member_that_went_on_by_itself_is_a_problem() {
         image.put_superblocks(3, &superblock);
         image
     };
-    let report = expect(&split(&[0, 3, 4]), &[(Kind::CopyBehind, 2), (Kind::CopySplit, 1)]);
+    let report = expect(
+        &split(&[0, 3, 4]),
+        &[(Kind::CopyBehind, 2), (Kind::CopySplit, 1)],
+    );
     expect_part(&report, "copy-split: member 3 (device 3)");
     expect_part(&report, "went on by itself: consistency point 6 of epoch 2");
     // Member 2 is on both sides. It lacks the superblock, so nothing was acknowledged with it.
@@ -175,7 +178,10 @@ fn a_current_member_that_became_smaller_or_lost_its_label_is_a_problem_and_not_r
     let image = mirror();
     fill_labels(&image, 2);
     let report = expect(&image, &[(Kind::NoMember, 1), UNFIT]);
-    expect_part(&report, "copy-unfit: member 2: expected a current copy of group 1");
+    expect_part(
+        &report,
+        "copy-unfit: member 2: expected a current copy of group 1",
+    );
     expect_part(&report, "device 2 has no label of ours");
     let found = check_with(&image, [1, 2]).expect_err("no drive of group 1");
     assert!(matches!(found, Unreadable::NoLabel { .. }), "{found}");
@@ -185,5 +191,8 @@ fn a_current_member_that_became_smaller_or_lost_its_label_is_a_problem_and_not_r
 fn two_devices_of_one_member_are_refused_even_if_it_is_behind() {
     let image = behind(&[3]);
     let found = check_with(&image, [0, 1, 2, 3, 4, 3]).expect_err("twice");
-    assert!(matches!(found, Unreadable::Member { member: 3, .. }), "{found}");
+    assert!(
+        matches!(found, Unreadable::Member { member: 3, .. }),
+        "{found}"
+    );
 }

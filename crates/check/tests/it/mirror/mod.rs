@@ -134,14 +134,23 @@ fn fill_labels(image: &Image, member: u32) {
 fn blocks(image: &Image) -> Vec<(u64, &'static [u32])> {
     let numbers = image.numbers.iter();
     let blocks = numbers.filter(|((layer, ..), _)| *layer == Layer::Aggregate);
-    let blocks: Vec<_> = blocks.map(|(_, pvbn)| (*pvbn, drives(image, *pvbn))).collect();
-    assert!(GROUPS.iter().all(|group| blocks.iter().any(|(_, drives)| drives == group)));
+    let blocks: Vec<_> = blocks
+        .map(|(_, pvbn)| (*pvbn, drives(image, *pvbn)))
+        .collect();
+    assert!(
+        GROUPS
+            .iter()
+            .all(|group| blocks.iter().any(|(_, drives)| drives == group))
+    );
     blocks
 }
 
 fn drives(image: &Image, pvbn: u64) -> &'static [u32] {
     let (member, _) = image.locate(pvbn);
-    GROUPS.into_iter().find(|drives| drives[0] == member).unwrap()
+    GROUPS
+        .into_iter()
+        .find(|drives| drives[0] == member)
+        .unwrap()
 }
 
 /// Verifies with some devices only.
@@ -151,7 +160,11 @@ fn check_with(image: &Image, devices: impl IntoIterator<Item = u32>) -> Result<R
 }
 
 fn totals(report: &Report) -> Vec<(Kind, u64)> {
-    report.totals.iter().map(|(kind, total)| (*kind, *total)).collect()
+    report
+        .totals
+        .iter()
+        .map(|(kind, total)| (*kind, *total))
+        .collect()
 }
 
 /// Compares the numbers of findings of each kind; all must be warnings exactly if the image is
@@ -191,7 +204,10 @@ fn a_mirror_is_clean_and_its_members_are_reported() {
         "read": true,
     });
     assert_eq!(report.to_json()["members"][4], member);
-    expect_part(&report, "member 4 (device 4): group 2, column 1, copy, current\n");
+    expect_part(
+        &report,
+        "member 4 (device 4): group 2, column 1, copy, current\n",
+    );
     assert_eq!(plain.to_json()["members"][1]["group"], 0);
     assert!(!plain.to_string().contains("group"), "{plain}");
 }
@@ -200,8 +216,14 @@ fn a_mirror_is_clean_and_its_members_are_reported() {
 fn members_that_are_not_read_are_reported() {
     let image = behind(&[0]);
     let report = check_with(&image, [0, 1, 2, 3]).expect("readable");
-    expect_part(&report, "member 0 (device 0): group 1, column 0, data, behind, not verified");
-    expect_part(&report, "member 4 (no device): group 2, column 1, copy, current, not verified");
+    expect_part(
+        &report,
+        "member 0 (device 0): group 1, column 0, data, behind, not verified",
+    );
+    expect_part(
+        &report,
+        "member 4 (no device): group 2, column 1, copy, current, not verified",
+    );
     let json = report.to_json();
     let members = &json["members"];
     let seen = |member: usize| (&members[member]["state"], &members[member]["read"]);
@@ -210,10 +232,16 @@ fn members_that_are_not_read_are_reported() {
     assert!(members[4]["device"].is_null(), "{members}");
     let devices = [0, 1, 2, 3].map(DeviceId);
     let text = describe::labels(&image.memory, &devices).expect("readable");
-    let facts = |member: usize| text.parts[member].facts.iter().cloned().collect::<BTreeMap<_, _>>();
+    let facts = |member: usize| {
+        let facts = text.parts[member].facts.iter().cloned();
+        facts.collect::<BTreeMap<_, _>>()
+    };
     assert_eq!(facts(0)["state"], "behind");
     assert_eq!(facts(0)["read"], "no, as it missed writes");
-    assert_eq!((facts(2)["role"].as_str(), facts(2)["column"].as_str()), ("copy", "1"));
+    assert_eq!(
+        (facts(2)["role"].as_str(), facts(2)["column"].as_str()),
+        ("copy", "1")
+    );
     assert_eq!(facts(2)["read"], "yes");
     assert_eq!(text.parts[4].title, "member 4 has no device");
     assert_eq!(facts(4)["read"], "no, as its device was not given");

@@ -196,7 +196,8 @@ impl Pool {
         }
     }
 
-    /// The power fails; what was not durable is gone. The pool is opened without the devices `away`.
+    /// The power fails; what was not durable is gone. The pool is opened without the devices
+    /// `away`.
     fn restart(self, away: &[DeviceId], degraded: bool) -> Pool {
         let (images, fills, life) = self.cut();
         let world = SimWorld::restart(images, Seed(life), 1);
@@ -348,7 +349,10 @@ fn spoil(drive: DeviceId) -> u64 {
     let mut pool = pool.restart(&[], false);
     pool.check();
     let again = pool.info().copies.read_elsewhere;
-    assert!(again <= copies.read_elsewhere / 4 + 4, "{again}, {copies:?}");
+    assert!(
+        again <= copies.read_elsewhere / 4 + 4,
+        "{again}, {copies:?}"
+    );
     copies.read_elsewhere
 }
 
