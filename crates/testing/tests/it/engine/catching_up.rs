@@ -179,7 +179,7 @@ impl Pool {
         for block in 0..LUN_BLOCKS {
             let read = Op::Read {
                 offset: block * BLOCK,
-                length: BLOCK_SIZE as u32,
+                length: 4096,
             };
             let Reply::Data(span) = self.ask(read) else {
                 panic!("a read returns data");
