@@ -122,7 +122,10 @@ impl Setting {
             let images = images.with_away(&away);
             self.settle(&images, &states, report)
                 .map_err(|failure| traced(failure.within(format!("without {away:?}"))))?;
-            if next.is_none() || rng.one_in(2) {
+            // Whoever starts by hand without what is newest has two pools.
+            let (here, whole) = (self.standing(&images)?, images.with_away(&[]));
+            let is_fine = here.opens() || here.is_as_new_as(&self.standing(&whole)?);
+            if next.is_none() || is_fine && rng.one_in(2) {
                 next = Some(images);
             }
         }
@@ -238,6 +241,7 @@ pub fn everywhere(seed: Seed, plan: &Everywhere, stride: usize) -> Result<Report
     let mut entries = vec![Entry {
         states: life.states.clone(),
         asked: 0,
+        answered: 0,
     }];
     let mut report = Report::default();
     for step in meanwhile() {
@@ -246,6 +250,7 @@ pub fn everywhere(seed: Seed, plan: &Everywhere, stride: usize) -> Result<Report
         entries.push(Entry {
             states: life.states.clone(),
             asked,
+            answered: world.writes(),
         });
         report.interrupted.count(Background::of(&life.asker.system));
     }
@@ -280,8 +285,9 @@ pub fn everywhere(seed: Seed, plan: &Everywhere, stride: usize) -> Result<Report
 /// States after a step, the durable one first.
 struct Entry {
     states: Vec<State>,
-    /// Writes of the world at its request.
+    /// Writes of the world at its request, and at its answer.
     asked: u64,
+    answered: u64,
 }
 
 /// States that a cut at write `at` may leave. A step that was asked for may have happened; the one
@@ -290,8 +296,8 @@ fn possible_at(entries: &[Entry], at: u64) -> Vec<State> {
     let begun = entries.iter().rposition(|entry| entry.asked < at);
     let begun = begun.unwrap_or(0);
     let mut states = match begun.checked_sub(1) {
-        Some(before) => entries[before].states.clone(),
-        None => Vec::new(),
+        Some(before) if at <= entries[begun].answered => entries[before].states.clone(),
+        _ => Vec::new(),
     };
     states.extend(entries[begun].states.iter().cloned());
     states

@@ -34,14 +34,13 @@ mod judging;
 mod life;
 mod lying;
 
-use super::driver::{Driver, Errors, Manners};
+use super::driver::{Errors, Manners};
 use super::growth::{evenly, first_actions, write};
 use super::{Failure, Mirrored, Report};
 use crate::engine::EngineMaker;
-use crate::model::Model;
 use crate::system::Maker;
 use crate::workload::{Action, Workload};
-use crate::world::{Breakage, Cut, CutPoint, Grain, Images, Keep};
+use crate::world::{Breakage, Cut, CutPoint, Grain, Keep};
 use crate::{Rng, Seed};
 use draw::{Drawn, SCALE};
 use drives::{Standing, certain_epoch};
