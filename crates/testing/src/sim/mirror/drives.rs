@@ -34,7 +34,8 @@ impl Standing {
         // Another drive may have a record of this epoch that a change left which was cut.
         let rest = labels.iter().flatten();
         let mut records = [newest].into_iter().chain(rest).flat_map(|it| &it.records);
-        let record = records.find(|record| record.epoch == epoch)?;
+        let record = records.find(|record| record.epoch == epoch);
+        let record = record.expect("a superblock names a record that is there");
         Some(Standing {
             cp,
             epoch,

@@ -446,7 +446,11 @@ pub fn everywhere(seed: Seed, plan: &Everywhere) -> Result<Report, Failure> {
     let judging = Judging::of_work(&setting, &lived);
     for (at, point) in lived.work.iter().filter(|point| is_near(&lived, point.0)) {
         count_cut(&lived, *at, &mut report);
-        for cut in point.singles(2).chain(point.subsets(2, *at)) {
+        let random = [None, Some(Grain::Sector)].map(|tear| Cut {
+            keep: Keep::Random(*at),
+            tear,
+        });
+        for cut in point.singles(2).chain(random) {
             let images = point.images(cut);
             report.cuts += 1;
             report.add_losses(images.losses);
