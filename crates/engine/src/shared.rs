@@ -8,18 +8,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use everglade_affinity::{Affinities, AggregateAffinities, Permit, RANGES};
 use everglade_env::lock::{Mutex, RwLock};
 use everglade_env::{BLOCK_SIZE, DeviceId, Nanos, Storage};
+use everglade_format::Seat;
 use everglade_format::volume::Sync;
 use everglade_pagecache::PageCache;
 
 use crate::background::split;
 use crate::cp::freeze::RECLAIM_REGIONS;
 use crate::media::Layout;
+use crate::media::copies::CopiesInfo;
 use crate::media::heal::Healing;
 use crate::media::next::NextGeometry;
 use crate::mend::Mender;
 use crate::mount::copies::{self, LostCopy};
 use crate::mount::growth::{self, GrowError, Growth, GrowthInfo};
-use crate::mount::labels;
+use crate::mount::labels::{self, Labels};
+use crate::mount::members::Missing;
 use crate::mount::mounting::Mounting;
 use crate::mount::refusal::Refusal;
 use crate::pool::aggregate::{Aggregate, State};
@@ -135,8 +138,36 @@ pub struct AggregateInfo {
     pub stale_reads: u64,
     /// Result of the journal's replay when the aggregate was opened.
     pub recovery: Option<RecoveryInfo>,
-    /// Devices, in the order of the label's table.
+    /// Devices that are there, in the order of the label's table.
     pub devices: Vec<DeviceId>,
+    /// Members, in the order of the label's table.
+    pub members: Vec<MemberInfo>,
+    /// Reads of other copies.
+    pub copies: CopiesInfo,
+}
+
+/// A member of an aggregate, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberInfo {
+    /// Its device, if that is there.
+    pub device: Option<DeviceId>,
+    /// Its name for ever.
+    pub uuid: [u8; 16],
+    /// Its part in a group of drives, as the config record says.
+    pub seat: Seat,
+    /// True if it is read and written.
+    pub is_used: bool,
+}
+
+fn members_of(layout: &Layout) -> Vec<MemberInfo> {
+    let seats = layout.seats();
+    let info = seats.map(|(member, device, is_used)| MemberInfo {
+        device,
+        uuid: member.uuid,
+        seat: member.seat,
+        is_used,
+    });
+    info.collect()
 }
 
 /// A volume, for people.
@@ -241,7 +272,27 @@ impl Engine {
         joining: &[DeviceId],
         expected: Option<&labels::Expected>,
     ) -> Result<u32, Refusal> {
-        let labels = labels::read(storage, devices, joining, expected)?;
+        let labels = labels::read(storage, devices, joining, expected, Missing::IfSafe)?;
+        self.open_labelled(storage, labels)
+    }
+
+    /// Opens an aggregate like [`Engine::open`], also if members are missing that may have newer
+    /// data, as long as each mirror has a drive. What only the missing ones have is lost.
+    ///
+    /// # Errors
+    /// See [`Engine::open`].
+    pub fn open_degraded(
+        &self,
+        storage: &dyn Storage,
+        devices: &[DeviceId],
+        joining: &[DeviceId],
+        expected: Option<&labels::Expected>,
+    ) -> Result<u32, Refusal> {
+        let labels = labels::read(storage, devices, joining, expected, Missing::Allowed)?;
+        self.open_labelled(storage, labels)
+    }
+
+    fn open_labelled(&self, storage: &dyn Storage, labels: Labels) -> Result<u32, Refusal> {
         let shared = &self.0;
         // Reactors use the table of aggregates all the time, so they do not wait while devices are
         // read here.
@@ -256,7 +307,7 @@ impl Engine {
             ));
         }
         let id = u32::try_from(known.len()).expect("few aggregates");
-        let layout = Layout::new(labels.config, labels.devices).map_err(|damage| {
+        let mut layout = Layout::new(labels.config, labels.devices).map_err(|damage| {
             Refusal::new(damage.to_string(), "a valid label", "Nothing was changed")
         })?;
         let affinities = AggregateAffinities::add(&shared.affinities, RANGES)
@@ -264,8 +315,14 @@ impl Engine {
         let superblock = labels.superblock;
         // After the crash of a daemon, the content read here may still be in a device's cache. A
         // flush is answered from committed content, so that content must be stable now.
-        for (_, device) in layout.members() {
-            storage.flush(device).map_err(|error| {
+        for device in layout.devices().collect::<Vec<DeviceId>>() {
+            if layout.is_out(device) {
+                continue;
+            }
+            let Err(error) = storage.flush(device) else {
+                continue;
+            };
+            layout = layout.without(device).ok_or_else(|| {
                 Refusal::new(
                     format!("device {}: {error}", device.0),
                     "a device that can be flushed",
@@ -421,7 +478,9 @@ impl Engine {
             mended: aggregate.mended.info(),
             stale_reads: aggregate.redirects.count(),
             recovery: aggregate.recovery(),
-            devices: aggregate.media.layout().devices.clone(),
+            devices: aggregate.media.layout().devices().collect(),
+            members: members_of(&aggregate.media.layout()),
+            copies: aggregate.media.copies.info(),
         };
         let all = self.0.all();
         let listed = all.iter().filter(|aggregate| !aggregate.is_forgotten());

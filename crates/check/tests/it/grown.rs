@@ -167,7 +167,7 @@ fn adding() -> Cut {
         uuid: [3; 16],
         size_blocks: DEVICE_BLOCKS,
         data_first: Dbn(256),
-        seat: Seat::ALONE,
+        seat: everglade_format::Seat::ALONE,
     });
     next.extents.push(Extent {
         base: 1280,

@@ -74,7 +74,7 @@ fn config(scale: Scale) -> Config {
         uuid: [n; 16],
         size_blocks: DEVICE_BLOCKS,
         data_first: Dbn(256),
-        seat: Seat::ALONE,
+        seat: everglade_format::Seat::ALONE,
     };
     let extent = |base, length, member| Extent {
         base,

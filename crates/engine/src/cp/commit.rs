@@ -3,14 +3,19 @@
 //!
 //! 1. The superblock is submitted only after every write of the consistency point completed and a
 //!    flush of every device submitted after that completed too.
-//! 2. Clients see the new roots, and waiting operations are answered, only after the superblock is
-//!    on stable media of every member.
+//! 2. A drive that was lost since the last commit, or is lost meanwhile, is recorded: a config record
+//!    of the next epoch, which says that the drive is behind, is on stable media of all usable
+//!    members before the superblock that names this epoch is submitted (decision 0041).
+//! 3. Clients see the new roots, and waiting operations are answered, only after the superblock is
+//!    on stable media of every usable member.
 
 use std::sync::atomic::Ordering;
 
 use everglade_affinity::Permit;
-use everglade_env::{Op, Page};
-use everglade_format::label::{SUPERBLOCK_OFFSETS, label_offsets, superblock_slot};
+use everglade_env::{BLOCK_SIZE, Op, Page, PageRef};
+use everglade_format::label::{
+    CONFIG_OFFSETS, SUPERBLOCK_OFFSETS, config_slot, label_offsets, superblock_slot,
+};
 use everglade_format::volume::Split;
 use everglade_format::{FileId, Superblock};
 
@@ -19,7 +24,7 @@ use crate::background::shrink::Shrink;
 use crate::background::{lun_clone, scan, split};
 use crate::home::aggregate::Home;
 use crate::home::ledger::Target;
-use crate::home::run::Run;
+use crate::home::run::{Phase, Run};
 use crate::home::volume::VolumeHome;
 use crate::mend::Mender;
 use crate::pool::info::Progress;
@@ -30,17 +35,55 @@ use crate::read::root::Root;
 pub(crate) fn write(home: &mut Home) -> Result<(), Stop> {
     let run = home.run.as_mut().expect("under way");
     run.writer.finish(&home.aggregate.media)?;
-    for (_, device) in home.aggregate.media.layout().members() {
+    for (_, _, device) in home.aggregate.media.layout().members() {
         run.writer.submit(Op::Flush { device });
     }
     Ok(())
 }
 
-/// Waits for the flushes, then submits the superblock. True when it is submitted.
-pub(crate) fn flush(home: &mut Home) -> Result<bool, Stop> {
-    let seconds = home.wall_seconds;
+/// Waits for the flushes. Then submits the superblock, or first the config records that record
+/// losses. Returns the next phase, if that was possible.
+pub(crate) fn flush(home: &mut Home) -> Result<Option<Phase>, Stop> {
+    let run = home.run.as_mut().expect("under way");
+    let media = &home.aggregate.media;
+    run.writer.finish(media)?;
+    let Some(recorded) = media.unrecorded() else {
+        submit_superblock(home);
+        return Ok(Some(Phase::Superblock));
+    };
+    // Whoever mends labels would take these records for those of a change that was cut.
+    run.turn = run.turn.take().or_else(|| media.begin_change());
+    if run.turn.is_none() {
+        return Ok(None);
+    }
+    for (index, member, device) in recorded.members() {
+        let record = recorded.record_of(index).encode();
+        let pages = record.chunks_exact(BLOCK_SIZE);
+        let pages = pages.map(|page| Page::copy_of(page.try_into().expect("a block")).freeze());
+        let pages: Vec<PageRef> = pages.collect();
+        let slot = CONFIG_OFFSETS[config_slot(recorded.config.epoch)];
+        let labels = label_offsets(member.size_blocks * BLOCK_SIZE as u64);
+        let places = labels.map(|label| label + slot);
+        run.writer.submit_twice(device, places, &pages);
+    }
+    run.recorded = Some(recorded);
+    Ok(Some(Phase::Record))
+}
+
+/// Waits for the records, which take effect then. If another drive was lost meanwhile, they do not,
+/// and are written again.
+pub(crate) fn record(home: &mut Home) -> Result<(), Stop> {
     let run = home.run.as_mut().expect("under way");
     run.writer.finish(&home.aggregate.media)?;
+    let recorded = run.recorded.take().expect("written in the phase before");
+    home.aggregate.media.set_recorded(&recorded);
+    Ok(())
+}
+
+/// Submits the superblock.
+fn submit_superblock(home: &mut Home) {
+    let seconds = home.wall_seconds;
+    let run = home.run.as_mut().expect("under way");
     let fs = &home.fs;
     let layout = home.aggregate.media.layout();
     let superblock = Superblock {
@@ -66,12 +109,12 @@ pub(crate) fn flush(home: &mut Home) -> Result<bool, Stop> {
     };
     let page = Page::copy_of(&superblock.encode(&home.aggregate.key)).freeze();
     let slot = SUPERBLOCK_OFFSETS[superblock_slot(run.number)];
-    for (member, device) in layout.members() {
-        let size = member.size_blocks * everglade_env::BLOCK_SIZE as u64;
+    for (_, member, device) in layout.members() {
+        let size = member.size_blocks * BLOCK_SIZE as u64;
         let offsets = label_offsets(size).map(|label| label + slot);
-        run.writer.submit_superblock(device, offsets, &page);
+        run.writer
+            .submit_twice(device, offsets, std::slice::from_ref(&page));
     }
-    Ok(true)
 }
 
 /// Waits until the superblock is on stable media everywhere.
@@ -121,6 +164,7 @@ pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
         .space
         .commit(run.number, home.fs.used, backed, run.pending);
     home.aggregate.set_committed(run.number);
+    home.aggregate.media.committed();
     if let (true, Some(log)) = (run.frees_log, &home.aggregate.log) {
         let epoch = home.aggregate.media.layout().config.epoch;
         home.leaving.add_entries(log.commit(run.position, epoch));

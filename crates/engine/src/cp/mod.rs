@@ -4,14 +4,14 @@
 //! ```text
 //! freeze ─▶ plan ─▶ drain ─▶ reclaim ─▶ clean ─▶ finish volumes ─▶ finish aggregate ─▶ write
 //!   (inside Aggregate)                                                                   │
-//! publish ◀─ superblock ◀─ device flush ◀──────────────────────────────────────────────┘
+//! publish ◀─ superblock ◀─ record of losses ◀─ device flush ◀────────────────────────────┘
 //!   (inside Aggregate)
 //! ```
 //!
 //! | phase | file | what |
 //! | --- | --- | --- |
 //! | freeze | [`freeze`] | active overlays become frozen ones; administrative changes happen |
-//! | plan | [`freeze`] | regions sorted by volume, LUN and place |
+//! | plan | [`freeze`], [`rewrite`] | what one drive of a mirror had wrong is written again; regions sorted by volume, LUN and place |
 //! | repair | [`crate::mend::repair`] | if that was asked for, some of what can be derived is read, so that it is mended |
 //! | drain | [`drain`] | blocks in the overflow files are freed for real (E-08) |
 //! | reclaim | [`crate::background`] | deleted files and snapshots shrink a little (E-11, F-10); clones that are split copy a little (B-10) |
@@ -57,6 +57,7 @@ pub(crate) mod freeze;
 pub(crate) mod maps;
 pub(crate) mod place;
 pub(crate) mod prune;
+mod rewrite;
 #[cfg(test)]
 mod shrinking;
 
@@ -176,6 +177,7 @@ fn step_of_phase(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<StepEnd, Stop> 
             // the last one.
             let is_due = home.ledger.purse() > 0 && !run.last;
             let blocks = home.ledger.regions();
+            rewrite::step(home, cx)?;
             freeze::plan(home).map(|()| match &mut home.repair {
                 Some(repair) if is_due => {
                     repair.begin_slice(home.mender.committed().clone(), blocks);
@@ -205,7 +207,9 @@ fn step_of_phase(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<StepEnd, Stop> 
             Ok(Some(next.map_or(Phase::Write, Phase::FinishAggregate)))
         }
         Phase::Write => commit::write(home).map(|()| Some(Phase::Flush)),
-        Phase::Flush => commit::flush(home).map(|done| done.then_some(Phase::Superblock)),
+        Phase::Flush => commit::flush(home),
+        // There may be something to record again.
+        Phase::Record => commit::record(home).map(|()| Some(Phase::Flush)),
         Phase::Superblock => commit::superblock(home).map(|done| done.then_some(Phase::Publish)),
         Phase::Publish => return Ok(StepEnd::Publish),
     }?;

@@ -8,6 +8,8 @@ use everglade_journal::Position;
 
 use crate::change::{Change, Error, Request};
 use crate::home::publication::Publication;
+use crate::media::Layout;
+use crate::media::next::Turn;
 use crate::media::writer::Writer;
 use crate::pool::overlay::{Overlay, RegionId};
 use crate::pool::space::{Space, WHOLE};
@@ -34,6 +36,10 @@ pub(crate) struct Run {
     pub(crate) publication: Publication,
     pub(crate) answers: Vec<(Request, Result<(), Error>)>,
     pub(crate) writer: Writer,
+    /// The layout whose config records are being written, because a drive was lost.
+    pub(crate) recorded: Option<Layout>,
+    /// Nobody else writes labels meanwhile.
+    pub(crate) turn: Option<Turn>,
     /// Blocks that deletions have yet to free after this consistency point.
     pub(crate) pending: u64,
     /// The aggregate stops after this one.
@@ -56,6 +62,8 @@ impl Run {
             publication: Publication::default(),
             answers: Vec::new(),
             writer: Writer::default(),
+            recorded: None,
+            turn: None,
             pending: 0,
             last: false,
         }
@@ -94,7 +102,7 @@ impl Run {
             Phase::FinishAggregate(Part::Prepare | Part::Place) => CLEANED + 1,
             Phase::FinishAggregate(Part::Maps) => CLEANED + 2,
             Phase::FinishAggregate(_) => CLEANED + 3,
-            Phase::Write | Phase::Flush | Phase::Superblock => CLEANED + 4,
+            Phase::Write | Phase::Flush | Phase::Record | Phase::Superblock => CLEANED + 4,
             Phase::Publish => WHOLE,
         }
     }
@@ -127,6 +135,8 @@ pub(crate) enum Phase {
     FinishAggregate(Part),
     Write,
     Flush,
+    /// Config records that say which drives are behind, after a drive was lost.
+    Record,
     Superblock,
     /// All writes are durable: publish inside the Aggregate affinity.
     Publish,
@@ -145,6 +155,7 @@ impl Phase {
             Phase::FinishAggregate(..) => "finish_aggregate",
             Phase::Write => "write",
             Phase::Flush => "flush",
+            Phase::Record => "record",
             Phase::Superblock => "superblock",
             Phase::Publish => "publish",
         }

@@ -3,19 +3,36 @@
 //! A layout never changes. A freeze may replace it by the next one (decision 0040), which keeps all
 //! extents of the former and appends others. So a place found in one layout is right in every later
 //! one, and a reader need not hold on to the layout while its operation is under way.
+//!
+//! The blocks of an extent are in a *column*. The column of a mirror has a *drive* for each copy; a
+//! column without redundancy has one drive (decision 0041). All drives of a column have a block at
+//! the same offset. A drive is *usable* if it is there and has all that was written to its column.
+//!
+//! 1. Each column has a usable drive.
+//! 2. A drive that is not usable is neither read nor written.
+//! 3. A drive is *lost* if it is not usable, though the config record says that it is current. The
+//!    next consistency point records that ([`Layout::with_losses_recorded`]).
 
 use everglade_env::{BLOCK_SIZE, DeviceId};
-use everglade_format::config::Member;
-use everglade_format::{Config, Damage, Geometry, Pvbn};
+use everglade_format::config::{INCOMPATIBLE_CHANGED, Member};
+use everglade_format::{Config, Damage, Geometry, Pvbn, SeatState};
+
+/// Blocks that one drive of a mirror reads before it is the turn of the next one: 1 MiB, the
+/// longest device read.
+const TURN_BLOCKS: u64 = 256;
 
 /// See the module's documentation.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// The config record, as in the label of member 0.
     pub(crate) config: Config,
     pub(crate) geometry: Geometry,
-    /// Device of each member.
-    pub(crate) devices: Vec<DeviceId>,
+    /// Device of each member; `None` if it is not there.
+    devices: Vec<Option<DeviceId>>,
+    /// True for each member that is read and written.
+    usable: Vec<bool>,
+    /// The usable drives with the blocks of each member, in the order of their columns.
+    drives: Vec<Vec<DeviceId>>,
 }
 
 /// The place of a block on a device.
@@ -29,39 +46,162 @@ pub(crate) struct Place {
 }
 
 impl Layout {
-    /// Returns the layout that a config record describes; `devices` has the device of each member.
+    /// Returns the layout that a config record describes, with the device of each member that is
+    /// there. A member is usable if it is there and current.
     ///
     /// # Errors
-    /// The record's extents contradict each other.
-    pub(crate) fn new(config: Config, devices: Vec<DeviceId>) -> Result<Layout, Damage> {
+    /// The record's extents contradict each other, or a column has no usable drive.
+    pub(crate) fn new(config: Config, devices: Vec<Option<DeviceId>>) -> Result<Layout, Damage> {
         assert_eq!(
             config.members.len(),
             devices.len(),
-            "a device for each member"
+            "a place for the device of each member"
         );
-        Ok(Layout {
+        let members = config.members.iter().zip(&devices);
+        let usable = members.map(|(member, device)| device.is_some() && member.seat.is_current());
+        let layout = Layout {
             geometry: config.geometry()?,
+            usable: usable.collect(),
+            drives: Vec::new(),
             config: Config {
                 member_index: 0,
                 ..config
             },
             devices,
+        };
+        let layout = layout.with_drives();
+        let without = layout.drives.iter().position(Vec::is_empty);
+        match without {
+            Some(member) => Err(Damage::new("member", "a usable drive of its column", member)),
+            None => Ok(layout),
+        }
+    }
+
+    /// Lists the usable drives of each column.
+    fn with_drives(mut self) -> Layout {
+        let drives = |member| {
+            let copies = self.config.copies_of(member).into_iter();
+            let usable = copies.filter(|copy| self.usable[*copy as usize]);
+            usable.filter_map(|copy| self.devices[copy as usize]).collect()
+        };
+        self.drives = (0..).take(self.devices.len()).map(drives).collect();
+        self
+    }
+
+    /// Returns the place of a block on one of the drives that have it; `None` if no extent has the
+    /// block.
+    pub(crate) fn locate(&self, pvbn: Pvbn) -> Option<Place> {
+        self.locate_copy(pvbn, 0)
+    }
+
+    /// Returns the place of a block on another drive for each of successive `turn`s, if several
+    /// drives have it. Turn 0 of neighbouring blocks goes round the drives, so that all of them
+    /// read.
+    pub(crate) fn locate_copy(&self, pvbn: Pvbn, turn: u32) -> Option<Place> {
+        let place = self.geometry.locate(pvbn)?;
+        let (device, run) = match self.drives[place.member as usize].as_slice() {
+            [only] => (*only, place.run),
+            drives => {
+                let count = drives.len() as u64;
+                let choice = (pvbn.0 / TURN_BLOCKS + u64::from(turn)) % count;
+                let choice = usize::try_from(choice).expect("few drives");
+                let run = place.run.min(TURN_BLOCKS - pvbn.0 % TURN_BLOCKS);
+                (drives[choice], run)
+            }
+        };
+        Some(Place {
+            device,
+            offset: place.dbn.0 * BLOCK_SIZE as u64,
+            run,
         })
     }
 
-    /// Returns the place of a block; `None` if no extent has the block.
-    pub(crate) fn locate(&self, pvbn: Pvbn) -> Option<Place> {
+    /// Returns the place of a run of blocks for a write, which goes to all drives of the column.
+    pub(crate) fn locate_column(&self, pvbn: Pvbn) -> Option<Place> {
         let place = self.geometry.locate(pvbn)?;
         Some(Place {
-            device: self.devices[place.member as usize],
+            device: self.drives[place.member as usize][0],
             offset: place.dbn.0 * BLOCK_SIZE as u64,
             run: place.run,
         })
     }
 
-    /// Returns each member with its device.
-    pub(crate) fn members(&self) -> impl Iterator<Item = (&Member, DeviceId)> {
-        self.config.members.iter().zip(self.devices.iter().copied())
+    /// Number of usable drives that have a block; 0 if no extent has it.
+    pub(crate) fn copies(&self, pvbn: Pvbn) -> usize {
+        let place = self.geometry.locate(pvbn);
+        place.map_or(0, |place| self.drives[place.member as usize].len())
+    }
+
+    /// Returns the usable drives of the column that a device belongs to; the device itself need not
+    /// be usable any more.
+    pub(crate) fn drives_of(&self, device: DeviceId) -> &[DeviceId] {
+        let member = self.member_of(device).expect("a device of the aggregate");
+        &self.drives[member]
+    }
+
+    /// Returns the usable drives that have the blocks of a member.
+    pub(crate) fn drives_with(&self, member: u32) -> &[DeviceId] {
+        self.drives.get(member as usize).map_or(&[], Vec::as_slice)
+    }
+
+    fn member_of(&self, device: DeviceId) -> Option<usize> {
+        self.devices.iter().position(|known| *known == Some(device))
+    }
+
+    /// Returns each usable member with its index and device.
+    pub(crate) fn members(&self) -> impl Iterator<Item = (usize, &Member, DeviceId)> {
+        let members = self.config.members.iter().zip(&self.devices).enumerate();
+        members.filter_map(|(index, (member, device))| {
+            let device = self.usable[index].then_some(*device)??;
+            Some((index, member, device))
+        })
+    }
+
+    /// Returns each member with its device, if that is there, and with whether it is usable.
+    pub(crate) fn seats(&self) -> impl Iterator<Item = (&Member, Option<DeviceId>, bool)> {
+        let members = self.config.members.iter().zip(&self.devices);
+        let seats = members.zip(&self.usable);
+        seats.map(|((member, device), usable)| (member, *device, *usable))
+    }
+
+    /// Returns the devices that are there.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = DeviceId> {
+        self.devices.iter().flatten().copied()
+    }
+
+    /// True if a device is not usable.
+    pub(crate) fn is_out(&self, device: DeviceId) -> bool {
+        self.member_of(device).is_none_or(|member| !self.usable[member])
+    }
+
+    /// True if a member is lost.
+    pub(crate) fn has_losses(&self) -> bool {
+        let mut members = self.config.members.iter().zip(&self.usable);
+        members.any(|(member, usable)| member.seat.is_current() && !usable)
+    }
+
+    /// Returns the layout without a drive that is usable now; `None` if no other drive has its
+    /// blocks.
+    pub(crate) fn without(&self, device: DeviceId) -> Option<Layout> {
+        let member = self.member_of(device)?;
+        let others = self.drives[member].iter().filter(|other| **other != device);
+        others.count().checked_sub(1)?;
+        let mut next = self.clone();
+        next.usable[member] = false;
+        Some(next.with_drives())
+    }
+
+    /// Returns the layout of a later epoch whose config record says that lost members are behind.
+    pub(crate) fn with_losses_recorded(&self, epoch: u64) -> Layout {
+        let mut next = self.clone();
+        next.config.epoch = epoch;
+        next.config.incompatible |= INCOMPATIBLE_CHANGED;
+        for (member, usable) in next.config.members.iter_mut().zip(&next.usable) {
+            if !usable {
+                member.seat.state = SeatState::Behind;
+            }
+        }
+        next
     }
 
     /// Returns the config record as the label of a member has it.
@@ -76,7 +216,7 @@ impl Layout {
     /// members.
     pub(crate) fn follows(&self, former: &Layout) -> bool {
         let is_kept = |(new, old): (&Member, &Member)| {
-            (new.uuid, new.data_first) == (old.uuid, old.data_first)
+            (new.uuid, new.data_first, new.seat) == (old.uuid, old.data_first, old.seat)
                 && new.size_blocks >= old.size_blocks
         };
         let (new, old) = (&self.config, &former.config);
@@ -85,14 +225,15 @@ impl Layout {
                 == (old.uuid, old.secret, old.area_blocks, old.journal)
             && new.extents.starts_with(&old.extents)
             && self.devices.starts_with(&former.devices)
+            && self.usable.starts_with(&former.usable)
             && new.members.iter().zip(&old.members).all(is_kept)
     }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use everglade_format::Dbn;
-    use everglade_format::config::{Extent, JournalRegion};
+    use everglade_format::{Dbn, Seat};
+    use everglade_format::config::{Extent, INCOMPATIBLE_SEATS, JournalRegion};
 
     use super::*;
 
@@ -141,7 +282,7 @@ pub(crate) mod tests {
             vec![member(4), member(5)],
             vec![extent(0, 0, 300), extent(512, 1, 700)],
         );
-        Layout::new(config, vec![DeviceId(4), DeviceId(5)]).expect("a sound table")
+        Layout::new(config, vec![Some(DeviceId(4)), Some(DeviceId(5))]).expect("a sound table")
     }
 
     /// The same with a third device.
@@ -154,7 +295,7 @@ pub(crate) mod tests {
         config.epoch = 2;
         config.members.push(member(6));
         config.extents.push(extent(1024, 2, 300));
-        devices.push(DeviceId(6));
+        devices.push(Some(DeviceId(6)));
         Layout::new(config, devices).expect("a sound table")
     }
 
@@ -187,5 +328,52 @@ pub(crate) mod tests {
         assert!(!changed(|it| it.members[1].uuid = [9; 16]).follows(&two));
         assert!(!changed(|it| it.members[0].size_blocks = 1999).follows(&two));
         assert!(changed(|it| it.members[0].size_blocks = 2001).follows(&two));
+    }
+
+    /// A mirror of two drives, 4 and 5.
+    pub(crate) fn mirror() -> Layout {
+        let mut config = config(vec![member(4), member(5)], vec![extent(0, 0, 300)]);
+        config.incompatible = INCOMPATIBLE_SEATS;
+        for (member, drive) in config.members.iter_mut().zip(0..) {
+            member.seat = Seat::of_mirror(1, drive);
+        }
+        Layout::new(config, vec![Some(DeviceId(4)), Some(DeviceId(5))]).expect("a sound table")
+    }
+
+    #[test]
+    fn drives_of_a_mirror_take_turns_in_reading_and_all_are_written() {
+        let layout = mirror();
+        let device = |pvbn, turn| layout.locate_copy(Pvbn(pvbn), turn).map(|it| it.device.0);
+        assert_eq!((device(10, 0), device(10, 1), device(10, 2)), (Some(4), Some(5), Some(4)));
+        assert_eq!(device(256, 0), Some(5), "the next MiB");
+        let place = layout.locate(Pvbn(250)).expect("in the extent");
+        assert_eq!((place.offset, place.run), (550 * BLOCK_SIZE as u64, 6));
+        let column = layout.locate_column(Pvbn(250)).expect("in the extent");
+        assert_eq!((column.device, column.run), (DeviceId(4), 262));
+        assert_eq!(layout.drives_of(DeviceId(5)), [DeviceId(4), DeviceId(5)]);
+    }
+
+    #[test]
+    fn a_lost_drive_is_not_used_and_the_last_one_cannot_be_spared() {
+        let layout = mirror();
+        assert!(!layout.has_losses());
+        let degraded = layout.without(DeviceId(4)).expect("there is another one");
+        assert!(degraded.has_losses() && degraded.is_out(DeviceId(4)));
+        assert_eq!(degraded.drives_of(DeviceId(4)), [DeviceId(5)]);
+        let place = degraded.locate(Pvbn(10)).expect("on the other drive");
+        assert_eq!((place.device, place.run), (DeviceId(5), 502));
+        assert_eq!(degraded.members().count(), 1);
+        assert_eq!(degraded.devices().count(), 2);
+        assert!(degraded.without(DeviceId(5)).is_none());
+        assert!(two_devices().without(DeviceId(4)).is_none(), "no redundancy");
+        let recorded = degraded.with_losses_recorded(2);
+        assert!(!recorded.has_losses());
+        assert_eq!(recorded.config.members[0].seat.state, SeatState::Behind);
+        assert_eq!((recorded.config.epoch, recorded.config.incompatible), (2, 3));
+        let reopened = Layout::new(recorded.config.clone(), vec![Some(DeviceId(4)), Some(DeviceId(5))]);
+        assert_eq!(reopened, Ok(recorded));
+        let missing = Layout::new(layout.config.clone(), vec![None, Some(DeviceId(5))]);
+        assert!(missing.expect("it can be spared").has_losses());
+        assert!(Layout::new(layout.config, vec![None, None]).is_err());
     }
 }

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use everglade_env::lock::{Mutex, MutexGuard};
-use everglade_env::{BLOCK_SIZE, DeviceId};
+use everglade_env::BLOCK_SIZE;
 use everglade_format::Config;
 use everglade_format::config::JournalRegion;
 use everglade_journal::{Entry, Finished, Group, Journal, Position, Scan, Settings};
@@ -45,7 +45,6 @@ const LEAST_UNLOGGED: u64 = 512;
 
 /// See the module's documentation.
 pub(crate) struct Log {
-    pub(crate) device: DeviceId,
     region: JournalRegion,
     /// But for the life.
     settings: Settings,
@@ -112,9 +111,8 @@ pub struct RecoveryInfo {
 
 impl Log {
     /// The journal of an aggregate that has one. Position and life are set by [`Log::begin_life`].
-    pub(crate) fn new(config: &Config, devices: &[DeviceId]) -> Option<Log> {
+    pub(crate) fn new(config: &Config) -> Option<Log> {
         let region = config.journal;
-        let device = *devices.get(region.member as usize)?;
         if region.blocks < 2 {
             return None;
         }
@@ -125,7 +123,6 @@ impl Log {
             life: 0,
         };
         let log = Log {
-            device,
             queue: Mutex::new(Journal::new(settings, Position::FIRST)),
             settings,
             region,
@@ -165,6 +162,11 @@ impl Log {
         };
         *self.queue() = Journal::new(settings, at);
         self.durable.store(at.sequence - 1, Ordering::Release);
+    }
+
+    /// Index of the member that has the region; its copies have it, too.
+    pub(crate) fn member(&self) -> u32 {
+        self.region.member
     }
 
     /// Byte offset on the device of a block of the region.
@@ -352,7 +354,7 @@ impl Log {
 mod tests {
     use everglade_env::PageRef;
     use everglade_format::config::Member;
-    use everglade_format::{Dbn, FileId, TagKey};
+    use everglade_format::{Dbn, FileId, Seat, TagKey};
     use everglade_journal::Action;
 
     use super::*;
@@ -377,7 +379,7 @@ mod tests {
             journal,
             ..config(vec![member], Vec::new())
         };
-        let log = Log::new(&config, &[DeviceId(0)]).expect("it has a journal");
+        let log = Log::new(&config).expect("it has a journal");
         log.begin_life(1, Position::FIRST);
         log
     }

@@ -116,7 +116,8 @@ impl<O: Outside> Core<O> {
     /// Admits clients; for reading only if the aggregate halted during its replay.
     pub(super) fn go_online(&mut self, aggregate: &Aggregate) {
         aggregate.standing.open();
-        if aggregate.has_cut_change && aggregate.committed() == aggregate.opened {
+        let is_due = aggregate.has_cut_change || aggregate.media.is_waiting();
+        if is_due && aggregate.committed() == aggregate.opened {
             aggregate.want_cp(aggregate.joining());
         }
         self.tell_progress(aggregate.id);

@@ -85,7 +85,7 @@ fn config() -> Config {
         uuid: [n; 16],
         size_blocks: 9_000 + u64::from(n),
         data_first: Dbn(300),
-        seat: Seat::ALONE,
+        seat: everglade_format::Seat::ALONE,
     };
     let extent = |member: u32| Extent {
         base: 0x800 * u64::from(member),

@@ -1,0 +1,83 @@
+//! What reads of other copies have found (decision 0041): counters for people, and right contents
+//! that are yet to be written over wrong ones.
+//!
+//! ```text
+//! wrong on one drive ─▶ right on another ─▶ noted ─▶ a consistency point writes it on all drives
+//! ```
+//!
+//! 1. Only a content whose tag is right is noted.
+//! 2. A noted block may be freed and given to another owner before it is written. So the
+//!    consistency point writes it only if the context map still says that the block has this tag.
+//! 3. The notes are bounded. What is not noted is found again by a later read.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use everglade_env::PageRef;
+use everglade_env::lock::Mutex;
+use everglade_format::{Pvbn, Tag};
+
+/// Most blocks that are noted at once: 4 MiB of memory.
+const NOTED_MAX: usize = 1024;
+
+/// Reads of other copies, for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopiesInfo {
+    /// Blocks that were wrong or could not be read on one drive, and were right on another.
+    pub read_elsewhere: u64,
+    /// Blocks that were then written again, on all drives that have them.
+    pub rewritten: u64,
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(crate) struct Copies {
+    read_elsewhere: AtomicU64,
+    rewritten: AtomicU64,
+    noted: Mutex<BTreeMap<Pvbn, (Tag, PageRef)>>,
+}
+
+impl Copies {
+    /// Records that a block was wrong on one drive and is right on another. True if it is to be
+    /// written and the home reactor may not know.
+    pub(crate) fn note(&self, pvbn: Pvbn, tag: Tag, page: &PageRef) -> bool {
+        self.read_elsewhere.fetch_add(1, Ordering::Relaxed);
+        let mut noted = self.noted.lock();
+        let has_room = noted.len() < NOTED_MAX;
+        if has_room {
+            noted.insert(pvbn, (tag, page.clone()));
+        }
+        has_room
+    }
+
+    /// True if something is noted.
+    pub(crate) fn has_notes(&self) -> bool {
+        !self.noted.lock().is_empty()
+    }
+
+    /// Returns what is noted.
+    pub(crate) fn noted(&self) -> Vec<(Pvbn, Tag, PageRef)> {
+        let noted = self.noted.lock();
+        let all = noted.iter();
+        all.map(|(pvbn, (tag, page))| (*pvbn, *tag, page.clone()))
+            .collect()
+    }
+
+    /// Forgets a note that was acted upon.
+    pub(crate) fn forget(&self, pvbn: Pvbn, tag: Tag, was_written: bool) {
+        let mut noted = self.noted.lock();
+        if noted.get(&pvbn).is_some_and(|(known, _)| *known == tag) {
+            noted.remove(&pvbn);
+        }
+        if was_written {
+            self.rewritten.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn info(&self) -> CopiesInfo {
+        CopiesInfo {
+            read_elsewhere: self.read_elsewhere.load(Ordering::Relaxed),
+            rewritten: self.rewritten.load(Ordering::Relaxed),
+        }
+    }
+}
