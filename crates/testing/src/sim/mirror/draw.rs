@@ -115,7 +115,8 @@ pub(super) fn too_many(rng: &mut Rng, standing: &Standing) -> Vec<BreakPlan> {
     let groups = standing.groups();
     let mut drives = standing.usable_in(groups[rng.index(groups.len())]);
     rng.shuffle(&mut drives);
-    let mut after = rng.between(1, 1 << rng.between(0, 7));
+    let span = 1 << rng.between(0, 7);
+    let mut after = rng.between(1, span);
     let mut all = Vec::new();
     for drive in drives {
         let breakage = match rng.below(3) {

@@ -9,7 +9,7 @@ use crate::engine::{EngineSystem, Opening};
 use crate::sim::judge::{View, look_at, verify};
 use crate::sim::judged::Judged;
 use crate::sim::{Failure, Mirrored, Report};
-use crate::system::{Maker, NotMounted, System};
+use crate::system::{Maker, NotMounted};
 use crate::world::Images;
 
 /// The judge looks at one in `OLD_ONE_IN` of the blocks that the work of a life does not touch; the
