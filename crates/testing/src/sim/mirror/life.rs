@@ -81,9 +81,21 @@ pub(super) struct Lived {
     /// The consistency point that the start found, in a pool without journal.
     pub(super) found_cp: Option<u64>,
     pub(super) report: Report,
+    /// The last events.
+    trace: Vec<String>,
 }
 
 impl Lived {
+    /// A failure of what a cut of it left, with the events of the life before those of the start.
+    pub(super) fn traced(&self, failure: Failure) -> Failure {
+        let cut = ["- the power failed somewhere above".to_owned()];
+        let life = self.trace.iter().cloned().chain(cut);
+        Failure {
+            trace: life.chain(failure.trace).collect(),
+            what: failure.what,
+        }
+    }
+
     /// What is left with all drives if nothing that was not durable is kept.
     pub(super) fn end(&self) -> Begun {
         let (at, point) = self.work.last().expect("the end is one");
@@ -201,6 +213,7 @@ impl Setting {
             has_gaps,
             found_cp,
             report,
+            trace: world.take_trace(),
         };
         expect_unwritten(begun, &lived, &before)?;
         Ok(lived)

@@ -197,7 +197,8 @@ fn live(
                 let images = images.with_away(&away);
                 let left = judging.judge(*at, &images, report);
                 let left = left
-                    .map_err(|failure| failure.within(format!("{breaks:?}, {cut:?}")))?;
+                    .map_err(|failure| failure.within(format!("{breaks:?}, {cut:?}")))
+                    .map_err(|failure| lived.traced(failure))?;
                 let Some(left) = left.filter(|_| is_near) else {
                     continue;
                 };
@@ -258,7 +259,8 @@ fn break_too_many(
             report.add_losses(images.losses);
             judging
                 .judge(*at, &images, report)
-                .map_err(|failure| within(failure.within(format!("{cut:?}"))))?;
+                .map_err(|failure| within(failure.within(format!("{cut:?}"))))
+                .map_err(|failure| lived.traced(failure))?;
         }
     }
     Ok(())
@@ -371,7 +373,8 @@ fn judge_start(
                 let images = images.with_away(&away);
                 judging
                     .judge(*at, &images, report)
-                    .map_err(|failure| failure.within(format!("in the start, {cut:?}")))?;
+                    .map_err(|failure| failure.within(format!("in the start, {cut:?}")))
+                    .map_err(|failure| lived.traced(failure))?;
             }
         }
     }
@@ -457,7 +460,8 @@ pub fn everywhere(seed: Seed, plan: &Everywhere) -> Result<Report, Failure> {
             for away in subsets(standing.drives()) {
                 judging
                     .judge(*at, &images.with_away(&away), &mut report)
-                    .map_err(|failure| failure.within(format!("{cut:?}")))?;
+                    .map_err(|failure| failure.within(format!("{cut:?}")))
+                    .map_err(|failure| lived.traced(failure))?;
             }
         }
     }
