@@ -467,7 +467,7 @@ impl Engine {
             id: aggregate.id,
             name: aggregate.name.to_string(),
             uuid: aggregate.uuid,
-            epoch: aggregate.media.layout().config.epoch,
+            epoch: aggregate.media.epoch(),
             state: aggregate.state(),
             committed_cp: aggregate.committed().0,
             opened_cp: aggregate.opened.0,

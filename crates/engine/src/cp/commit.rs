@@ -6,6 +6,7 @@
 //! 2. A drive that was lost since the last commit, or is lost meanwhile, is recorded: a config record
 //!    of the next epoch, which says that the drive is behind, is on stable media of all usable
 //!    members before the superblock that names this epoch is submitted (decision 0041).
+//!    A drive that has caught up is recorded in the same way.
 //! 3. Clients see the new roots, and waiting operations are answered, only after the superblock is
 //!    on stable media of every usable member.
 
@@ -35,7 +36,7 @@ use crate::read::root::Root;
 pub(crate) fn write(home: &mut Home) -> Result<(), Stop> {
     let run = home.run.as_mut().expect("under way");
     run.writer.finish(&home.aggregate.media)?;
-    for (_, _, device) in home.aggregate.media.layout().members() {
+    for device in home.aggregate.media.layout().written() {
         run.writer.submit(Op::Flush { device });
     }
     Ok(())
@@ -47,6 +48,12 @@ pub(crate) fn flush(home: &mut Home) -> Result<Option<Phase>, Stop> {
     let run = home.run.as_mut().expect("under way");
     let media = &home.aggregate.media;
     run.writer.finish(media)?;
+    // Everything that the drive lacked is on it, and flushed.
+    if let Some(device) = home.catching_up.has_caught_up(run.number) {
+        media.regain(device);
+        home.catching_up.end();
+        media.copies.set_catching_up(None);
+    }
     let Some(recorded) = media.unrecorded() else {
         submit_superblock(home);
         return Ok(Some(Phase::Superblock));

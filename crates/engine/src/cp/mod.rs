@@ -46,6 +46,7 @@ use crate::mend;
 use crate::read::load::{LoadCx, Stop};
 use crate::tree::Content;
 
+mod catch_up;
 pub(crate) mod clean;
 mod cleaner;
 pub(crate) mod commit;
@@ -178,6 +179,9 @@ fn step_of_phase(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<StepEnd, Stop> 
             let is_due = home.ledger.purse() > 0 && !run.last;
             let blocks = home.ledger.regions();
             rewrite::step(home, cx)?;
+            if !home.mender.is_busy() {
+                catch_up::step(home, cx)?;
+            }
             freeze::plan(home).map(|()| match &mut home.repair {
                 Some(repair) if is_due => {
                     repair.begin_slice(home.mender.committed().clone(), blocks);

@@ -1,5 +1,5 @@
 //! What reads of other copies have found (decision 0041): counters for people, and right contents
-//! that are yet to be written over wrong ones.
+//! that are yet to be written over wrong ones. Beside them, how far a drive has caught up.
 //!
 //! ```text
 //! wrong on one drive ─▶ right on another ─▶ noted ─▶ a consistency point writes it on all drives
@@ -20,13 +20,16 @@ use everglade_format::{Pvbn, Tag};
 /// Most blocks that are noted at once: 4 MiB of memory.
 const NOTED_MAX: usize = 1024;
 
-/// Reads of other copies, for people.
+/// Reads of other copies, and catching up, for people.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CopiesInfo {
     /// Blocks that were wrong or could not be read on one drive, and were right on another.
     pub read_elsewhere: u64,
     /// Blocks that were then written again, on all drives that have them.
     pub rewritten: u64,
+    /// Block numbers that a drive which catches up has passed, and all that it has to pass; none if
+    /// no drive catches up.
+    pub catching_up: Option<(u64, u64)>,
 }
 
 /// See the module's documentation.
@@ -35,6 +38,7 @@ pub(crate) struct Copies {
     read_elsewhere: AtomicU64,
     rewritten: AtomicU64,
     noted: Mutex<BTreeMap<Pvbn, (Tag, PageRef)>>,
+    catching_up: Mutex<Option<(u64, u64)>>,
 }
 
 impl Copies {
@@ -74,10 +78,16 @@ impl Copies {
         }
     }
 
+    /// Tells how far a drive has caught up.
+    pub(crate) fn set_catching_up(&self, progress: Option<(u64, u64)>) {
+        *self.catching_up.lock() = progress;
+    }
+
     pub(crate) fn info(&self) -> CopiesInfo {
         CopiesInfo {
             read_elsewhere: self.read_elsewhere.load(Ordering::Relaxed),
             rewritten: self.rewritten.load(Ordering::Relaxed),
+            catching_up: *self.catching_up.lock(),
         }
     }
 }

@@ -9,6 +9,9 @@
 //! ```text
 //! lose ─▶ waiting ─▶ record of the next epoch on all usable members ─▶ superblock ─▶ committed
 //! ```
+//!
+//! A drive that is behind and there *catches up* ([`crate::cp::catch_up`]), and is *regained* in a
+//! consistency point that records it in the same way.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -50,9 +53,19 @@ impl Media {
         }
     }
 
+    /// True if the aggregate has groups of drives.
+    pub(crate) fn has_groups(&self) -> bool {
+        self.has_groups
+    }
+
     /// Returns the present layout.
     pub(crate) fn layout(&self) -> Arc<Layout> {
         self.layout.read().clone()
+    }
+
+    /// Returns the epoch that the last committed superblock names.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
     }
 
     /// Begins a change of the devices; `None` while another one is under way.
@@ -80,7 +93,9 @@ impl Media {
         let Some(next) = layout.without(device) else {
             return false;
         };
-        self.is_waiting.store(true, Ordering::Release);
+        if next.has_losses() {
+            self.is_waiting.store(true, Ordering::Release);
+        }
         *layout = Arc::new(next);
         true
     }
@@ -90,21 +105,58 @@ impl Media {
         self.has_groups && self.is_waiting.load(Ordering::Acquire)
     }
 
-    /// Returns the layout with all losses recorded in a config record of the next epoch; `None` if
-    /// the present config record has them.
+    /// Returns the layout with losses and regained drives recorded in a config record of the next
+    /// epoch; `None` if the present config record has them.
     pub(crate) fn unrecorded(&self) -> Option<Layout> {
         let layout = self.layout();
         // A change of devices in the same consistency point has this epoch, too.
-        let epoch = self.epoch.load(Ordering::Acquire) + 1;
-        let has_losses = self.has_groups && layout.has_losses();
-        has_losses.then(|| layout.with_losses_recorded(epoch))
+        let epoch = self.epoch() + 1;
+        let is_unrecorded = self.has_groups && layout.is_unrecorded();
+        is_unrecorded.then(|| layout.with_uses_recorded(epoch))
+    }
+
+    /// True if a drive catches up, or is there to do so.
+    pub(crate) fn is_any_behind(&self) -> bool {
+        if !self.has_groups {
+            return false;
+        }
+        let layout = self.layout.read();
+        let mut devices = layout.devices();
+        layout.returned().is_some() || devices.any(|device| layout.is_catching_up(device))
+    }
+
+    /// A drive that is behind and out, though it is there: its member and device.
+    pub(crate) fn returned(&self) -> Option<(u32, DeviceId)> {
+        match self.has_groups {
+            true => self.layout.read().returned(),
+            false => None,
+        }
+    }
+
+    /// Begins to write a drive that is behind. No write of a consistency point may be under way.
+    pub(crate) fn begin_catching_up(&self, device: DeviceId) {
+        let mut layout = self.layout.write();
+        *layout = Arc::new(layout.with_catching_up(device));
+    }
+
+    /// True if a drive is written and not read.
+    pub(crate) fn is_catching_up(&self, device: DeviceId) -> bool {
+        self.has_groups && self.layout.read().is_catching_up(device)
+    }
+
+    /// Begins to read a drive that has caught up.
+    pub(crate) fn regain(&self, device: DeviceId) {
+        let mut layout = self.layout.write();
+        if layout.is_catching_up(device) {
+            *layout = Arc::new(layout.with_regained(device));
+        }
     }
 
     /// Uses a layout whose record is on all usable members. False if another drive was lost
     /// meanwhile.
     pub(crate) fn set_recorded(&self, recorded: &Layout) -> bool {
         let mut layout = self.layout.write();
-        if layout.with_losses_recorded(recorded.config.epoch) != *recorded {
+        if layout.with_uses_recorded(recorded.config.epoch) != *recorded {
             return false;
         }
         *layout = Arc::new(recorded.clone());

@@ -6,12 +6,19 @@
 //!
 //! The blocks of an extent are in a *column*. The column of a mirror has a *drive* for each copy; a
 //! column without redundancy has one drive (decision 0041). All drives of a column have a block at
-//! the same offset. A drive is *usable* if it is there and has all that was written to its column.
+//! the same offset.
 //!
-//! 1. Each column has a usable drive.
-//! 2. A drive that is not usable is neither read nor written.
-//! 3. A drive is *lost* if it is not usable, though the config record says that it is current. The
-//!    next consistency point records that ([`Layout::with_losses_recorded`]).
+//! | use | the drive | is written | is read |
+//! | --- | --- | --- | --- |
+//! | *failed* | failed since the aggregate was opened | no | no |
+//! | *out* | is not there, or missed writes | no | no |
+//! | *catching up* | missed writes, and gets them now | yes | no |
+//! | *full* | has all that was written to its column | yes | yes |
+//!
+//! 1. Each column has a drive in full use: it is *usable*.
+//! 2. A drive is *lost* if it is not in full use, though the config record says that it is current;
+//!    it is *regained* if it is in full use, though the record says that it is behind. The next
+//!    consistency point records both ([`Layout::with_uses_recorded`]).
 
 use everglade_env::{BLOCK_SIZE, DeviceId};
 use everglade_format::config::{INCOMPATIBLE_CHANGED, Member};
@@ -29,10 +36,27 @@ pub(crate) struct Layout {
     pub(crate) geometry: Geometry,
     /// Device of each member; `None` if it is not there.
     devices: Vec<Option<DeviceId>>,
-    /// True for each member that is read and written.
-    usable: Vec<bool>,
-    /// The usable drives with the blocks of each member, in the order of their columns.
+    /// Use of each member.
+    uses: Vec<Use>,
+    /// The drives in full use with the blocks of each member, in the order of their columns.
     drives: Vec<Vec<DeviceId>>,
+    /// The same, and drives that are catching up.
+    written: Vec<Vec<DeviceId>>,
+}
+
+/// The use of a member: see the module's documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Failed,
+    Out,
+    CatchingUp,
+    Full,
+}
+
+impl Use {
+    fn is_written(self) -> bool {
+        matches!(self, Use::CatchingUp | Use::Full)
+    }
 }
 
 /// The place of a block on a device.
@@ -58,11 +82,15 @@ impl Layout {
             "a place for the device of each member"
         );
         let members = config.members.iter().zip(&devices);
-        let usable = members.map(|(member, device)| device.is_some() && member.seat.is_current());
+        let uses = members.map(|(member, device)| match device {
+            Some(_) if member.seat.is_current() => Use::Full,
+            _ => Use::Out,
+        });
         let layout = Layout {
             geometry: config.geometry()?,
-            usable: usable.collect(),
+            uses: uses.collect(),
             drives: Vec::new(),
+            written: Vec::new(),
             config: Config {
                 member_index: 0,
                 ..config
@@ -77,14 +105,17 @@ impl Layout {
         }
     }
 
-    /// Lists the usable drives of each column.
+    /// Lists the drives of each column.
     fn with_drives(mut self) -> Layout {
-        let drives = |member| {
-            let copies = self.config.copies_of(member).into_iter();
-            let usable = copies.filter(|copy| self.usable[*copy as usize]);
-            usable.filter_map(|copy| self.devices[copy as usize]).collect()
+        let list = |is_meant: fn(Use) -> bool| {
+            let drives = |member| {
+                let copies = self.config.copies_of(member).into_iter();
+                let meant = copies.filter(|copy| is_meant(self.uses[*copy as usize]));
+                meant.filter_map(|copy| self.devices[copy as usize]).collect()
+            };
+            (0..).take(self.devices.len()).map(drives).collect()
         };
-        self.drives = (0..).take(self.devices.len()).map(drives).collect();
+        (self.drives, self.written) = (list(|it| it == Use::Full), list(Use::is_written));
         self
     }
 
@@ -132,11 +163,11 @@ impl Layout {
         place.map_or(0, |place| self.drives[place.member as usize].len())
     }
 
-    /// Returns the usable drives of the column that a device belongs to; the device itself need not
-    /// be usable any more.
+    /// Returns the drives to be written of the column that a device belongs to; the device itself
+    /// need not be among them any more.
     pub(crate) fn drives_of(&self, device: DeviceId) -> &[DeviceId] {
         let member = self.member_of(device).expect("a device of the aggregate");
-        &self.drives[member]
+        &self.written[member]
     }
 
     /// Returns the usable drives that have the blocks of a member.
@@ -152,7 +183,8 @@ impl Layout {
     pub(crate) fn members(&self) -> impl Iterator<Item = (usize, &Member, DeviceId)> {
         let members = self.config.members.iter().zip(&self.devices).enumerate();
         members.filter_map(|(index, (member, device))| {
-            let device = self.usable[index].then_some(*device)??;
+            let is_full = self.uses[index] == Use::Full;
+            let device = is_full.then_some(*device)??;
             Some((index, member, device))
         })
     }
@@ -160,8 +192,8 @@ impl Layout {
     /// Returns each member with its device, if that is there, and with whether it is usable.
     pub(crate) fn seats(&self) -> impl Iterator<Item = (&Member, Option<DeviceId>, bool)> {
         let members = self.config.members.iter().zip(&self.devices);
-        let seats = members.zip(&self.usable);
-        seats.map(|((member, device), usable)| (member, *device, *usable))
+        let seats = members.zip(&self.uses);
+        seats.map(|((member, device), it)| (member, *device, *it == Use::Full))
     }
 
     /// Returns the devices that are there.
@@ -169,37 +201,86 @@ impl Layout {
         self.devices.iter().flatten().copied()
     }
 
-    /// True if a device is not usable.
+    /// Returns the devices that are written.
+    pub(crate) fn written(&self) -> impl Iterator<Item = DeviceId> {
+        let uses = self.devices.iter().zip(&self.uses);
+        uses.filter_map(|(device, it)| device.filter(|_| it.is_written()))
+    }
+
+    fn use_of(&self, device: DeviceId) -> Use {
+        self.member_of(device).map_or(Use::Out, |member| self.uses[member])
+    }
+
+    /// True if a device is neither read nor written.
     pub(crate) fn is_out(&self, device: DeviceId) -> bool {
-        self.member_of(device).is_none_or(|member| !self.usable[member])
+        !self.use_of(device).is_written()
+    }
+
+    /// True if a device is written and not read.
+    pub(crate) fn is_catching_up(&self, device: DeviceId) -> bool {
+        self.use_of(device) == Use::CatchingUp
     }
 
     /// True if a member is lost.
     pub(crate) fn has_losses(&self) -> bool {
-        let mut members = self.config.members.iter().zip(&self.usable);
-        members.any(|(member, usable)| member.seat.is_current() && !usable)
+        let mut members = self.config.members.iter().zip(&self.uses);
+        members.any(|(member, it)| member.seat.is_current() && *it != Use::Full)
     }
 
-    /// Returns the layout without a drive that is usable now; `None` if no other drive has its
-    /// blocks.
+    /// True if the config record does not say which members have all that was written.
+    pub(crate) fn is_unrecorded(&self) -> bool {
+        let mut members = self.config.members.iter().zip(&self.uses);
+        members.any(|(member, it)| member.seat.is_current() != (*it == Use::Full))
+    }
+
+    /// Returns a member that is behind and out, though its device is there and has not failed: its
+    /// index and device.
+    pub(crate) fn returned(&self) -> Option<(u32, DeviceId)> {
+        let mut members = (0..).zip(self.devices.iter().zip(&self.uses));
+        members.find_map(|(member, (device, it))| {
+            let is_behind = !self.config.members[member as usize].seat.is_current();
+            let device = (*device)?;
+            (is_behind && *it == Use::Out).then_some((member, device))
+        })
+    }
+
+    /// Returns the layout in which a drive that is out catches up.
+    pub(crate) fn with_catching_up(&self, device: DeviceId) -> Layout {
+        assert!(self.is_out(device), "it is used already");
+        self.with_use(device, Use::CatchingUp)
+    }
+
+    /// Returns the layout in which a drive that was catching up has everything.
+    pub(crate) fn with_regained(&self, device: DeviceId) -> Layout {
+        assert!(self.is_catching_up(device), "it has not caught up");
+        self.with_use(device, Use::Full)
+    }
+
+    fn with_use(&self, device: DeviceId, it: Use) -> Layout {
+        let mut next = self.clone();
+        let member = self.member_of(device).expect("a device of the aggregate");
+        next.uses[member] = it;
+        next.with_drives()
+    }
+
+    /// Returns the layout without a drive; `None` if no other drive has its blocks.
     pub(crate) fn without(&self, device: DeviceId) -> Option<Layout> {
         let member = self.member_of(device)?;
         let others = self.drives[member].iter().filter(|other| **other != device);
         others.count().checked_sub(1)?;
-        let mut next = self.clone();
-        next.usable[member] = false;
-        Some(next.with_drives())
+        Some(self.with_use(device, Use::Failed))
     }
 
-    /// Returns the layout of a later epoch whose config record says that lost members are behind.
-    pub(crate) fn with_losses_recorded(&self, epoch: u64) -> Layout {
+    /// Returns the layout of a later epoch whose config record says which members are behind.
+    pub(crate) fn with_uses_recorded(&self, epoch: u64) -> Layout {
         let mut next = self.clone();
         next.config.epoch = epoch;
         next.config.incompatible |= INCOMPATIBLE_CHANGED;
-        for (member, usable) in next.config.members.iter_mut().zip(&next.usable) {
-            if !usable {
-                member.seat.state = SeatState::Behind;
-            }
+        for (member, it) in next.config.members.iter_mut().zip(&next.uses) {
+            member.seat.state = match it {
+                Use::Full => SeatState::Current,
+                Use::CatchingUp | Use::Out | Use::Failed => SeatState::Behind,
+            };
         }
         next
     }
@@ -225,7 +306,7 @@ impl Layout {
                 == (old.uuid, old.secret, old.area_blocks, old.journal)
             && new.extents.starts_with(&old.extents)
             && self.devices.starts_with(&former.devices)
-            && self.usable.starts_with(&former.usable)
+            && self.uses.starts_with(&former.uses)
             && new.members.iter().zip(&old.members).all(is_kept)
     }
 }
@@ -366,14 +447,33 @@ pub(crate) mod tests {
         assert_eq!(degraded.devices().count(), 2);
         assert!(degraded.without(DeviceId(5)).is_none());
         assert!(two_devices().without(DeviceId(4)).is_none(), "no redundancy");
-        let recorded = degraded.with_losses_recorded(2);
+        let recorded = degraded.with_uses_recorded(2);
         assert!(!recorded.has_losses());
         assert_eq!(recorded.config.members[0].seat.state, SeatState::Behind);
         assert_eq!((recorded.config.epoch, recorded.config.incompatible), (2, 3));
-        let reopened = Layout::new(recorded.config.clone(), vec![Some(DeviceId(4)), Some(DeviceId(5))]);
-        assert_eq!(reopened, Ok(recorded));
         let missing = Layout::new(layout.config.clone(), vec![None, Some(DeviceId(5))]);
         assert!(missing.expect("it can be spared").has_losses());
         assert!(Layout::new(layout.config, vec![None, None]).is_err());
+    }
+
+    #[test]
+    fn a_drive_that_catches_up_is_written_and_is_read_when_it_has_everything() {
+        let lost = mirror().without(DeviceId(4)).expect("there is another one");
+        let recorded = lost.with_uses_recorded(2);
+        assert_eq!(recorded.returned(), None, "it has failed");
+        let devices = vec![Some(DeviceId(4)), Some(DeviceId(5))];
+        let behind = Layout::new(recorded.config, devices).expect("a sound table");
+        assert_eq!(behind.returned(), Some((0, DeviceId(4))));
+        let catching = behind.with_catching_up(DeviceId(4));
+        assert_eq!(catching.returned(), None);
+        assert_eq!(catching.drives_of(DeviceId(5)), [DeviceId(4), DeviceId(5)]);
+        assert_eq!(catching.copies(Pvbn(10)), 1);
+        assert_eq!(catching.written().count(), 2);
+        assert_eq!(catching.members().count(), 1, "its labels stay as they are");
+        assert!(!catching.is_unrecorded());
+        assert!(catching.without(DeviceId(5)).is_none());
+        let regained = catching.with_regained(DeviceId(4));
+        assert!(regained.is_unrecorded() && !regained.has_losses());
+        assert_eq!(regained.with_uses_recorded(3).config.members, mirror().config.members);
     }
 }

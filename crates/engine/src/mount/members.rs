@@ -17,7 +17,7 @@
 //! * the caller says so ([`Missing::Allowed`]).
 //!
 //! A device that went on by itself, after the others had done the same, is refused: both have writes
-//! that the other lacks.
+//! that the other lacks. Its own record says that all of the others are behind.
 
 use everglade_env::{BLOCK_SIZE, Storage};
 use everglade_format::Config;
@@ -80,15 +80,15 @@ pub(super) fn find<'a>(
 
 /// Returns the member that a device was when it fell behind.
 fn behind(device: &Read, config: &Config) -> Option<usize> {
-    let members = device.records.records.iter().filter_map(|record| {
+    let mut members = device.records.records.iter().filter_map(|record| {
         let index = record.member_index as usize;
         let (then, now) = (record.members.get(index)?, config.members.get(index)?);
         (then.uuid == now.uuid && !now.seat.is_current()).then_some(index)
     });
-    members.last()
+    members.next_back()
 }
 
-/// Refuses a device that is behind, but has written something since.
+/// Refuses a device that is behind, but went on without any of those that are current.
 fn refuse_split(name: &str, device: &Read, config: &Config) -> Result<(), Refusal> {
     let superblocks = device.superblocks.found.iter();
     let Some(newest) = superblocks.max_by_key(|superblock| superblock.cp) else {
@@ -101,7 +101,7 @@ fn refuse_split(name: &str, device: &Read, config: &Config) -> Result<(), Refusa
         both.into_iter()
             .any(|(own, now)| is_current(own) && is_current(now))
     });
-    if newest.epoch < config.epoch && has_others {
+    if has_others {
         return Ok(());
     }
     Err(Refusal::new(

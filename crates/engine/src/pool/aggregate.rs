@@ -137,6 +137,17 @@ impl Aggregate {
         CpNumber(number)
     }
 
+    /// The consistency point that must be committed before clients are admitted after a change of
+    /// the devices was cut. A drive that is absent now may have the superblock of the next one; then
+    /// it must be older than what the others have.
+    pub(crate) fn beyond_cut_change(&self) -> CpNumber {
+        let joining = self.joining();
+        match self.media.has_groups() {
+            true => joining.next(),
+            false => joining,
+        }
+    }
+
     pub(crate) fn committed(&self) -> CpNumber {
         CpNumber(self.committed.load(Ordering::Acquire))
     }

@@ -118,7 +118,7 @@ impl<O: Outside> Core<O> {
         aggregate.standing.open();
         let is_due = aggregate.has_cut_change || aggregate.media.is_waiting();
         if is_due && aggregate.committed() == aggregate.opened {
-            aggregate.want_cp(aggregate.joining());
+            aggregate.want_cp(aggregate.beyond_cut_change());
         }
         self.tell_progress(aggregate.id);
         self.wake_home(aggregate.id);
@@ -186,7 +186,8 @@ impl<O: Outside> Core<O> {
             };
             return Some((home.last_begin + rest, Trigger::Change));
         }
-        if (turns::has_work(home) || home.repair.is_some()) && !is_mounting {
+        let is_catching_up = aggregate.media.is_any_behind();
+        if (turns::has_work(home) || home.repair.is_some() || is_catching_up) && !is_mounting {
             let rest = match aggregate.has_changes() {
                 true => RECLAIM_REST_BUSY,
                 false => RECLAIM_REST,

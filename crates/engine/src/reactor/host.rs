@@ -195,7 +195,7 @@ impl<O: Outside> Core<O> {
             return;
         };
         let (device, _, length) = Self::area_range(home, extent, area);
-        let free = self.free_of_hosts(home, device);
+        let free = self.free_of_hosts(&self.homes[&aggregate], device);
         let home = self.homes.get_mut(&aggregate).expect("as above");
         let is_short = free.is_some_and(|free| free < length + HOST_MARGIN_BYTES.min(length));
         // An empty area may have its space, which costs the host nothing.
@@ -267,7 +267,10 @@ impl<O: Outside> Core<O> {
             return;
         };
         let (device, offset, length) = Self::area_range(home, extent, area);
-        if self.free_of_hosts(home, device).is_none() {
+        if self
+            .free_of_hosts(&self.homes[&aggregate], device)
+            .is_none()
+        {
             return;
         }
         let home = self.homes.get_mut(&aggregate).expect("as above");

@@ -136,8 +136,8 @@ impl<O: Outside> Core<O> {
     /// Submits an operation for all drives of a column; it names one of them. `whole` is completed
     /// when all drives have done it. A drive that fails is lost, if another one is left.
     pub(super) fn submit_to_column(&mut self, aggregate: u32, op: Op, whole: Inflight) {
-        let media = &self.shared.aggregate(aggregate).media;
-        let Some(drives) = media.drives_of(op.device()) else {
+        let shared = self.shared.aggregate(aggregate);
+        let Some(drives) = shared.media.drives_of(op.device()) else {
             return self.submit(op, whole);
         };
         let column = self.columns.insert(ColumnOp {
@@ -160,13 +160,14 @@ impl<O: Outside> Core<O> {
         (aggregate, column, drive): (u32, usize, DeviceId),
         completion: Completion,
     ) {
-        let is_write = |whole: &Inflight| matches!(whole, Inflight::Write { .. } | Inflight::Log { .. });
-        let result = match completion.result {
-            // A drive that gives no space, or takes none back, may have all blocks.
-            Err(error) if error != DiskError::Gone && !is_write(&self.columns[column].whole) => {
-                Err(error)
-            }
-            result => self.spare(aggregate, drive, result),
+        let shared = self.shared.aggregate(aggregate);
+        let whole = &self.columns[column].whole;
+        let is_write = matches!(whole, Inflight::Write { .. } | Inflight::Log { .. });
+        let is_gone = completion.result == Err(DiskError::Gone);
+        // A drive whose host gives no space, or takes none back, may have all blocks.
+        let result = match is_write || is_gone || shared.media.is_catching_up(drive) {
+            true => self.spare(aggregate, drive, completion.result),
+            false => completion.result,
         };
         let whole = &mut self.columns[column];
         whole.left -= 1;
@@ -183,7 +184,7 @@ impl<O: Outside> Core<O> {
     }
 
     /// An error of a drive is none if another drive has its blocks: the drive is lost, and a
-    /// consistency point records that. A full host is no fault of a drive.
+    /// consistency point records that.
     fn spare(
         &mut self,
         aggregate: u32,
@@ -191,7 +192,7 @@ impl<O: Outside> Core<O> {
         result: Result<(), DiskError>,
     ) -> Result<(), DiskError> {
         match result {
-            Err(error) if error != DiskError::NoSpace && self.lose(aggregate, drive) => Ok(()),
+            Err(_) if self.lose(aggregate, drive) => Ok(()),
             result => result,
         }
     }

@@ -241,6 +241,7 @@ impl<O: Outside> Core<O> {
                 sequence: outcome.end.sequence,
             };
             let last = match commits {
+                true if aggregate.has_cut_change => aggregate.beyond_cut_change(),
                 true => aggregate.joining(),
                 false => aggregate.committed(),
             };

@@ -1,5 +1,6 @@
 //! The engine in the seeded world: short versions of what `sim` does for hours, and single cases.
 
+mod catching_up;
 mod changes;
 mod clones;
 mod conformance;
