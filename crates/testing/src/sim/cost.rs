@@ -6,9 +6,7 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use super::{
-    Background, Growth, Mirrored, PerBackground, PerGrowth, PerMirrored, Report,
-};
+use super::{Background, Growth, Mirrored, PerBackground, PerGrowth, PerMirrored, Report};
 use crate::world::Fault;
 
 /// Time spent.

@@ -13,8 +13,10 @@ pub enum Mirrored {
     CutBefore,
     /// A cut after that.
     CutAfter,
-    /// A start with a drive that was recorded as behind, which is not used.
+    /// A start with a drive that was recorded as behind, which is not used before it has caught up.
     Returned,
+    /// A life at whose end a drive that was behind had caught up.
+    Regained,
     /// A start without drives, which nobody had to ask for.
     Without,
     /// A start without drives that may have had more, asked for by hand: nothing is lost.
@@ -35,12 +37,13 @@ pub enum Mirrored {
 
 impl Mirrored {
     /// All of them.
-    pub const ALL: [Mirrored; 13] = [
+    pub const ALL: [Mirrored; 14] = [
         Mirrored::Broken,
         Mirrored::BrokenTwice,
         Mirrored::CutBefore,
         Mirrored::CutAfter,
         Mirrored::Returned,
+        Mirrored::Regained,
         Mirrored::Without,
         Mirrored::ByHand,
         Mirrored::StaleRefused,
@@ -60,6 +63,7 @@ impl Mirrored {
             Mirrored::CutBefore => "cut_before",
             Mirrored::CutAfter => "cut_after",
             Mirrored::Returned => "returned",
+            Mirrored::Regained => "regained",
             Mirrored::Without => "without",
             Mirrored::ByHand => "by_hand",
             Mirrored::StaleRefused => "stale_refused",

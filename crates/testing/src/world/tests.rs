@@ -551,7 +551,10 @@ fn device_breaks_at_the_write_that_was_named_and_a_restart_mends_it() {
         let world = world(23);
         let mut outside = world.reactor(0);
         world.break_at(2, DISK, breakage.clone());
-        assert_eq!(perform_one(&world, &mut outside, write(1, 1)).result, Ok(()));
+        assert_eq!(
+            perform_one(&world, &mut outside, write(1, 1)).result,
+            Ok(())
+        );
         perform(&world, &mut outside, vec![write(2, 2)]);
         let allocate = Op::Allocate {
             device: DISK,
@@ -571,7 +574,10 @@ fn device_breaks_at_the_write_that_was_named_and_a_restart_mends_it() {
         assert_eq!(bytes_at(&images, 1), 1);
         let world = SimWorld::restart(images, Seed(24), 1);
         let mut outside = world.reactor(0);
-        assert_eq!(perform_one(&world, &mut outside, write(3, 3)).result, Ok(()));
+        assert_eq!(
+            perform_one(&world, &mut outside, write(3, 3)).result,
+            Ok(())
+        );
     }
 }
 
@@ -579,7 +585,10 @@ fn device_breaks_at_the_write_that_was_named_and_a_restart_mends_it() {
 fn device_that_was_taken_away_is_not_listed_and_comes_back_with_its_content() {
     let devices = [DeviceSpec::thin(1 << 20); 2];
     let world = SimWorld::new(Seed(25), 1, &devices);
-    world.storage().write(DISK, 0, &[7; BLOCK_SIZE]).expect("there");
+    world
+        .storage()
+        .write(DISK, 0, &[7; BLOCK_SIZE])
+        .expect("there");
     world.storage().flush(DISK).expect("there");
     let images = world.after_cut(Cut::whole(Keep::Nothing)).with_away(&[0]);
     assert!(images.is_away(0) && !images.is_away(1));
@@ -588,15 +597,23 @@ fn device_that_was_taken_away_is_not_listed_and_comes_back_with_its_content() {
     let mut block = [0; BLOCK_SIZE];
     let read = without.storage().read(DISK, 0, &mut block);
     assert_eq!(read, Err(DiskError::Gone));
-    without.storage().write(DeviceId(1), 0, &[8; BLOCK_SIZE]).expect("there");
+    without
+        .storage()
+        .write(DeviceId(1), 0, &[8; BLOCK_SIZE])
+        .expect("there");
     let images = without.after_cut(Cut::whole(Keep::Everything));
     assert!(images.is_away(0), "also over the next cut");
     let back = SimWorld::restart(images.with_away(&[]), Seed(27), 1);
     assert_eq!(back.devices(), [DISK, DeviceId(1)]);
-    back.storage().read(DISK, 0, &mut block).expect("it is back");
+    back.storage()
+        .read(DISK, 0, &mut block)
+        .expect("it is back");
     assert_eq!(block[0], 7);
     let now = back.after_cut(Cut::whole(Keep::Nothing));
-    assert!(now.has_same_content(0, &images) && !now.has_same_content(1, &world.after_cut(Cut::whole(Keep::Nothing))));
+    assert!(
+        now.has_same_content(0, &images)
+            && !now.has_same_content(1, &world.after_cut(Cut::whole(Keep::Nothing)))
+    );
 }
 
 #[test]

@@ -22,10 +22,13 @@ pub(super) struct Standing {
     pub(super) epoch: u64,
     seats: Vec<Seat>,
     is_there: Vec<bool>,
+    /// Epochs of the newest superblock of each drive.
+    epochs: Vec<u64>,
 }
 
 impl Standing {
-    /// Reads the labels; `None` if no drive has a superblock.
+    /// Reads the labels; `None` if no drive has a superblock, or none has the record that it names: a
+    /// drive that catches up gets new records before a superblock.
     pub(super) fn read(maker: &EngineMaker, images: &Images) -> Option<Standing> {
         let labels = labels(maker, images);
         let newest = labels.iter().flatten().max_by_key(|label| label.superblock);
@@ -34,13 +37,14 @@ impl Standing {
         // Another drive may have a record of this epoch that a change left which was cut.
         let rest = labels.iter().flatten();
         let mut records = [newest].into_iter().chain(rest).flat_map(|it| &it.records);
-        let record = records.find(|record| record.epoch == epoch);
-        let record = record.expect("a superblock names a record that is there");
+        let record = records.find(|record| record.epoch == epoch)?;
+        let epoch_of = |label: &Option<Label>| label.as_ref()?.superblock.map(|(_, epoch)| epoch);
         Some(Standing {
             cp,
             epoch,
             seats: record.members.iter().map(|member| member.seat).collect(),
             is_there: labels.iter().map(Option::is_some).collect(),
+            epochs: labels.iter().map(|it| epoch_of(it).unwrap_or(0)).collect(),
         })
     }
 
@@ -67,6 +71,15 @@ impl Standing {
     /// True if a drive is there, and is not behind.
     pub(super) fn is_usable(&self, drive: usize) -> bool {
         self.is_there(drive) && !self.is_behind(drive)
+    }
+
+    /// Returns the drives that are behind, and have a superblock that says so.
+    pub(super) fn contradictions(&self) -> Vec<usize> {
+        let drives = 0..self.drives();
+        let behind = drives.filter(|drive| self.is_behind(*drive));
+        behind
+            .filter(|drive| self.epochs[*drive] >= self.epoch)
+            .collect()
     }
 
     /// Returns the usable drives of a group.
@@ -114,21 +127,31 @@ impl Standing {
 /// The newest epoch that all drives know which are usable by its record. A start from any of them
 /// finds this epoch or a later one.
 pub(super) fn certain_epoch(maker: &EngineMaker, images: &Images) -> u64 {
-    let Some(standing) = Standing::read(maker, images) else {
-        return 0;
-    };
     let labels = labels(maker, images);
-    let epochs = labels.iter().enumerate().filter_map(|(drive, label)| {
-        let (_, epoch) = label.as_ref()?.superblock?;
-        standing.is_usable(drive).then_some(epoch)
-    });
-    epochs.min().unwrap_or(0)
+    let knows = |drive: usize, epoch: u64| {
+        let label = labels[drive].as_ref();
+        let newest = label.and_then(|label| label.superblock);
+        newest.is_none_or(|(_, known)| known >= epoch) || images.is_away(drive)
+    };
+    let is_certain = |label: &Label, epoch: u64| {
+        let record = label.records.iter().find(|record| record.epoch == epoch);
+        record.is_some_and(|record| {
+            let mut members = record.members.iter().enumerate();
+            members.all(|(drive, member)| !member.seat.is_current() || knows(drive, epoch))
+        })
+    };
+    let all = labels.iter().flatten();
+    let named = all.flat_map(|label| label.epochs.iter().map(move |epoch| (label, *epoch)));
+    let certain = named.filter(|(label, epoch)| is_certain(label, *epoch));
+    certain.map(|(_, epoch)| epoch).max().unwrap_or(0)
 }
 
 /// What the labels of a drive have.
 struct Label {
     /// Consistency point and epoch of the newest superblock.
     superblock: Option<(u64, u64)>,
+    /// Epochs of all superblocks.
+    epochs: Vec<u64>,
     records: Vec<Config>,
 }
 
@@ -157,8 +180,10 @@ fn labels(maker: &EngineMaker, images: &Images) -> Vec<Option<Label>> {
             let bytes: Vec<u8> = pages.flat_map(|page| page[..].to_vec()).collect();
             Config::decode(&bytes).ok()?
         });
+        let superblocks: Vec<(u64, u64)> = superblocks.collect();
         Some(Label {
-            superblock: superblocks.max(),
+            superblock: superblocks.iter().max().copied(),
+            epochs: superblocks.iter().map(|(_, epoch)| *epoch).collect(),
             records: records.collect(),
         })
     };

@@ -32,7 +32,11 @@ struct Begun {
 /// Lives with snapshots in which drives break.
 pub(super) fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failure> {
     let mut rng = Rng::for_part(seed.0, "mirror history");
-    let world = SimWorld::new(seed, plan.reactors, &maker.devices(plan.pool_bytes + MORE_BYTES));
+    let world = SimWorld::new(
+        seed,
+        plan.reactors,
+        &maker.devices(plan.pool_bytes + MORE_BYTES),
+    );
     maker
         .format(&world)
         .map_err(|error| Failure::new(error).within("format"))?;
@@ -91,7 +95,11 @@ impl Setting {
         let world = SimWorld::restart(begun.images.clone(), self.seed, self.reactors);
         let system = self.mount(&world, &begun.images)?;
         for it in &breaks {
-            world.break_at(world.writes() + it.after, device(it.drive), it.breakage.clone());
+            world.break_at(
+                world.writes() + it.after,
+                device(it.drive),
+                it.breakage.clone(),
+            );
         }
         let mut life = Life::new(&world, system, begun.states);
         let steps = rng.between(10, 80);

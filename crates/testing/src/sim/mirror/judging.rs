@@ -30,6 +30,10 @@ pub(super) struct Judging<'a> {
     /// All cuts are judged as one at this write: clients saw nothing of a start that was cut.
     at: Option<u64>,
     epochs: &'a Epochs,
+    /// Drives that break in the life.
+    broken: &'a [usize],
+    /// Drives that are there and catch up: alone they may have blocks of two times.
+    returned: &'a [usize],
     has_gaps: bool,
     /// The consistency point that a start found before it was cut, in a pool without journal. The
     /// start may have committed others, with numbers that operations of the life before had for
@@ -48,6 +52,8 @@ impl<'a> Judging<'a> {
             past: lived.past.clone(),
             at: None,
             epochs: &lived.epochs,
+            broken: &lived.broken,
+            returned: &lived.returned,
             has_gaps: false,
             found_cp: None,
             known: Judged::default(),
@@ -73,7 +79,7 @@ impl<'a> Judging<'a> {
     }
 
     /// Judges media that a cut at write `at` left, with the drives that are there. Returns `None`
-    /// if no drive is.
+    /// if none of them can say what it is.
     pub(super) fn judge(
         &self,
         at: u64,
@@ -81,6 +87,8 @@ impl<'a> Judging<'a> {
         report: &mut Report,
     ) -> Result<Option<Left>, Failure> {
         let Some(standing) = Standing::read(&self.setting.maker, images) else {
+            self.expect_refusal(images, false)?;
+            self.expect_refusal(images, true)?;
             return Ok(None);
         };
         report.recoveries += 1;
@@ -101,6 +109,11 @@ impl<'a> Judging<'a> {
         standing: &Standing,
         report: &mut Report,
     ) -> Result<bool, Failure> {
+        if let Some(drive) = standing.contradictions().first() {
+            return Err(Failure::new(format!(
+                "Mirror: drive {drive} is behind, and has the superblock that says so"
+            )));
+        }
         let is_stale = standing.epoch < self.epochs.at(at);
         // A start has acknowledged nothing, so whoever was complete before still is.
         let was_complete = standing.epoch >= self.epochs.first();
@@ -110,10 +123,15 @@ impl<'a> Judging<'a> {
             None => Some(at),
         };
         let suffices = standing.suffices();
+        let is_alone = standing.opens();
+        let is_mixed = is_stale && self.returned.iter().any(|drive| standing.is_usable(*drive));
+        if is_mixed {
+            return Ok(true);
+        }
         if suffices {
             self.check(images)?;
         }
-        let is_alone = standing.opens();
+        let judged_at = judged_at.filter(|_| !self.lacks_commit(images, standing));
         let has_behind = (0..standing.drives())
             .any(|drive| standing.is_there(drive) && standing.is_behind(drive));
         if is_alone {
@@ -136,6 +154,20 @@ impl<'a> Judging<'a> {
             report.mirrors[Mirrored::NoneRefused] += 1;
         }
         Ok(is_stale)
+    }
+
+    /// True if all drives of a mirror that are there were broken, and lack a consistency point that
+    /// another one has: they may have been lost in the write of its superblock, and the clients
+    /// have been answered (decision 0041, "Known limits").
+    fn lacks_commit(&self, images: &Images, standing: &Standing) -> bool {
+        let whole = Standing::read(&self.setting.maker, &images.with_away(&[]));
+        let is_older = whole.is_some_and(|whole| standing.cp < whole.cp);
+        let mut groups = standing.groups().into_iter();
+        is_older
+            && groups.any(|group| {
+                let mut drives = standing.usable_in(group).into_iter();
+                drives.all(|drive| self.broken.contains(&drive))
+            })
     }
 
     /// A start refuses the drives, and writes nothing.
@@ -192,8 +224,7 @@ impl<'a> Judging<'a> {
             expected: None,
         };
         let mounted = self.setting.maker.mount_as(&world, &opening);
-        let mut system =
-            mounted.map_err(|error| traced(Failure::new(error).within("mount")))?;
+        let mut system = mounted.map_err(|error| traced(Failure::new(error).within("mount")))?;
         let since = self.past.since;
         let wanted = |name: &str| model.blocks_since(name, since, OLD_ONE_IN);
         let mut view = look_at(&world, &mut system, &wanted).map_err(traced)?;
@@ -225,7 +256,9 @@ impl<'a> Judging<'a> {
 fn expect_members(system: &EngineSystem, standing: &Standing) -> Result<(), Failure> {
     for (drive, member) in system.members().into_iter().enumerate() {
         let is_usable = standing.is_usable(drive);
-        if member.is_used != is_usable {
+        // A drive that is back catches up, and is used then.
+        let is_back = standing.is_there(drive) && !is_usable;
+        if member.is_used != is_usable && !is_back {
             return Err(Failure::new(format!(
                 "Mirror: a start uses drive {drive}: {}, and it is usable: {is_usable}",
                 member.is_used

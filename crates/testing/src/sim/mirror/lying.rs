@@ -81,9 +81,8 @@ pub(super) fn run(setting: &Setting, plan: Plan, rng: &mut Rng) -> Result<Report
         let mut before = BTreeSet::new();
         for round in 0..ROUNDS {
             let next = mend(&setting, state, &before, &mut report);
-            (state, before) = next.map_err(|failure| {
-                within(failure.within(format!("start {round} after it")))
-            })?;
+            (state, before) =
+                next.map_err(|failure| within(failure.within(format!("start {round} after it"))))?;
         }
     }
     Ok(report)
@@ -162,7 +161,10 @@ fn mend(
     report: &mut Report,
 ) -> Result<(State, BTreeSet<(usize, u64)>), Failure> {
     let world = setting.restart(&state.images);
-    world.devices().into_iter().for_each(|it| world.forget_met(it));
+    world
+        .devices()
+        .into_iter()
+        .for_each(|it| world.forget_met(it));
     let traced = |mut failure: Failure| {
         failure.trace = world.take_trace();
         failure
@@ -212,10 +214,7 @@ fn mount(
 }
 
 /// Changes something, and asks for consistency points.
-fn consistency_points(
-    driver: &mut Driver<'_, EngineSystem>,
-    count: u64,
-) -> Result<End, Failure> {
+fn consistency_points(driver: &mut Driver<'_, EngineSystem>, count: u64) -> Result<End, Failure> {
     let first = driver.system().committed_cp();
     let change = |number: u64| {
         let name = format!("p{first}n{number}");

@@ -16,7 +16,7 @@
 //!    a drive. Otherwise it is refused, and nothing is written. [`drives`] reads this from the media
 //!    with nothing of the engine.
 //! 4. A drive that failed or is away is recorded as behind by the next consistency point. A drive
-//!    that is behind is neither read nor written, also when it is back.
+//!    that is behind is not used before it is recorded to have caught up.
 //! 5. A drive that is used has all blocks that are in use: nothing is read from another drive.
 //! 6. If all drives of a mirror break, clients get errors and never wrong data, and all that was
 //!    acknowledged is there when the drives are back.
@@ -277,7 +277,10 @@ fn count(standing: &Standing, breaks: &[BreakPlan], lived: &Lived, report: &mut 
     let twice = |one: &BreakPlan| {
         let group = standing.group(one.drive);
         let of_group = breaks.iter();
-        of_group.filter(|it| standing.group(it.drive) == group).count() > 1
+        of_group
+            .filter(|it| standing.group(it.drive) == group)
+            .count()
+            > 1
     };
     report.mirrors[match breaks.iter().any(twice) {
         true => Mirrored::BrokenTwice,
@@ -301,9 +304,10 @@ fn is_near(lived: &Lived, at: u64) -> bool {
     let Some(broken) = lived.broken_at else {
         return false;
     };
-    let last = lived.epochs.last_change().map_or(UNRECORDED_TAIL, |last| {
-        last.saturating_sub(broken) + TAIL
-    });
+    let last = lived
+        .epochs
+        .last_change()
+        .map_or(UNRECORDED_TAIL, |last| last.saturating_sub(broken) + TAIL);
     (broken..=broken + last).contains(&at)
 }
 
@@ -397,6 +401,8 @@ pub struct Everywhere {
     pub pool_bytes: u64,
     /// Drives, the number of writes until each breaks, and how.
     pub breaks: Vec<(usize, u64, Breakage)>,
+    /// The cuts are those of the life after it, in which all drives are back and catch up.
+    pub is_return: bool,
 }
 
 /// Lets drives break while clients write and flush, and judges the cut at each write until all of it
@@ -444,10 +450,28 @@ pub fn everywhere(seed: Seed, plan: &Everywhere) -> Result<Report, Failure> {
         next: &mut |_| actions.next(),
     };
     let standing = Standing::read(&setting.maker, &begun.images).expect("it has superblocks");
-    let lived = setting.live(&begun, manners, script)?;
+    let mut lived = setting.live(&begun, manners, script)?;
     count(&standing, &breaks, &lived, &mut report);
+    if plan.is_return {
+        let mut actions = writes_and_flushes().into_iter();
+        let script = Script {
+            breaks: Vec::new(),
+            is_early: false,
+            next: &mut |_| actions.next(),
+        };
+        let begun = with_all(&setting, &lived.end());
+        lived = setting.live(&begun, manners, script)?;
+        report.add(&lived.report);
+    }
     let judging = Judging::of_work(&setting, &lived);
-    for (at, point) in lived.work.iter().filter(|point| is_near(&lived, point.0)) {
+    let is_wanted = |at: u64| match plan.is_return {
+        true => lived
+            .epochs
+            .last_change()
+            .is_none_or(|last| at <= last + TAIL),
+        false => is_near(&lived, at),
+    };
+    for (at, point) in lived.work.iter().filter(|point| is_wanted(point.0)) {
         count_cut(&lived, *at, &mut report);
         let random = [None, Some(Grain::Sector)].map(|tear| Cut {
             keep: Keep::Random(*at),
