@@ -38,7 +38,7 @@ use super::driver::{Errors, Manners};
 use super::growth::{evenly, first_actions, write};
 use super::{Failure, Mirrored, Report};
 use crate::engine::EngineMaker;
-use crate::system::Maker;
+use crate::system::{Admin, Maker};
 use crate::workload::{Action, Workload};
 use crate::world::{Breakage, Cut, CutPoint, Grain, Keep};
 use crate::{Rng, Seed};
@@ -499,11 +499,13 @@ fn subsets(drives: usize) -> Vec<Vec<usize>> {
     (0..(1 << drives) - 1).map(set).collect()
 }
 
-/// Writes and flushes, in turns.
+/// Writes and flushes, in turns, with some consistency points.
 fn writes_and_flushes() -> Vec<Action> {
     let flush = || Action::Flush {
         lun: "v/l".to_owned(),
     };
     let pair = |number: u64| [write(100 + number, 3), flush()];
-    (0..8).flat_map(pair).collect()
+    let point = || Action::Admin(Admin::ConsistencyPoint);
+    let some = |first: u64| (first..first + 2).flat_map(pair).chain([point()]);
+    [0, 2, 4, 6].into_iter().flat_map(some).collect()
 }
