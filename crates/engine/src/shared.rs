@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use everglade_affinity::{Affinities, AggregateAffinities, Permit, RANGES};
 use everglade_env::lock::{Mutex, RwLock};
@@ -95,6 +95,8 @@ pub(crate) struct Shared {
     pub(crate) affinities: Affinities<u64>,
     pub(crate) cache: PageCache,
     pub(crate) aggregates: RwLock<Vec<Arc<Aggregate>>>,
+    /// An aggregate with groups of drives was opened.
+    pub(crate) has_groups: AtomicBool,
     /// Serialises the opening of aggregates.
     opening: Mutex<()>,
     pub(crate) mailboxes: Vec<Mutex<VecDeque<Message>>>,
@@ -250,6 +252,7 @@ impl Engine {
                 usize::try_from(cache_pages).expect("memory fits the address space"),
             ),
             aggregates: RwLock::default(),
+            has_groups: AtomicBool::new(false),
             opening: Mutex::default(),
             mailboxes: (0..options.reactors).map(|_| Mutex::default()).collect(),
             volume_names: Mutex::default(),
@@ -312,24 +315,32 @@ impl Engine {
         })?;
         let affinities = AggregateAffinities::add(&shared.affinities, RANGES)
             .map_err(|gone| Refusal::new(gone.to_string(), "a running engine", "Start again"))?;
-        let superblock = labels.superblock;
+        let (superblock, astray) = (labels.superblock, labels.astray);
         // After the crash of a daemon, the content read here may still be in a device's cache. A
         // flush is answered from committed content, so that content must be stable now.
         for device in layout.devices().collect::<Vec<DeviceId>>() {
             if layout.is_out(device) {
                 continue;
             }
-            let Err(error) = storage.flush(device) else {
-                continue;
-            };
-            layout = layout.without(device).ok_or_else(|| {
-                Refusal::new(
-                    format!("device {}: {error}", device.0),
+            let (found, expected, remedy) = match storage.flush(device) {
+                _ if astray.contains(&device) => (
+                    "another commit of the same number".to_owned(),
+                    "the same commit on all devices",
+                    "Take the device away. Nothing was changed",
+                ),
+                Ok(()) => continue,
+                Err(error) => (
+                    error.to_string(),
                     "a device that can be flushed",
                     "Replace the device's host storage, then start again",
-                )
+                ),
+            };
+            layout = layout.without(device).ok_or_else(|| {
+                Refusal::new(format!("device {}: {found}", device.0), expected, remedy)
             })?;
         }
+        let has_groups = layout.config.has_groups();
+        shared.has_groups.fetch_or(has_groups, Ordering::Relaxed);
         let healing = Healing::find(storage, &layout, &superblock);
         let backed = superblock.areas_used * layout.geometry.area_blocks();
         let space = Space::new(

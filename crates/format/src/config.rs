@@ -293,7 +293,9 @@ impl Config {
             true => Seat::decode(bytes, entry(index) + 32),
             false => Ok(Seat::ALONE),
         };
-        let seats = (0..members).map(seat).collect::<Result<Vec<Seat>, Damage>>()?;
+        let seats = (0..members)
+            .map(seat)
+            .collect::<Result<Vec<Seat>, Damage>>()?;
         let config = Config {
             member_index: u32_at(bytes, 12),
             epoch: u64_at(bytes, 16),
@@ -392,13 +394,18 @@ impl Config {
     /// the drives of its mirror, in the order of their columns.
     #[must_use]
     pub fn copies_of(&self, member: u32) -> Vec<u32> {
-        let group = self.members.get(member as usize).map_or(0, |it| it.seat.group);
+        let group = self
+            .members
+            .get(member as usize)
+            .map_or(0, |it| it.seat.group);
         if group == 0 {
             return vec![member];
         }
         let all = self.members.iter().zip(0..);
         let in_group = all.filter(|(it, _)| it.seat.group == group);
-        let mut copies: Vec<(u8, u32)> = in_group.map(|(it, index)| (it.seat.column, index)).collect();
+        let mut copies: Vec<(u8, u32)> = in_group
+            .map(|(it, index)| (it.seat.column, index))
+            .collect();
         copies.sort_unstable();
         copies.into_iter().map(|(_, index)| index).collect()
     }
@@ -575,7 +582,10 @@ mod tests {
     fn a_mirror_is_a_feature_that_this_build_knows() {
         let mut config = mirror();
         assert_eq!(Config::decode(&config.encode()), Ok(Some(config.clone())));
-        assert_eq!((config.copies_of(0), config.copies_of(1)), (vec![0, 1], vec![0, 1]));
+        assert_eq!(
+            (config.copies_of(0), config.copies_of(1)),
+            (vec![0, 1], vec![0, 1])
+        );
         config.members[0].seat.state = seat::SeatState::Behind;
         assert_eq!(Config::decode(&config.encode()), Ok(Some(config.clone())));
         assert_eq!(sample().copies_of(1), [1]);
@@ -587,7 +597,10 @@ mod tests {
         let harms: [(Harm, &str); 7] = [
             (|it| it.members[1].seat.column = 0, "seat of a member"),
             (|it| it.members[1].seat.column = 3, "seat of a member"),
-            (|it| it.members[1].seat.role = seat::Role::Data, "seat of a member"),
+            (
+                |it| it.members[1].seat.role = seat::Role::Data,
+                "seat of a member",
+            ),
             (|it| it.members[0].seat = Seat::ALONE, "group"),
             (
                 |it| {
@@ -598,7 +611,10 @@ mod tests {
                 "group",
             ),
             (|it| it.extents[0].member = 1, "member"),
-            (|it| it.members[1].size_blocks = 1280 + 255, "size of a copy"),
+            (
+                |it| it.members[1].size_blocks = 1280 + 255,
+                "size of a copy",
+            ),
         ];
         for (harm, what) in harms {
             let mut config = mirror();

@@ -6,7 +6,8 @@
 //! 3. The hosts of the other drives have space for areas that are in use or will be next. The drive
 //!    asks its host for the same areas.
 //! 4. The drive is read only after a superblock names a record in which it is current
-//!    ([`super::commit`]). An error of the drive ends this, and nothing else.
+//!    ([`super::commit`]). An error of the drive, or a block of metadata that cannot be read, ends
+//!    this, and nothing else.
 
 use everglade_env::{BLOCK_SIZE, Op, PageRef};
 use everglade_format::metafile::ACTIVE_MAP;
@@ -29,6 +30,11 @@ pub(super) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     if device.is_some_and(|device| !media.is_catching_up(device)) {
         home.catching_up.end();
     }
+    // An area that the other drives' hosts are asked for now would be missing on this one.
+    let is_asking = home.preparing.is_some() || home.host.wanted.is_some();
+    if home.catching_up.device().is_none() && is_asking {
+        return Ok(());
+    }
     if home.catching_up.device().is_none() {
         let Some((member, device)) = media.returned() else {
             tell(home);
@@ -48,6 +54,18 @@ pub(super) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     }
     tell(home);
     Ok(())
+}
+
+/// Ends catching up until the next start, and forgets what was to be rewritten: something that they
+/// need cannot be read.
+pub(super) fn give_up(home: &mut Home) {
+    let media = &home.aggregate.media;
+    if let Some(device) = home.catching_up.device() {
+        media.lose(device);
+        home.catching_up.end();
+    }
+    media.copies.forget_all();
+    tell(home);
 }
 
 fn tell(home: &Home) {
@@ -95,21 +113,13 @@ fn used(home: &Home, cx: &mut LoadCx<'_>, chunk: Chunk) -> Result<Vec<(Pvbn, Pag
     if block >= map.inode.block_count() {
         return Ok(Vec::new());
     }
-    let bits = match map.leaf(cx, block) {
-        Ok(bits) => bits.to_page(),
-        // It is derived before anything is allocated by it.
-        Err(stop) => return Err(stop),
-    };
+    let bits = map.leaf(cx, block)?.to_page();
     let first = chunk.first % BITS_PER_BLOCK;
     let in_use = (0..chunk.count).filter(|index| bitmap::is_set(&bits, first + index));
     let in_use = in_use.map(|index| Pvbn(chunk.first + index));
     let (mut gather, mut pages) = (Gather::default(), Vec::new());
     for pvbn in in_use.filter(|pvbn| pvbn.0 > 0) {
-        let tag = match tag_of(fs, cx, pvbn) {
-            Err(Stop::Damaged(_)) => Ok(None),
-            tag => tag,
-        };
-        let Some(Some(tag)) = gather.add(tag) else {
+        let Some(Some(tag)) = gather.add(tag_of(fs, cx, pvbn)) else {
             continue;
         };
         let pointer = Pointer {

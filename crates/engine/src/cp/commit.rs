@@ -3,7 +3,8 @@
 //!
 //! 1. The superblock is submitted only after every write of the consistency point completed and a
 //!    flush of every device submitted after that completed too.
-//! 2. A drive that was lost since the last commit, or is lost meanwhile, is recorded: a config record
+//! 2. A drive that was lost since the last commit, or is lost meanwhile, is recorded before anything
+//!    is answered: a config record
 //!    of the next epoch, which says that the drive is behind, is on stable media of all usable
 //!    members before the superblock that names this epoch is submitted (decision 0041).
 //!    A drive that has caught up is recorded in the same way.
@@ -71,7 +72,9 @@ pub(crate) fn flush(home: &mut Home) -> Result<Option<Phase>, Stop> {
         let slot = CONFIG_OFFSETS[config_slot(recorded.config.epoch)];
         let labels = label_offsets(member.size_blocks * BLOCK_SIZE as u64);
         let places = labels.map(|label| label + slot);
-        run.writer.submit_twice(device, places, &pages);
+        for place in places {
+            run.writer.submit_copies(device, place, pages.clone());
+        }
     }
     run.recorded = Some(recorded);
     Ok(Some(Phase::Record))
@@ -118,20 +121,37 @@ fn submit_superblock(home: &mut Home) {
     let slot = SUPERBLOCK_OFFSETS[superblock_slot(run.number)];
     for (_, member, device) in layout.members() {
         let size = member.size_blocks * BLOCK_SIZE as u64;
-        let offsets = label_offsets(size).map(|label| label + slot);
-        run.writer
-            .submit_twice(device, offsets, std::slice::from_ref(&page));
+        let [front, end] = label_offsets(size).map(|label| label + slot);
+        run.writer.submit_copy(device, front, page.clone());
+        // A cut must leave one of the copies that are there already.
+        match run.is_again {
+            true => run.second.push((device, end, page.clone())),
+            false => run.writer.submit_copy(device, end, page.clone()),
+        }
     }
 }
 
-/// Waits until the superblock is on stable media everywhere.
-pub(crate) fn superblock(home: &mut Home) -> Result<bool, Stop> {
+/// Waits until the superblock is on stable media of all usable members. Returns the next phase, if
+/// that was all: a drive that was lost meanwhile is recorded first, and the superblock is written
+/// again with the next epoch. Nothing of the consistency point is answered before.
+pub(crate) fn superblock(home: &mut Home) -> Result<Option<Phase>, Stop> {
     let run = home.run.as_mut().expect("under way");
     run.writer.finish(&home.aggregate.media)?;
+    if !run.second.is_empty() {
+        for (device, offset, page) in run.second.drain(..) {
+            run.writer.submit_copy(device, offset, page);
+        }
+        return Ok(None);
+    }
+    home.aggregate.media.committed();
+    if home.aggregate.media.is_waiting() {
+        run.is_again = true;
+        return Ok(Some(Phase::Flush));
+    }
     home.tell_usage();
     let pending = home.pending_blocks();
     home.under_way().pending = pending;
-    Ok(true)
+    Ok(Some(Phase::Publish))
 }
 
 /// Makes the consistency point what clients see. Inside the Aggregate affinity; pointer swaps only.
@@ -171,7 +191,6 @@ pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
         .space
         .commit(run.number, home.fs.used, backed, run.pending);
     home.aggregate.set_committed(run.number);
-    home.aggregate.media.committed();
     if let (true, Some(log)) = (run.frees_log, &home.aggregate.log) {
         let epoch = home.aggregate.media.layout().config.epoch;
         home.leaving.add_entries(log.commit(run.position, epoch));

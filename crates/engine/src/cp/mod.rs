@@ -91,8 +91,14 @@ fn catch(home: &mut Home, stop: Stop) -> Result<StepEnd, Stop> {
         home.mender.put_back((**damaged).clone(), place, page);
         return Ok(StepEnd::Again);
     }
+    let is_optional = home.under_way().phase == Phase::Plan && home.aggregate.media.has_groups();
     match home.mender.catch(stop) {
         Ok(()) => Ok(StepEnd::Again),
+        // Catching up and rewriting end; the consistency point goes on.
+        Err(Stop::Damaged(_) | Stop::Failed(_)) if is_optional && !writer_failed(home) => {
+            catch_up::give_up(home);
+            Ok(StepEnd::Again)
+        }
         Err(Stop::Damaged(damaged)) if is_repairing => {
             let repair = home.repair.as_mut().expect("it is under way");
             repair.give_up(&damaged);
@@ -214,7 +220,7 @@ fn step_of_phase(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<StepEnd, Stop> 
         Phase::Flush => commit::flush(home),
         // There may be something to record again.
         Phase::Record => commit::record(home).map(|()| Some(Phase::Flush)),
-        Phase::Superblock => commit::superblock(home).map(|done| done.then_some(Phase::Publish)),
+        Phase::Superblock => commit::superblock(home),
         Phase::Publish => return Ok(StepEnd::Publish),
     }?;
     if let Some(phase) = next {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use everglade_env::{DeviceId, PageRef};
 use everglade_format::{CpNumber, FileId};
 use everglade_journal::Position;
 
@@ -38,6 +39,12 @@ pub(crate) struct Run {
     pub(crate) writer: Writer,
     /// The layout whose config records are being written, because a drive was lost.
     pub(crate) recorded: Option<Layout>,
+    /// The superblock was written before, and is written again because a drive was lost.
+    pub(crate) is_again: bool,
+    /// Copies of the superblock that wait until the others are written.
+    pub(crate) second: Vec<(DeviceId, u64, PageRef)>,
+    /// Blocks that one drive had wrong and that are written again in this consistency point.
+    pub(crate) rewritten: usize,
     /// Nobody else writes labels meanwhile.
     pub(crate) turn: Option<Turn>,
     /// Blocks that deletions have yet to free after this consistency point.
@@ -63,6 +70,9 @@ impl Run {
             answers: Vec::new(),
             writer: Writer::default(),
             recorded: None,
+            is_again: false,
+            second: Vec::new(),
+            rewritten: 0,
             turn: None,
             pending: 0,
             last: false,

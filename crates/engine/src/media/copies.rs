@@ -2,7 +2,7 @@
 //! that are yet to be written over wrong ones. Beside them, how far a drive has caught up.
 //!
 //! ```text
-//! wrong on one drive ─▶ right on another ─▶ noted ─▶ a consistency point writes it on all drives
+//! wrong on one drive ─▶ right on another ─▶ noted ─▶ a consistency point writes it on the first
 //! ```
 //!
 //! 1. Only a content whose tag is right is noted.
@@ -13,8 +13,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use everglade_env::PageRef;
 use everglade_env::lock::Mutex;
+use everglade_env::{DeviceId, PageRef};
 use everglade_format::{Pvbn, Tag};
 
 /// Most blocks that are noted at once: 4 MiB of memory.
@@ -25,11 +25,20 @@ const NOTED_MAX: usize = 1024;
 pub struct CopiesInfo {
     /// Blocks that were wrong or could not be read on one drive, and were right on another.
     pub read_elsewhere: u64,
-    /// Blocks that were then written again, on all drives that have them.
+    /// Blocks that were then written again on the drive that had them wrong.
     pub rewritten: u64,
     /// Block numbers that a drive which catches up has passed, and all that it has to pass; none if
     /// no drive catches up.
     pub catching_up: Option<(u64, u64)>,
+}
+
+/// A block that a drive had wrong.
+#[derive(Clone)]
+pub(crate) struct Note {
+    pub(crate) tag: Tag,
+    pub(crate) page: PageRef,
+    /// The drive that had it wrong.
+    pub(crate) drive: DeviceId,
 }
 
 /// See the module's documentation.
@@ -37,19 +46,19 @@ pub struct CopiesInfo {
 pub(crate) struct Copies {
     read_elsewhere: AtomicU64,
     rewritten: AtomicU64,
-    noted: Mutex<BTreeMap<Pvbn, (Tag, PageRef)>>,
+    noted: Mutex<BTreeMap<Pvbn, Note>>,
     catching_up: Mutex<Option<(u64, u64)>>,
 }
 
 impl Copies {
     /// Records that a block was wrong on one drive and is right on another. True if it is to be
     /// written and the home reactor may not know.
-    pub(crate) fn note(&self, pvbn: Pvbn, tag: Tag, page: &PageRef) -> bool {
+    pub(crate) fn note(&self, pvbn: Pvbn, note: Note) -> bool {
         self.read_elsewhere.fetch_add(1, Ordering::Relaxed);
         let mut noted = self.noted.lock();
         let has_room = noted.len() < NOTED_MAX;
         if has_room {
-            noted.insert(pvbn, (tag, page.clone()));
+            noted.insert(pvbn, note);
         }
         has_room
     }
@@ -60,17 +69,21 @@ impl Copies {
     }
 
     /// Returns what is noted.
-    pub(crate) fn noted(&self) -> Vec<(Pvbn, Tag, PageRef)> {
+    pub(crate) fn noted(&self) -> Vec<(Pvbn, Note)> {
         let noted = self.noted.lock();
         let all = noted.iter();
-        all.map(|(pvbn, (tag, page))| (*pvbn, *tag, page.clone()))
-            .collect()
+        all.map(|(pvbn, note)| (*pvbn, note.clone())).collect()
+    }
+
+    /// Forgets all notes.
+    pub(crate) fn forget_all(&self) {
+        self.noted.lock().clear();
     }
 
     /// Forgets a note that was acted upon.
     pub(crate) fn forget(&self, pvbn: Pvbn, tag: Tag, was_written: bool) {
         let mut noted = self.noted.lock();
-        if noted.get(&pvbn).is_some_and(|(known, _)| *known == tag) {
+        if noted.get(&pvbn).is_some_and(|note| note.tag == tag) {
             noted.remove(&pvbn);
         }
         if was_written {

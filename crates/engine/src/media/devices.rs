@@ -167,7 +167,8 @@ impl Media {
     pub(crate) fn committed(&self) {
         let layout = self.layout.write();
         self.epoch.store(layout.config.epoch, Ordering::Release);
-        self.is_waiting.store(layout.has_losses(), Ordering::Release);
+        self.is_waiting
+            .store(layout.has_losses(), Ordering::Release);
     }
 
     /// Returns the drives to which an operation on a column goes that names `device`; `None` if
@@ -229,7 +230,10 @@ mod tests {
     fn the_aggregate_waits_from_a_loss_until_it_is_recorded() {
         let media = Media::new(mirror());
         assert!(!media.is_waiting() && media.unrecorded().is_none());
-        assert_eq!(media.drives_of(DeviceId(4)).map(|drives| drives.len()), Some(2));
+        assert_eq!(
+            media.drives_of(DeviceId(4)).map(|drives| drives.len()),
+            Some(2)
+        );
         assert!(media.lose(DeviceId(5)));
         assert!(media.lose(DeviceId(5)), "it is lost already");
         assert!(!media.lose(DeviceId(4)), "it is the last one");
@@ -242,6 +246,9 @@ mod tests {
         assert!(media.is_waiting(), "the superblock is not committed");
         media.committed();
         assert!(!media.is_waiting() && media.unrecorded().is_none());
-        assert!(!Media::new(two_devices()).lose(DeviceId(4)), "no redundancy");
+        assert!(
+            !Media::new(two_devices()).lose(DeviceId(4)),
+            "no redundancy"
+        );
     }
 }

@@ -40,6 +40,9 @@ pub(crate) struct Layout {
     uses: Vec<Use>,
     /// The drives in full use with the blocks of each member, in the order of their columns.
     drives: Vec<Vec<DeviceId>>,
+    /// The first of them.
+    first: Vec<DeviceId>,
+    has_groups: bool,
     /// The same, and drives that are catching up.
     written: Vec<Vec<DeviceId>>,
 }
@@ -90,6 +93,8 @@ impl Layout {
             geometry: config.geometry()?,
             uses: uses.collect(),
             drives: Vec::new(),
+            first: Vec::new(),
+            has_groups: config.has_groups(),
             written: Vec::new(),
             config: Config {
                 member_index: 0,
@@ -100,7 +105,11 @@ impl Layout {
         let layout = layout.with_drives();
         let without = layout.drives.iter().position(Vec::is_empty);
         match without {
-            Some(member) => Err(Damage::new("member", "a usable drive of its column", member)),
+            Some(member) => Err(Damage::new(
+                "member",
+                "a usable drive of its column",
+                member,
+            )),
             None => Ok(layout),
         }
     }
@@ -111,11 +120,18 @@ impl Layout {
             let drives = |member| {
                 let copies = self.config.copies_of(member).into_iter();
                 let meant = copies.filter(|copy| is_meant(self.uses[*copy as usize]));
-                meant.filter_map(|copy| self.devices[copy as usize]).collect()
+                meant
+                    .filter_map(|copy| self.devices[copy as usize])
+                    .collect()
             };
             (0..).take(self.devices.len()).map(drives).collect()
         };
         (self.drives, self.written) = (list(|it| it == Use::Full), list(Use::is_written));
+        // A layout without a usable drive in a column is refused (`Layout::new`).
+        let first = self.drives.iter().map(|drives| drives.first().copied());
+        self.first = first
+            .map(|first| first.unwrap_or(DeviceId(u32::MAX)))
+            .collect();
         self
     }
 
@@ -130,6 +146,13 @@ impl Layout {
     /// read.
     pub(crate) fn locate_copy(&self, pvbn: Pvbn, turn: u32) -> Option<Place> {
         let place = self.geometry.locate(pvbn)?;
+        if !self.has_groups {
+            return Some(Place {
+                device: self.first[place.member as usize],
+                offset: place.dbn.0 * BLOCK_SIZE as u64,
+                run: place.run,
+            });
+        }
         let (device, run) = match self.drives[place.member as usize].as_slice() {
             [only] => (*only, place.run),
             drives => {
@@ -151,7 +174,7 @@ impl Layout {
     pub(crate) fn locate_column(&self, pvbn: Pvbn) -> Option<Place> {
         let place = self.geometry.locate(pvbn)?;
         Some(Place {
-            device: self.drives[place.member as usize][0],
+            device: self.first[place.member as usize],
             offset: place.dbn.0 * BLOCK_SIZE as u64,
             run: place.run,
         })
@@ -208,7 +231,8 @@ impl Layout {
     }
 
     fn use_of(&self, device: DeviceId) -> Use {
-        self.member_of(device).map_or(Use::Out, |member| self.uses[member])
+        self.member_of(device)
+            .map_or(Use::Out, |member| self.uses[member])
     }
 
     /// True if a device is neither read nor written.
@@ -313,8 +337,8 @@ impl Layout {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use everglade_format::{Dbn, Seat};
     use everglade_format::config::{Extent, INCOMPATIBLE_SEATS, JournalRegion};
+    use everglade_format::{Dbn, Seat};
 
     use super::*;
 
@@ -425,7 +449,10 @@ pub(crate) mod tests {
     fn drives_of_a_mirror_take_turns_in_reading_and_all_are_written() {
         let layout = mirror();
         let device = |pvbn, turn| layout.locate_copy(Pvbn(pvbn), turn).map(|it| it.device.0);
-        assert_eq!((device(10, 0), device(10, 1), device(10, 2)), (Some(4), Some(5), Some(4)));
+        assert_eq!(
+            (device(10, 0), device(10, 1), device(10, 2)),
+            (Some(4), Some(5), Some(4))
+        );
         assert_eq!(device(256, 0), Some(5), "the next MiB");
         let place = layout.locate(Pvbn(250)).expect("in the extent");
         assert_eq!((place.offset, place.run), (550 * BLOCK_SIZE as u64, 6));
@@ -446,11 +473,17 @@ pub(crate) mod tests {
         assert_eq!(degraded.members().count(), 1);
         assert_eq!(degraded.devices().count(), 2);
         assert!(degraded.without(DeviceId(5)).is_none());
-        assert!(two_devices().without(DeviceId(4)).is_none(), "no redundancy");
+        assert!(
+            two_devices().without(DeviceId(4)).is_none(),
+            "no redundancy"
+        );
         let recorded = degraded.with_uses_recorded(2);
         assert!(!recorded.has_losses());
         assert_eq!(recorded.config.members[0].seat.state, SeatState::Behind);
-        assert_eq!((recorded.config.epoch, recorded.config.incompatible), (2, 3));
+        assert_eq!(
+            (recorded.config.epoch, recorded.config.incompatible),
+            (2, 3)
+        );
         let missing = Layout::new(layout.config.clone(), vec![None, Some(DeviceId(5))]);
         assert!(missing.expect("it can be spared").has_losses());
         assert!(Layout::new(layout.config, vec![None, None]).is_err());
@@ -474,6 +507,9 @@ pub(crate) mod tests {
         assert!(catching.without(DeviceId(5)).is_none());
         let regained = catching.with_regained(DeviceId(4));
         assert!(regained.is_unrecorded() && !regained.has_losses());
-        assert_eq!(regained.with_uses_recorded(3).config.members, mirror().config.members);
+        assert_eq!(
+            regained.with_uses_recorded(3).config.members,
+            mirror().config.members
+        );
     }
 }

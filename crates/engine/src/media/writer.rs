@@ -181,17 +181,20 @@ impl Writer {
         self.queued.push_back((op, reach));
     }
 
-    /// A write of the same pages at two places of one device: both copies of a label.
-    pub(crate) fn submit_twice(&mut self, device: DeviceId, offsets: [u64; 2], pages: &[PageRef]) {
-        for offset in offsets {
-            assert!(offset.is_multiple_of(BLOCK_SIZE as u64));
-            self.submit(Op::Write {
-                device,
-                offset,
-                pages: pages.to_vec(),
-                durable: true,
-            });
-        }
+    /// Queues a durable write of pages of a label.
+    pub(crate) fn submit_copies(&mut self, device: DeviceId, offset: u64, pages: Vec<PageRef>) {
+        assert!(offset.is_multiple_of(BLOCK_SIZE as u64));
+        self.submit(Op::Write {
+            device,
+            offset,
+            pages,
+            durable: true,
+        });
+    }
+
+    /// Queues a durable write of one page on one drive.
+    pub(crate) fn submit_copy(&mut self, device: DeviceId, offset: u64, page: PageRef) {
+        self.submit_copies(device, offset, vec![page]);
     }
 
     /// Records the completion of an operation of `blocks` blocks. Returns true if the consistency

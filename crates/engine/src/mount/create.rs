@@ -2,9 +2,7 @@
 //! everything else.
 
 use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Storage};
-use everglade_format::config::{
-    CONFIG_BYTES, INCOMPATIBLE_SEATS, JournalRegion, name_is_valid,
-};
+use everglade_format::config::{CONFIG_BYTES, INCOMPATIBLE_SEATS, JournalRegion, name_is_valid};
 use everglade_format::geometry::AREA_BLOCKS;
 use everglade_format::label::{
     CONFIG_OFFSETS, LABEL_BLOCKS, LABEL_BYTES, SUPERBLOCK_OFFSETS, config_slot, data_region,
@@ -188,7 +186,11 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
         member_index: 0,
         epoch: 1,
         compatible: 0,
-        incompatible: if plan.copies > 1 { INCOMPATIBLE_SEATS } else { 0 },
+        incompatible: if plan.copies > 1 {
+            INCOMPATIBLE_SEATS
+        } else {
+            0
+        },
         uuid: plan.uuid,
         secret: plan.secret,
         created_seconds: plan.created_seconds,
@@ -291,7 +293,12 @@ struct Column {
 
 impl Columns {
     fn of(sizes: &[u64], plan: &Plan) -> Columns {
-        let of_drives = |sizes: &[u64]| sizes.iter().min().map_or(0, |size| size / BLOCK_SIZE as u64);
+        let of_drives = |sizes: &[u64]| {
+            sizes
+                .iter()
+                .min()
+                .map_or(0, |size| size / BLOCK_SIZE as u64)
+        };
         let sizes: Vec<u64> = sizes.chunks(plan.copies).map(of_drives).collect();
         let only = plan.journal_device.map(|device| device / plan.copies);
         let log_column = only.unwrap_or(0);
@@ -299,7 +306,11 @@ impl Columns {
         let columns = sizes.into_iter().enumerate();
         let columns = columns.map(|(index, size_blocks)| Column {
             size_blocks,
-            log_blocks: if index == log_column { journal.blocks } else { 0 },
+            log_blocks: if index == log_column {
+                journal.blocks
+            } else {
+                0
+            },
             is_journal_only: only == Some(index),
         });
         Columns {

@@ -28,6 +28,8 @@ pub(crate) struct Labels {
     pub(crate) config: Config,
     /// Device of each member that is there.
     pub(crate) devices: Vec<Option<DeviceId>>,
+    /// Those of them that have another consistency point of the newest number.
+    pub(crate) astray: Vec<DeviceId>,
     pub(crate) superblock: Superblock,
     /// A label has a record of a higher epoch.
     pub(crate) has_cut_change: bool,
@@ -129,7 +131,10 @@ pub(crate) fn read(
     }
     let superblock = newest_superblock(&read)?;
     let config = config_of(&read, &superblock)?;
-    if let Some(expected) = expected {
+    let by_hand = missing == Missing::Allowed && config.has_groups();
+    if let Some(expected) = expected
+        && !by_hand
+    {
         compare_epoch(expected, &config)?;
     }
     if let Some(refusal) = unreadable
@@ -150,10 +155,21 @@ pub(crate) fn read(
     if let Some(expected) = expected {
         refuse_rollback(expected, &config, &superblock)?;
     }
-    let mut records = usable.iter().flat_map(|(_, device)| &device.records.records);
+    let mut records = usable
+        .iter()
+        .flat_map(|(_, device)| &device.records.records);
     let has_cut_change = records.any(|record| record.epoch > config.epoch);
-    let devices = members.iter().map(|read| Some(read.as_ref()?.records.device));
+    let devices = members
+        .iter()
+        .map(|read| Some(read.as_ref()?.records.device));
+    let is_astray = |(_, device): &&(usize, &Read)| {
+        let found = &device.superblocks.found;
+        let mut twins = found.iter().filter(|other| other.cp == superblock.cp);
+        !found.contains(&superblock) && twins.any(|other| !other.is_same_commit(&superblock))
+    };
+    let astray = usable.iter().filter(is_astray);
     Ok(Labels {
+        astray: astray.map(|(_, device)| device.records.device).collect(),
         has_cut_change,
         devices: devices.collect(),
         config,
@@ -166,7 +182,20 @@ pub(crate) fn read(
 /// One that only a joining device has counts if another device has the record that it names: then
 /// it was the first of a commit that was cut, and everything that it needs is on the devices.
 /// Otherwise the aggregate was opened without the device since, and went another way.
+///
+/// With groups, two different superblocks may have the same number: one is of a commit that was cut,
+/// and its devices were away when the others committed theirs. The one of the higher epoch counts,
+/// then the one that more devices have.
 fn newest_superblock(read: &[Read]) -> Result<Superblock, Refusal> {
+    let mut records = read.iter().flat_map(|device| &device.records.records);
+    if records.any(Config::has_groups) {
+        let all = || read.iter().flat_map(|device| &device.superblocks.found);
+        let holders = |one: &Superblock| all().filter(|other| *other == one).count();
+        let newest = all().max_by_key(|it| (it.cp, it.epoch, holders(it)));
+        if let Some(newest) = newest {
+            return Ok(newest.clone());
+        }
+    }
     let is_known = |epoch| {
         let mut others = read.iter().filter(|device| !device.is_joining);
         others.any(|device| device.record_of(epoch, None).is_some())
@@ -307,9 +336,10 @@ fn check_extents(config: &Config) -> Result<(), Refusal> {
 ///
 /// A cut between the writes of one commit leaves members one apart, and healing before the next
 /// keeps it at that; more means that a device missed consistency points, and with them data. A
-/// member that joined with the newest superblock may have none yet: then no superblock of this
-/// epoch is older, and the record of the former epoch does not name the member. The former record
-/// proves nothing if it is nowhere, because the next change overwrites it.
+/// member that joined with the newest superblock may have none yet, and a member that caught up with
+/// it may have an old one. Then no superblock of this epoch is older, and the record of the former
+/// epoch does not name the member, or says that it is behind. The former record proves nothing if it
+/// is nowhere, because the next change overwrites it.
 fn check_copies(
     storage: &dyn Storage,
     members: &[(usize, &Read)],
@@ -321,8 +351,10 @@ fn check_copies(
     for (index, member) in members {
         let cp = member.superblocks.found.iter().map(|own| own.cp.0).max();
         let is_new = former.is_none_or(|former| *index >= former.members.len());
-        let has_joined = newest.epoch > 1 && is_new;
-        if cp.is_none() && is_first && has_joined {
+        let then = former.and_then(|former| former.members.get(*index));
+        let was_behind = then.is_some_and(|then| !then.seat.is_current());
+        let has_joined = newest.epoch > 1 && (was_behind || is_new && cp.is_none());
+        if is_first && has_joined {
             continue;
         }
         let cp = cp.unwrap_or(0);

@@ -16,6 +16,8 @@
 //!   no member can have more than the ones that are there;
 //! * the caller says so ([`Missing::Allowed`]).
 //!
+//! In an aggregate with groups a device that is no member, or is too small, counts as missing.
+//!
 //! A device that went on by itself, after the others had done the same, is refused: both have writes
 //! that the other lacks. Its own record says that all of the others are behind.
 
@@ -55,11 +57,16 @@ pub(super) fn find<'a>(
                 // A change that was cut named this device; there was no other, or others were
                 // named.
                 None if device.is_joining => continue,
+                // The others may suffice without it.
+                None if config.has_groups() => continue,
                 None => return Err(no_member(&name(), device, config)),
             },
         };
         let size = storage.size_bytes(device.records.device) / BLOCK_SIZE as u64;
         let expected = config.members[member].size_blocks;
+        if size < expected && config.has_groups() {
+            continue;
+        }
         if size < expected {
             return Err(Refusal::new(
                 format!("device {} has {size} blocks", name()),
@@ -144,10 +151,7 @@ fn no_member(name: &str, device: &Read, config: &Config) -> Refusal {
 }
 
 /// Returns the members that are there and current, with their indices.
-pub(super) fn usable<'a>(
-    config: &Config,
-    members: &[Option<&'a Read>],
-) -> Vec<(usize, &'a Read)> {
+pub(super) fn usable<'a>(config: &Config, members: &[Option<&'a Read>]) -> Vec<(usize, &'a Read)> {
     let seats = config.members.iter().zip(members).enumerate();
     let usable = seats.filter_map(|(index, (member, read))| {
         let read = (*read)?;
@@ -240,7 +244,10 @@ mod tests {
     fn a_drive_that_is_missed_is_no_reason_to_refuse_if_nothing_can_be_lost() {
         let config = mirror().config;
         assert!(check(&config, &[true, true], Missing::IfSafe, false));
-        assert!(!check(&config, &[true, false], Missing::IfSafe, false), "a half");
+        assert!(
+            !check(&config, &[true, false], Missing::IfSafe, false),
+            "a half"
+        );
         assert!(check(&config, &[true, false], Missing::IfSafe, true));
         assert!(check(&config, &[true, false], Missing::Allowed, false));
         assert!(!check(&config, &[false, false], Missing::Allowed, true));

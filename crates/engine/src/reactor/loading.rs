@@ -7,11 +7,13 @@
 //! had it wrong and another right, it is noted ([`crate::media::copies`]).
 
 use std::collections::hash_map::Entry;
+use std::sync::atomic::Ordering;
 
 use everglade_env::{Completion, DeviceId, DiskError, Nanos, Op, Outside, Page};
 use everglade_format::Pointer;
 
 use crate::media::Place;
+use crate::media::copies::Note;
 use crate::media::writer::{Reach, blocks_of};
 use crate::pool::aggregate::Aggregate;
 use crate::reactor::{Core, Operation, Work};
@@ -69,6 +71,8 @@ pub(crate) enum Inflight {
         reader: Reader,
         /// When it was submitted.
         since: Nanos,
+        /// A drive that had the only block wrong, or could not read it.
+        wrong: Option<DeviceId>,
     },
     /// A probe read of a block: after another block could not be read, the probe shows whether the
     /// device answers.
@@ -136,6 +140,9 @@ impl<O: Outside> Core<O> {
     /// Submits an operation for all drives of a column; it names one of them. `whole` is completed
     /// when all drives have done it. A drive that fails is lost, if another one is left.
     pub(super) fn submit_to_column(&mut self, aggregate: u32, op: Op, whole: Inflight) {
+        if !self.shared.has_groups.load(Ordering::Relaxed) {
+            return self.submit(op, whole);
+        }
         let shared = self.shared.aggregate(aggregate);
         let Some(drives) = shared.media.drives_of(op.device()) else {
             return self.submit(op, whole);
@@ -160,14 +167,19 @@ impl<O: Outside> Core<O> {
         (aggregate, column, drive): (u32, usize, DeviceId),
         completion: Completion,
     ) {
-        let shared = self.shared.aggregate(aggregate);
-        let whole = &self.columns[column].whole;
-        let is_write = matches!(whole, Inflight::Write { .. } | Inflight::Log { .. });
-        let is_gone = completion.result == Err(DiskError::Gone);
-        // A drive whose host gives no space, or takes none back, may have all blocks.
-        let result = match is_write || is_gone || shared.media.is_catching_up(drive) {
-            true => self.spare(aggregate, drive, completion.result),
-            false => completion.result,
+        let result = match (&self.columns[column].whole, completion.result) {
+            (_, Err(DiskError::Gone)) => self.spare(aggregate, drive, completion.result),
+            (Inflight::Punch { .. }, _) => Ok(()),
+            // A drive whose host gives no space may have all blocks. One that catches up may miss
+            // the space, until it is written.
+            (Inflight::Wanted { .. } | Inflight::Prepare { .. }, Err(DiskError::NoSpace)) => {
+                let shared = self.shared.aggregate(aggregate);
+                match shared.media.is_catching_up(drive) {
+                    true => Ok(()),
+                    false => completion.result,
+                }
+            }
+            (_, result) => self.spare(aggregate, drive, result),
         };
         let whole = &mut self.columns[column];
         whole.left -= 1;
@@ -311,13 +323,20 @@ impl<O: Outside> Core<O> {
                     attempt: 1,
                     reader,
                     since,
+                    wrong: None,
                 },
             );
         }
     }
 
     /// Reads one block once more, from the next drive that has it.
-    fn load_again(&mut self, aggregate: u32, pointer: Pointer, attempt: u32) {
+    fn load_again(
+        &mut self,
+        aggregate: u32,
+        pointer: Pointer,
+        attempt: u32,
+        wrong: Option<DeviceId>,
+    ) {
         let shared = self.shared.aggregate(aggregate);
         let place = shared.media.locate_copy(pointer.pvbn, attempt - 1);
         let Place { device, offset, .. } = place.expect("located before");
@@ -333,6 +352,7 @@ impl<O: Outside> Core<O> {
             attempt,
             reader: Reader::Ourselves,
             since: self.outside.now(),
+            wrong,
         };
         self.submit(op, inflight);
     }
@@ -369,6 +389,7 @@ impl<O: Outside> Core<O> {
                 attempt,
                 reader,
                 since,
+                wrong,
             } => {
                 let shared = self.shared.aggregate(aggregate);
                 match reader {
@@ -379,11 +400,11 @@ impl<O: Outside> Core<O> {
                     }
                     Reader::Ourselves => {}
                 }
-                let is_gone = |error: DiskError| !error.is_about_the_medium();
-                if completion.result.is_err_and(is_gone) {
-                    self.lose(aggregate, device);
-                }
-                self.complete_read(&shared, pointers, attempt, completion);
+                let is_gone = completion.result == Err(DiskError::Gone);
+                let is_lost = is_gone && self.lose(aggregate, device);
+                // The remaining drives are asked as often as if the lost one had not been.
+                let attempt = attempt - u32::from(is_lost);
+                self.complete_read(&shared, pointers, (attempt, device, wrong), completion);
             }
             Inflight::Part {
                 aggregate,
@@ -421,9 +442,7 @@ impl<O: Outside> Core<O> {
                     .run
                     .as_mut()
                     .expect("writes belong to the running consistency point");
-                let is_due = run
-                    .writer
-                    .completed(&home.aggregate.media, blocks, result);
+                let is_due = run.writer.completed(&home.aggregate.media, blocks, result);
                 if home.aggregate.is_halted() {
                     run.writer.abandon();
                 }
@@ -451,22 +470,34 @@ impl<O: Outside> Core<O> {
         &mut self,
         shared: &Aggregate,
         pointers: Vec<Pointer>,
-        attempt: u32,
+        (attempt, device, wrong): (u32, DeviceId, Option<DeviceId>),
         completion: Completion,
     ) {
         let aggregate = shared.id;
-        let copies = pointers.first().map_or(0, |it| shared.media.copies_of(it.pvbn));
+        let copies = pointers
+            .first()
+            .map_or(0, |it| shared.media.copies_of(it.pvbn));
         let attempts_max = ATTEMPTS_MAX.max(2 * copies);
         if let Err(error) = completion.result {
             // One bad block must not fail its neighbours: read the blocks one by one.
             if pointers.len() > 1 || attempt < attempts_max {
+                // With copies, the same drive says which of the blocks it cannot read.
+                let is_run = pointers.len() > 1;
+                let next = attempt + u32::from(copies < 2 || !is_run || attempt == 0);
+                let wrong = (!is_run && error != DiskError::Gone).then_some(device);
                 for pointer in pointers {
-                    self.load_again(aggregate, pointer, attempt + 1);
+                    self.load_again(aggregate, pointer, next, wrong);
                 }
                 return;
             }
             for pointer in pointers {
                 let reason = format!("reading block {}: {error}", pointer.pvbn);
+                if copies > 1 {
+                    let content = None;
+                    let missing = Missing::Damaged { reason, content };
+                    self.arrive(aggregate, pointer, Err(missing));
+                    continue;
+                }
                 if !error.is_about_the_medium() {
                     self.arrive(aggregate, pointer, Err(Missing::Device(reason)));
                     continue;
@@ -503,8 +534,15 @@ impl<O: Outside> Core<O> {
                     pvbn: pointer.pvbn,
                     tag: pointer.tag,
                 };
-                if attempt > 1 && copies > 1 && shared.media.copies.note(pointer.pvbn, found, &page) {
-                    self.ask_for_commit(shared);
+                if let Some(drive) = wrong.filter(|wrong| *wrong != device) {
+                    let note = Note {
+                        tag: found,
+                        page: page.clone(),
+                        drive,
+                    };
+                    if shared.media.copies.note(pointer.pvbn, note) {
+                        self.ask_for_commit(shared);
+                    }
                 }
                 if is_one {
                     self.shared.cache.insert(key, page.clone());
@@ -514,7 +552,7 @@ impl<O: Outside> Core<O> {
                 self.arrive(aggregate, pointer, Ok(page));
             } else if attempt < attempts_max {
                 // The block may have been damaged in transit.
-                self.load_again(aggregate, pointer, attempt + 1);
+                self.load_again(aggregate, pointer, attempt + 1, Some(device));
             } else {
                 let reason = format!(
                     "block {} does not hold what was written there: expected tag {}, found {found}",

@@ -72,7 +72,6 @@ impl<O: Outside> Core<O> {
             Begun::Group(group) => {
                 let nanos = self.outside.wall_seconds().saturating_mul(1_000_000_000);
                 let (writes, finished) = group.encode(&aggregate.key, nanos);
-                let device = aggregate.media.layout().drives_with(log.member())[0];
                 let known = self.groups.insert(
                     aggregate.id,
                     LeadGroup {
@@ -85,7 +84,7 @@ impl<O: Outside> Core<O> {
                 assert!(known.is_none(), "one group at a time");
                 for write in writes {
                     let op = Op::Write {
-                        device,
+                        device: log.device,
                         offset: log.offset(write.block),
                         pages: write.pages,
                         durable: true,

@@ -233,8 +233,9 @@ impl<O: Outside> Core<O> {
         if replay.last.is_none() {
             replay.info.records = outcome.records;
             replay.info.next_sequence = outcome.end.sequence;
-            let is_waiting = aggregate.media.is_waiting();
-            let commits = outcome.has_traces() || aggregate.has_cut_change || is_waiting;
+            // Another drive of the journal may have traces that the one that was read has not.
+            let has_copies = aggregate.media.has_groups();
+            let commits = outcome.has_traces() || aggregate.has_cut_change || has_copies;
             let at = Position {
                 // Records of this generation cannot be left from an earlier life.
                 generation: from.generation + if commits { 2 } else { 0 },
