@@ -70,6 +70,7 @@ pub(super) struct Medium {
     pub(super) bad: BTreeSet<u64>,
     pub(super) damage: Damage,
     pub(super) is_joining: bool,
+    pub(super) is_away: bool,
 }
 
 impl Medium {
@@ -82,6 +83,7 @@ impl Medium {
             bad: BTreeSet::new(),
             damage: Damage::default(),
             is_joining: false,
+            is_away: false,
         }
     }
 }
@@ -176,6 +178,35 @@ impl Images {
         let joining = other.devices.iter().filter(|medium| medium.is_joining);
         images.devices.extend(joining.cloned());
         images
+    }
+
+    /// The same with exactly these devices taken away. They keep their numbers and contents, and
+    /// may come back.
+    #[must_use]
+    pub fn with_away(&self, away: &[usize]) -> Images {
+        let mut images = self.clone();
+        for (device, medium) in images.devices.iter_mut().enumerate() {
+            medium.is_away = away.contains(&device);
+        }
+        images
+    }
+
+    /// True if a device was taken away.
+    #[must_use]
+    pub fn is_away(&self, device: usize) -> bool {
+        self.devices[device].is_away
+    }
+
+    /// True if all blocks of a device have the contents that they have in `other`.
+    #[must_use]
+    pub fn has_same_content(&self, device: usize, other: &Images) -> bool {
+        let (mine, theirs) = (self.image(device), other.image(device));
+        let is_same = |block: u64| {
+            let (mine, theirs) = (mine.read(block), theirs.read(block));
+            everglade_env::PageRef::same_memory(&mine, &theirs) || mine[..] == theirs[..]
+        };
+        let mut blocks = mine.blocks().chain(theirs.blocks());
+        blocks.all(|(block, _)| is_same(block))
     }
 
     /// Bounds what the host can give from now on.

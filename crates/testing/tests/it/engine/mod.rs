@@ -15,6 +15,7 @@ mod labels;
 mod lives;
 mod lun_clones;
 mod lun_restores;
+mod mirrors;
 mod notes;
 mod redirect;
 mod renaming;
