@@ -97,6 +97,13 @@ impl Labels {
                 let expected = format_args!("consistency point {} in slot {slot}", it.cp);
                 findings.add(Kind::SuperblockSlot, &object, place, expected, found);
             }
+            // The commit was written again with a later epoch, because a drive was lost meanwhile.
+            Copy::Valid(it)
+                if it.epoch < self.superblock.epoch && it.is_same_commit(&self.superblock) =>
+            {
+                let found = format_args!("the same of epoch {}", it.epoch);
+                findings.add(Kind::SuperblockStale, &object, place, expected, found);
+            }
             Copy::Valid(it) if it.cp == newest => {
                 if *it != self.superblock {
                     let kind = Kind::SuperblockCopiesDiffer;
@@ -142,7 +149,7 @@ impl Labels {
         // A device that is no member may have one that is left over.
         let mut members = valid().filter(|(device, _)| self.member_of(*device).is_some());
         let is_first = !members.any(|(_, it)| is_earlier(it));
-        let before = self.record_before().map(|record| record.members.len());
+        let before = self.record_before();
         for (member, placed) in (0..).zip(&self.members) {
             let own = valid().filter(|(at, _)| Some(*at) == placed.device);
             let own = own.map(|(_, it)| it).max_by_key(|it| it.cp);
@@ -150,10 +157,16 @@ impl Labels {
                 self.name_unread(member, placed, own, findings);
                 continue;
             };
-            let is_new = before.is_none_or(|members| member as usize >= members);
-            let has_joined = is_first && self.superblock.epoch > 1 && is_new;
+            let then = before.map(|record| record.members.get(member as usize));
+            let is_new = then.is_none_or(|then| then.is_none());
+            let then = then.flatten();
+            // It caught up with the newest consistency point.
+            let was_behind = then.is_some_and(|then| !then.seat.is_current());
+            let is_first = is_first && self.superblock.epoch > 1;
+            let has_joined = is_first && is_new;
             let found = match own.map(|it| it.cp) {
-                Some(cp) if cp.next() >= newest => continue,
+                Some(cp) if cp.next() >= newest || is_first && was_behind => continue,
+                None if is_first && was_behind => continue,
                 None if has_joined => continue,
                 Some(cp) => format!("consistency point {cp}"),
                 None => "no superblock".to_owned(),

@@ -150,7 +150,11 @@ fn newest_superblock(
         all.filter_map(|(site, copy)| Some((site.device, copy.valid()?)))
     };
     let copies = |it: &Superblock| valid().filter(|(_, other)| *other == it).count();
-    let newest = valid().max_by_key(|one| (counts(one), one.1.cp, copies(one.1)));
+    // Of two commits of one number, the one of the later epoch counts: drives of the other were away.
+    let mut records = all.iter().flat_map(Records::whole);
+    let has_groups = records.any(|(_, record)| record.has_groups());
+    let epoch = |it: &Superblock| if has_groups { it.epoch } else { 0 };
+    let newest = valid().max_by_key(|one| (counts(one), one.1.cp, epoch(one.1), copies(one.1)));
     newest.map(|(_, it)| it).cloned().ok_or_else(|| {
         let found = superblocks
             .iter()
