@@ -95,7 +95,7 @@ fn submit_superblock(home: &mut Home) {
     let run = home.run.as_mut().expect("under way");
     let fs = &home.fs;
     let layout = home.aggregate.media.layout();
-    let superblock = Superblock {
+    let new = || Superblock {
         cp: run.number,
         uuid: home.aggregate.uuid,
         epoch: layout.config.epoch,
@@ -116,6 +116,12 @@ fn submit_superblock(home: &mut Home) {
         journal_generation: run.position.generation,
         journal_sequence: run.position.sequence,
     };
+    // Written again, it is the same but for the epoch: areas may have been prepared meanwhile.
+    let superblock = Superblock {
+        epoch: layout.config.epoch,
+        ..run.superblock.clone().unwrap_or_else(new)
+    };
+    let is_again = run.superblock.replace(superblock.clone()).is_some();
     let page = Page::copy_of(&superblock.encode(&home.aggregate.key)).freeze();
     let slot = SUPERBLOCK_OFFSETS[superblock_slot(run.number)];
     for (_, member, device) in layout.members() {
@@ -123,7 +129,7 @@ fn submit_superblock(home: &mut Home) {
         let [front, end] = label_offsets(size).map(|label| label + slot);
         run.writer.submit_copy(device, front, page.clone());
         // A cut must leave one of the copies that are there already.
-        match run.is_again {
+        match is_again {
             true => run.second.push((device, end, page.clone())),
             false => run.writer.submit_copy(device, end, page.clone()),
         }
@@ -144,7 +150,6 @@ pub(crate) fn superblock(home: &mut Home) -> Result<Option<Phase>, Stop> {
     }
     home.aggregate.media.committed();
     if home.aggregate.media.is_waiting() {
-        run.is_again = true;
         return Ok(Some(Phase::Flush));
     }
     home.tell_usage();

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use everglade_env::{DeviceId, PageRef};
-use everglade_format::{CpNumber, FileId};
+use everglade_format::{CpNumber, FileId, Superblock};
 use everglade_journal::Position;
 
 use crate::change::{Change, Error, Request};
@@ -39,8 +39,8 @@ pub(crate) struct Run {
     pub(crate) writer: Writer,
     /// The layout whose config records are being written, because a drive was lost.
     pub(crate) recorded: Option<Layout>,
-    /// The superblock was written before, and is written again because a drive was lost.
-    pub(crate) is_again: bool,
+    /// The superblock that was written; it is written again if a drive is lost meanwhile.
+    pub(crate) superblock: Option<Superblock>,
     /// Copies of the superblock that wait until the others are written.
     pub(crate) second: Vec<(DeviceId, u64, PageRef)>,
     /// Blocks that one drive had wrong and that are written again in this consistency point.
@@ -70,7 +70,7 @@ impl Run {
             answers: Vec::new(),
             writer: Writer::default(),
             recorded: None,
-            is_again: false,
+            superblock: None,
             second: Vec::new(),
             rewritten: 0,
             turn: None,
