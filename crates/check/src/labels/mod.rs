@@ -90,7 +90,25 @@ pub(crate) fn read(
     };
     let config = config_of(&all, superblock.epoch, &has_newest);
     let config = config.ok_or(Unreadable::NoDevices)?;
-    let Members { placed, strangers } = members::place(storage, &config, &all)?;
+    let Members {
+        mut placed,
+        strangers,
+    } = members::place(storage, &config, &all)?;
+    // A commit of the same number that was cut: the drive has other blocks.
+    let is_astray = |device: DeviceId| {
+        let mut valid = superblocks.iter().filter(|(site, _)| site.device == device);
+        let is_another =
+            |it: &Superblock| it.cp == superblock.cp && !it.is_same_commit(&superblock);
+        !has_newest(device) && valid.any(|(_, copy)| copy.valid().is_some_and(is_another))
+    };
+    if config.has_groups() {
+        for member in &mut placed {
+            let is_read = member.trouble.is_none();
+            if is_read && member.device.is_some_and(is_astray) {
+                member.trouble = Some(Trouble::Behind);
+            }
+        }
+    }
     let labels = Labels {
         config,
         key,
