@@ -27,6 +27,7 @@ use crate::home::aggregate::Home;
 use crate::home::ledger::Target;
 use crate::home::run::{Phase, Run};
 use crate::home::volume::VolumeHome;
+use crate::media::{Layout, Media};
 use crate::mend::Mender;
 use crate::pool::info::Progress;
 use crate::read::load::Stop;
@@ -58,10 +59,36 @@ pub(crate) fn flush(home: &mut Home) -> Result<Option<Phase>, Stop> {
         submit_superblock(home);
         return Ok(Some(Phase::Superblock));
     };
+    if !submit_records(run, media, &recorded) {
+        return Ok(None);
+    }
+    run.recorded = Some(recorded);
+    Ok(Some(Phase::Record))
+}
+
+/// Says that members are missed before the first block is written without them: one of them may
+/// have the superblock of a commit that was cut, whose blocks are about to be overwritten. The
+/// record has no effect yet, but a superblock of the missed member does not count beside it.
+/// Returns false if that must wait.
+pub(crate) fn announce(home: &mut Home) -> Result<bool, Stop> {
+    let run = home.run.as_mut().expect("under way");
+    let media = &home.aggregate.media;
+    if run.is_announced || !media.is_waiting() {
+        run.writer.finish(media)?;
+        return Ok(true);
+    }
+    if let Some(recorded) = media.unrecorded() {
+        run.is_announced = submit_records(run, media, &recorded);
+    }
+    Ok(false)
+}
+
+/// Submits a config record to all usable members. False if somebody else writes labels.
+fn submit_records(run: &mut Run, media: &Media, recorded: &Layout) -> bool {
     // Whoever mends labels would take these records for those of a change that was cut.
     run.turn = run.turn.take().or_else(|| media.begin_change());
     if run.turn.is_none() {
-        return Ok(None);
+        return false;
     }
     for (index, member, device) in recorded.members() {
         let record = recorded.record_of(index).encode();
@@ -75,8 +102,7 @@ pub(crate) fn flush(home: &mut Home) -> Result<Option<Phase>, Stop> {
             run.writer.submit_copies(device, place, pages.clone());
         }
     }
-    run.recorded = Some(recorded);
-    Ok(Some(Phase::Record))
+    true
 }
 
 /// Waits for the records, which take effect then. If another drive was lost meanwhile, they do not,

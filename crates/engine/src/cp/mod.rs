@@ -184,6 +184,9 @@ fn step_of_phase(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<StepEnd, Stop> 
             // the last one.
             let is_due = home.ledger.purse() > 0 && !run.last;
             let blocks = home.ledger.regions();
+            if home.aggregate.media.has_groups() && !commit::announce(home)? {
+                return Ok(StepEnd::Again);
+            }
             rewrite::step(home, cx)?;
             if !home.mender.is_busy() {
                 catch_up::step(home, cx)?;

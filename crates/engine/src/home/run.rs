@@ -43,6 +43,8 @@ pub(crate) struct Run {
     pub(crate) superblock: Option<Superblock>,
     /// Copies of the superblock that wait until the others are written.
     pub(crate) second: Vec<(DeviceId, u64, PageRef)>,
+    /// Records say which members are missed.
+    pub(crate) is_announced: bool,
     /// Blocks that one drive had wrong and that are written again in this consistency point.
     pub(crate) rewritten: usize,
     /// Nobody else writes labels meanwhile.
@@ -72,6 +74,7 @@ impl Run {
             recorded: None,
             superblock: None,
             second: Vec::new(),
+            is_announced: false,
             rewritten: 0,
             turn: None,
             pending: 0,

@@ -164,8 +164,10 @@ pub(crate) fn read(
         .map(|read| Some(read.as_ref()?.records.device));
     let is_astray = |(_, device): &&(usize, &Read)| {
         let found = &device.superblocks.found;
+        let is_beyond = found.iter().any(|other| other.cp > superblock.cp);
         let mut twins = found.iter().filter(|other| other.cp == superblock.cp);
-        !found.contains(&superblock) && twins.any(|other| !other.is_same_commit(&superblock))
+        let is_another = twins.any(|other| !other.is_same_commit(&superblock));
+        is_beyond || !found.contains(&superblock) && is_another
     };
     let astray = usable.iter().filter(is_astray);
     Ok(Labels {
@@ -189,7 +191,13 @@ pub(crate) fn read(
 fn newest_superblock(read: &[Read]) -> Result<Superblock, Refusal> {
     let mut records = read.iter().flat_map(|device| &device.records.records);
     if records.any(Config::has_groups) {
-        let all = || read.iter().flat_map(|device| &device.superblocks.found);
+        let counts = |(device, it): &(&Read, &Superblock)| !is_overruled(read, device, it.epoch);
+        let each = |device| move |it| (device, it);
+        let found = read.iter().flat_map(|device| {
+            let found = device.superblocks.found.iter();
+            found.map(each(device))
+        });
+        let all = || found.clone().filter(counts).map(|(_, it)| it);
         let holders = |one: &Superblock| all().filter(|other| *other == one).count();
         let newest = all().max_by_key(|it| (it.cp, it.epoch, holders(it)));
         if let Some(newest) = newest {
@@ -220,6 +228,26 @@ fn newest_superblock(read: &[Read]) -> Result<Superblock, Refusal> {
             "a valid superblock in one of four places of each device",
             RESTORE,
         )
+    })
+}
+
+/// True if another device has a record of a later epoch in which `device` is behind. Then its
+/// superblocks of this epoch do not count: others have overwritten what they name.
+fn is_overruled(read: &[Read], device: &Read, epoch: u64) -> bool {
+    let own = device.records.records.first();
+    let Some((index, uuid)) = own.and_then(|own| {
+        let index = own.member_index as usize;
+        Some((index, own.members.get(index)?.uuid))
+    }) else {
+        return false;
+    };
+    let others = read
+        .iter()
+        .filter(|other| other.records.device != device.records.device);
+    let mut later = others.flat_map(|other| &other.records.records);
+    later.any(|record| {
+        let then = record.members.get(index);
+        record.epoch > epoch && then.is_some_and(|it| it.uuid == uuid && !it.seat.is_current())
     })
 }
 
