@@ -97,9 +97,12 @@ pub(crate) fn read(
     // A commit of the same number that was cut: the drive has other blocks.
     let is_astray = |device: DeviceId| {
         let mut valid = superblocks.iter().filter(|(site, _)| site.device == device);
-        let is_another =
-            |it: &Superblock| it.cp == superblock.cp && !it.is_same_commit(&superblock);
-        !has_newest(device) && valid.any(|(_, copy)| copy.valid().is_some_and(is_another))
+        let has_newest = has_newest(device);
+        let is_another = |it: &Superblock| {
+            let is_twin = it.cp == superblock.cp && !it.is_same_commit(&superblock);
+            it.cp > superblock.cp || !has_newest && is_twin
+        };
+        valid.any(|(_, copy)| copy.valid().is_some_and(is_another))
     };
     if config.has_groups() {
         for member in &mut placed {
@@ -161,7 +164,9 @@ fn newest_superblock(
         own.any(|records| records.whole().next().is_some())
     };
     let counts = |(device, it): &(DeviceId, &Superblock)| {
-        has_record(*device) && !is_left_over(it, all, superblocks)
+        has_record(*device)
+            && !is_overruled(*device, it.epoch, all)
+            && !is_left_over(it, all, superblocks)
     };
     let valid = || {
         let all = superblocks.iter();
@@ -180,6 +185,26 @@ fn newest_superblock(
         Unreadable::NoSuperblock {
             found: found.take(4).collect::<Vec<_>>().join("; "),
         }
+    })
+}
+
+/// True if another device has a record of a later epoch in which the device is behind: others have
+/// overwritten what its superblocks of this epoch name.
+fn is_overruled(device: DeviceId, epoch: u64, all: &[Records]) -> bool {
+    let own = all.iter().filter(|records| records.device == device);
+    let own = own.flat_map(Records::whole).find_map(|(_, own)| {
+        let index = own.member_index as usize;
+        Some((index, own.members.get(index)?.uuid))
+    });
+    let Some((index, uuid)) = own else {
+        return false;
+    };
+    let others = all.iter().filter(|records| records.device != device);
+    let mut later = others.flat_map(Records::whole);
+    later.any(|(_, record)| {
+        let then = record.members.get(index);
+        let is_behind = then.is_some_and(|it| it.uuid == uuid && !it.seat.is_current());
+        record.epoch > epoch && is_behind
     })
 }
 
