@@ -61,6 +61,7 @@ pub struct Event {
     /// Grows by one with each event since the daemon began.
     pub number: u64,
     /// Time of the event, RFC 3339 in UTC.
+    #[schema(format = DateTime)]
     pub time: String,
     /// Severity of the event.
     pub severity: Severity,

@@ -154,8 +154,10 @@ impl RestoreSnapshot {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Taken {
     /// Time of the freeze, RFC 3339 in UTC. The image has no later writes.
+    #[schema(format = DateTime)]
     pub taken_at: String,
     /// Time at which the image was on stable storage, when the request was answered.
+    #[schema(format = DateTime)]
     pub durable_at: String,
     /// Time from the request to the freeze.
     pub taken_us: u64,
@@ -177,6 +179,7 @@ pub struct Snapshot {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
     /// Time of creation, RFC 3339 in UTC.
+    #[schema(format = DateTime)]
     pub created: String,
     /// The consistency point whose image it is.
     pub consistency_point: u64,

@@ -19,40 +19,40 @@ use crate::verb::{AggregateCreate, AggregateDelete, AggregateVerb};
 
 /// The columns of aggregates. `df` shows a different selection of them.
 pub(crate) const COLUMNS: [Column<Aggregate>; 20] = [
-    Column::left("name", |it| Cell::text(&it.name)),
-    Column::left("state", |it| Cell::text(it.state)),
-    Column::right("size", |it| Cell::Bytes(it.size_bytes)),
-    Column::right("used", |it| Cell::Bytes(it.used_bytes)),
-    Column::right("free", |it| Cell::Bytes(it.free_bytes)),
-    Column::right("volumes", |it| Cell::Count(it.volume_count)),
-    Column::right("devices", |it| Cell::Count(it.devices.len() as u64)),
-    if_asked(Column::left("uuid", |it| Cell::text(&it.uuid))),
-    if_asked(Column::left("raid", |it| Cell::text(&it.raid))),
-    if_asked(Column::right("reserve", |it| Cell::Bytes(it.reserve_bytes))),
-    if_asked(Column::right("pending", |it| {
+    Column::text("name", |it| Cell::text(&it.name)),
+    Column::words("state", "AggregateState", |it| Cell::text(it.state)),
+    Column::bytes("size", |it| Cell::Bytes(it.size_bytes)),
+    Column::bytes("used", |it| Cell::Bytes(it.used_bytes)),
+    Column::bytes("free", |it| Cell::Bytes(it.free_bytes)),
+    Column::count("volumes", |it| Cell::Count(it.volume_count)),
+    Column::count("devices", |it| Cell::Count(it.devices.len() as u64)),
+    if_asked(Column::text("uuid", |it| Cell::text(&it.uuid))),
+    if_asked(Column::text("raid", |it| Cell::text(&it.raid))),
+    if_asked(Column::bytes("reserve", |it| Cell::Bytes(it.reserve_bytes))),
+    if_asked(Column::bytes("pending", |it| {
         Cell::Bytes(it.pending_free_bytes)
     })),
-    if_asked(Column::right("lun-sizes", |it| {
+    if_asked(Column::bytes("lun-sizes", |it| {
         Cell::Bytes(it.logical_bytes)
     })),
-    if_asked(Column::right("shared", |it| Cell::Bytes(it.shared_bytes))),
-    if_asked(Column::right("dirty", |it| Cell::Bytes(it.dirty_bytes))),
-    if_asked(Column::right("from-host", |it| {
+    if_asked(Column::bytes("shared", |it| Cell::Bytes(it.shared_bytes))),
+    if_asked(Column::bytes("dirty", |it| Cell::Bytes(it.dirty_bytes))),
+    if_asked(Column::bytes("from-host", |it| {
         Cell::Bytes(it.host_backed_bytes)
     })),
-    if_asked(Column::right("host-free", |it| {
+    if_asked(Column::bytes("host-free", |it| {
         Cell::bytes(it.host_free_bytes)
     })),
-    if_asked(Column::right("cp", |it| Cell::Count(it.committed_cp))),
-    if_asked(Column::right("back-to-back", |it| {
+    if_asked(Column::count("cp", |it| Cell::Count(it.committed_cp))),
+    if_asked(Column::count("back-to-back", |it| {
         it.cp
             .as_ref()
             .map_or(Cell::None, |cp| Cell::Count(cp.back_to_back))
     })),
-    if_asked(Column::right("journal-half", |it| {
+    if_asked(Column::bytes("journal-half", |it| {
         Cell::bytes(it.journal.as_ref().map(|journal| journal.half_bytes))
     })),
-    if_asked(Column::right("journal-fill", |it| {
+    if_asked(Column::percent("journal-fill", |it| {
         let journal = it.journal.as_ref();
         journal.map_or(Cell::None, |journal| Cell::Percent(journal.fill_percent))
     })),
@@ -77,6 +77,7 @@ pub(crate) fn run(
         }
         AggregateVerb::Show(show) => match &show.name {
             Some(name) => {
+                listing::for_one(&show.listing)?;
                 let told = session.get::<Aggregate>(&format!("/v1/aggregates/{name}"))?;
                 if show.listing.columns.is_empty() {
                     output.data(&told.raw, || details(&told.meant, show.listing.exact))?;

@@ -17,22 +17,19 @@ use crate::verb::JobVerb;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 const COLUMNS: [Column<Job>; 11] = [
-    Column::right("id", |job| Cell::Count(job.id)),
-    Column::left("kind", |job| Cell::text(&job.kind)),
-    Column::left("object", |job| Cell::text(&job.object)),
-    Column::left("state", |job| Cell::text(job.state)),
-    Column::right("percent", |job| Cell::Percent(job.percent)),
-    Column::right("total", |job| Cell::Bytes(job.total_bytes)),
-    Column::right("rate", |job| Cell::Bytes(job.rate_bytes_per_second)),
-    Column::right("eta", |job| {
-        job.eta_seconds
-            .map_or(Cell::None, |eta| Cell::text(duration(eta)))
-    }),
-    Column::left("started", |job| Cell::text(&job.started)),
-    if_asked(Column::left("ended", |job| {
+    Column::count("id", |job| Cell::Count(job.id)),
+    Column::text("kind", |job| Cell::text(&job.kind)),
+    Column::text("object", |job| Cell::text(&job.object)),
+    Column::words("state", "JobState", |job| Cell::text(job.state)),
+    Column::percent("percent", |job| Cell::Percent(job.percent)),
+    Column::bytes("total", |job| Cell::Bytes(job.total_bytes)),
+    Column::bytes("rate", |job| Cell::Bytes(job.rate_bytes_per_second)),
+    Column::seconds("eta", |job| Cell::seconds(job.eta_seconds)),
+    Column::time("started", |job| Cell::text(&job.started)),
+    if_asked(Column::time("ended", |job| {
         job.ended.as_ref().map_or(Cell::None, Cell::text)
     })),
-    Column::left("detail", |job| {
+    Column::text("detail", |job| {
         job.detail.as_ref().map_or(Cell::None, Cell::text)
     }),
 ];

@@ -17,33 +17,31 @@ use crate::session::{Answer, Session};
 use crate::verb::{Removal, SnapshotHold, SnapshotRestore, SnapshotShow, SnapshotVerb};
 
 const COLUMNS: [Column<Snapshot>; 13] = [
-    Column::left("name", |it| {
+    Column::text("name", |it| {
         Cell::text(format!("{}@{}", it.volume, it.name))
     }),
-    if_asked(Column::left("volume", |it| Cell::text(&it.volume))),
-    Column::left("created", |it| Cell::text(&it.created)),
-    Column::right("logical", |it| Cell::Bytes(it.logical_bytes)),
-    Column::right("exclusive", |it| Cell::Bytes(it.exclusive_bytes)),
-    Column::left("holds", |it| match holds_of(it).as_slice() {
+    if_asked(Column::text("volume", |it| Cell::text(&it.volume))),
+    Column::time("created", |it| Cell::text(&it.created)),
+    Column::bytes("logical", |it| Cell::Bytes(it.logical_bytes)),
+    Column::bytes("exclusive", |it| Cell::Bytes(it.exclusive_bytes)),
+    Column::text("holds", |it| match holds_of(it).as_slice() {
         [] => Cell::None,
         holds => Cell::text(holds.join(",")),
     }),
-    Column::left("exported", |it| {
-        Cell::text(if it.is_exported { "yes" } else { "no" })
-    }),
-    if_asked(Column::right("pending-delete", |it| {
+    Column::flag("exported", |it| Cell::flag(it.is_exported)),
+    if_asked(Column::bytes("pending-delete", |it| {
         Cell::Bytes(it.pending_delete_bytes)
     })),
-    if_asked(Column::right("id", |it| Cell::Count(it.id))),
-    if_asked(Column::left("parent", |it| {
+    if_asked(Column::count("id", |it| Cell::Count(it.id))),
+    if_asked(Column::text("parent", |it| {
         it.parent.as_ref().map_or(Cell::None, Cell::text)
     })),
-    if_asked(Column::right("cp", |it| Cell::Count(it.consistency_point))),
-    if_asked(Column::left("clones", |it| match it.clones.as_slice() {
+    if_asked(Column::count("cp", |it| Cell::Count(it.consistency_point))),
+    if_asked(Column::text("clones", |it| match it.clones.as_slice() {
         [] => Cell::None,
         clones => Cell::text(clones.join(",")),
     })),
-    if_asked(Column::left("nbd-exports", |it| {
+    if_asked(Column::text("nbd-exports", |it| {
         match it.nbd_exports.as_slice() {
             [] => Cell::None,
             exports => Cell::text(exports.join(",")),

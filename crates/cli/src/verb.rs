@@ -85,8 +85,8 @@ pub struct Listing {
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub columns: Vec<String>,
 
-    /// Show only rows that match: COLUMN=VALUE, also with !=, <, <=, >, >= and ~ (contains); if
-    /// repeated, a row must match all
+    /// Show only rows that match: COLUMN=VALUE, also with !=, <, <=, >, >= and ~ (contains), such
+    /// as 'size>=1.5GiB' or 'created<2026-11-25'; if repeated, a row must match all
     #[arg(long = "where", value_name = "CONDITION")]
     pub filters: Vec<String>,
 
