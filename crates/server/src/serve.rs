@@ -7,9 +7,9 @@
 
 use crate::config::ApiTcp;
 use crate::datadir::Endpoints;
-use crate::fronts::{self, Listeners, Protocol};
+use crate::fronts::{self, Contents, Listeners, Protocol};
 use crate::listen;
-use crate::ready::{self, Output};
+use crate::ready::{self, Output, Ready};
 use crate::records::events::NewEvent;
 use crate::records::{Deed, Records};
 use crate::rest::attempts::Attempts;
@@ -53,7 +53,7 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
     let (tcp, api_tcp) = api_tcp.unzip();
     let doors = Doors { unix, tcp };
     let (metrics, metrics_at) = listen::bind_metrics(&config.metrics)?.unzip();
-    let is_first = directory.state().aggregates.is_empty();
+    let is_first = administrator::first_start::is_needed(&directory);
     let endpoints = Endpoints {
         api_unix: config.api_unix.clone(),
         api_tcp,
@@ -79,7 +79,7 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
                 (records, descriptors),
                 (doors, metrics),
                 (&endpoints, &protocols),
-                output,
+                (config, output, is_first),
                 &stop,
             )
         }
@@ -113,7 +113,7 @@ fn run(
     kept: (Arc<Records>, Arc<Descriptors>),
     doors: (Doors, Option<TcpListener>),
     (endpoints, protocols): (&Endpoints, &[Box<dyn Protocol>]),
-    output: Output,
+    (config, output, is_first): (&Config, Output, bool),
     stop: &Stop,
 ) -> Result<(), ServeError> {
     // The administrator keeps the data directory locked until the end.
@@ -121,7 +121,17 @@ fn run(
     let began = begin(&administrator, kept, doors, endpoints, stop);
     match &began {
         Ok(_) => {
-            ready::announce(output, endpoints, reactors.exports(), protocols);
+            let ready = Ready {
+                endpoints,
+                exports: reactors.exports(),
+                contents: match is_first {
+                    true => Contents::New,
+                    false => Contents::Kept,
+                },
+                protocols,
+                options: &config.options_of_clients(),
+            };
+            ready::announce(output, &ready);
             stop.on_ask(ready::announce_stopping);
         }
         // Scripts could not find the daemon; the mounted aggregates are still stopped cleanly.

@@ -38,6 +38,8 @@ use everglade_api::{DEFAULT_POLICY, Name};
 use crate::{Interval, Size};
 
 /// Limit of all memory. Below 256 MiB the fixed shares of docs/design/design.md §12 do not fit.
+/// Place of the REST interface's socket in the data directory.
+const API_SOCKET: &str = "run/api.sock";
 const MEMORY_DEFAULT: Size = Size::gib(1);
 const MEMORY_MIN: Size = Size::mib(256);
 /// Default limit of reactors. More reactors gained nothing in measurements, and the tree of
@@ -208,6 +210,18 @@ pub struct Config {
 }
 
 impl Config {
+    /// Returns the options with which other commands find a daemon of this configuration, each
+    /// with a space behind it and quoted for a shell. Empty if they find it by themselves.
+    #[must_use]
+    pub fn options_of_clients(&self) -> String {
+        let usual = self.data_dir.join(API_SOCKET);
+        match &self.api_unix {
+            Some(socket) if *socket != usual => format!("--socket {} ", place::quoted(socket)),
+            _ if place::data_dir().is_ok_and(|usual| usual == self.data_dir) => String::new(),
+            _ => format!("--data-dir {} ", place::quoted(&self.data_dir)),
+        }
+    }
+
     /// Returns the same configuration without listeners.
     #[must_use]
     pub fn without_doors(&self) -> Config {
@@ -296,7 +310,7 @@ impl Config {
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let nbd = settings.nbd.complete(&data_dir)?;
-        let api_unix = unix_socket("--api-unix", settings.api_unix, &data_dir, "run/api.sock")?;
+        let api_unix = unix_socket("--api-unix", settings.api_unix, &data_dir, API_SOCKET)?;
         let api_tcp = api_tcp(
             settings.api_tcp,
             settings.api_tokens,
