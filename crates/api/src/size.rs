@@ -34,6 +34,22 @@ impl Size {
         Size(count << 30)
     }
 
+    /// Returns the size as messages have it: in a unit if that is exact, else in bytes.
+    #[must_use]
+    pub fn said(self) -> String {
+        let shown = self.to_string();
+        match shown.parse() {
+            Ok(Size(bytes)) if bytes == self.0 => shown,
+            _ => format!("{} bytes", self.0),
+        }
+    }
+
+    /// Returns the next size that is a whole number of MiB, for a least size that people type.
+    #[must_use]
+    pub fn up_to_mib(self) -> Size {
+        Size(self.0.div_ceil(1 << 20).saturating_mul(1 << 20))
+    }
+
     /// Returns the number itself.
     #[must_use]
     pub const fn bytes(self) -> u64 {
@@ -204,6 +220,22 @@ mod tests {
             let refusal = text.parse::<Size>().expect_err(text).to_string();
             assert!(refusal.contains(hint), "{text}: {refusal}");
         }
+    }
+
+    #[test]
+    fn messages_are_short_where_that_is_exact() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (4097, "4097 bytes"),
+            (1536, "1.5 KiB"),
+            (16 << 30, "16.0 GiB"),
+            ((16 << 30) - 4096, "17179865088 bytes"),
+            (u64::MAX, "18446744073709551615 bytes"),
+        ] {
+            assert_eq!(Size(bytes).said(), text);
+        }
+        assert_eq!(Size(1).up_to_mib(), Size::mib(1));
+        assert_eq!(Size::mib(7).up_to_mib(), Size::mib(7));
     }
 
     #[test]

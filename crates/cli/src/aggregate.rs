@@ -113,17 +113,24 @@ fn remove(
     let path = format!("/v1/aggregates/{}", delete.name);
     if delete.dry_run || !yes {
         let aggregate = session.get::<Aggregate>(&path)?.meant;
+        let all = session.get::<Aggregates>("/v1/aggregates")?.meant.aggregates;
+        let obstacle = match all.len() {
+            0 | 1 => Some("it is the only aggregate, make another first"),
+            _ => None,
+        };
         let mut volumes = session.get::<Volumes>("/v1/volumes")?.meant.volumes;
         volumes.retain(|volume| volume.aggregate == aggregate.name);
+        let options = options(&aggregate, &volumes);
         if !delete.dry_run {
-            return Err(Failure::not_confirmed(loss(&aggregate, &volumes)));
+            let what = loss(&aggregate, &volumes);
+            return Err(Failure::not_confirmed_by(options, what, obstacle));
         }
         let raw = listing::versioned(json!({
-            "would": "aggregate delete", "object": aggregate.name,
+            "would": "aggregate delete", "object": aggregate.name, "obstacle": obstacle,
             "needs_discard_volumes": needs_discard_volumes(&aggregate, &volumes),
             "lost": {"aggregate": aggregate, "volumes": volumes},
         }));
-        return output.data(&raw, || losses(&aggregate, &volumes));
+        return output.data(&raw, || losses(&aggregate, &volumes, obstacle));
     }
     let query = match delete.discard_volumes {
         true => "?discard_volumes=true",
@@ -144,6 +151,14 @@ fn needs_discard_volumes(aggregate: &Aggregate, volumes: &[Volume]) -> bool {
     is_unknown(aggregate) || !volumes.is_empty()
 }
 
+/// Returns the options that the deletion needs.
+fn options(aggregate: &Aggregate, volumes: &[Volume]) -> &'static str {
+    match needs_discard_volumes(aggregate, volumes) {
+        true => "--yes and --discard-volumes",
+        false => "--yes",
+    }
+}
+
 /// Describes the data lost with an aggregate.
 fn loss(aggregate: &Aggregate, volumes: &[Volume]) -> String {
     let name = &aggregate.name;
@@ -158,7 +173,7 @@ fn loss(aggregate: &Aggregate, volumes: &[Volume]) -> String {
 }
 
 /// Describes the data lost item by item, and the effect on the devices.
-fn losses(aggregate: &Aggregate, volumes: &[Volume]) -> String {
+fn losses(aggregate: &Aggregate, volumes: &[Volume], obstacle: Option<&str>) -> String {
     let mut text = format!("{} would be lost for good\n", loss(aggregate, volumes));
     for volume in volumes {
         let luns = match volume.lun_count {
@@ -176,10 +191,10 @@ fn losses(aggregate: &Aggregate, volumes: &[Volume]) -> String {
         };
         let _ = writeln!(text, "  {} {}: {fate}", device.kind, device.path);
     }
-    if needs_discard_volumes(aggregate, volumes) {
-        text.push_str("it needs --yes and --discard-volumes\n");
-    } else {
-        text.push_str("it needs --yes\n");
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "it needs {}", options(aggregate, volumes));
+    if let Some(obstacle) = obstacle {
+        let _ = writeln!(text, "not now: {obstacle}");
     }
     text
 }

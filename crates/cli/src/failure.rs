@@ -84,7 +84,21 @@ impl Failure {
 
     /// Returns the failure for a request that would destroy data and was not confirmed.
     pub(crate) fn not_confirmed(what: impl fmt::Display) -> Failure {
-        let message = format!("{what} would be lost for good; add --yes if that is meant");
+        Failure::not_confirmed_by("--yes", what, None)
+    }
+
+    /// As [`Failure::not_confirmed`], for a request that needs these options, and that something
+    /// else prevents as well: the text says what to do about it.
+    pub(crate) fn not_confirmed_by(
+        options: &str,
+        what: impl fmt::Display,
+        obstacle: Option<&str>,
+    ) -> Failure {
+        let remedy = match obstacle {
+            None => format!("add {options} if that is meant"),
+            Some(obstacle) => format!("not now: {obstacle}; then add {options} if that is meant"),
+        };
+        let message = format!("{what} would be lost for good; {remedy}");
         Failure::new(exit::NOT_CONFIRMED, message)
     }
 }
@@ -114,7 +128,7 @@ impl From<Problem> for Failure {
             Code::WouldLoseData
                 if matches!(
                     problem.field.as_deref(),
-                    Some("devices" | "journal_device" | "discard_beyond")
+                    Some("discard_contents" | "discard_beyond")
                 ) =>
             {
                 "; add --yes if that is meant"
@@ -130,7 +144,11 @@ impl From<Problem> for Failure {
                 format!("--{field}: {}", problem.detail)
             }
             Some("time_zone") => format!("--time-zone: {}", problem.detail),
-            Some("discard_volumes" | "discard_beyond") => problem.detail.clone(),
+            Some("discard_contents" | "discard_volumes" | "discard_beyond") => {
+                problem.detail.clone()
+            }
+            Some("snapshot_policy") => format!("--snapshot-policy: {}", problem.detail),
+            Some("safety_snapshot") => format!("--safety-snapshot: {}", problem.detail),
             Some(field @ ("devices" | "device" | "aggregate")) => {
                 format!("--{field}: {}", problem.detail)
             }
@@ -219,9 +237,25 @@ mod tests {
         let failure = Failure::from(Problem::invalid("size_bytes", "5 is odd"));
         assert_eq!(failure.message, "--size: 5 is odd (EVG-1004)");
         assert_eq!(failure.code, exit::USAGE);
-        let problem = Problem::of_field(Code::WouldLoseData, "devices", "/f holds data");
+        let problem = Problem::of_field(Code::WouldLoseData, "discard_contents", "/f holds data");
         let failure = Failure::from(problem);
         assert!(failure.message.contains("--yes"), "{failure}");
         assert_eq!(failure.code, exit::NOT_CONFIRMED);
+    }
+
+    /// `--yes` was proposed for a directory that is not empty, and changed nothing.
+    #[test]
+    fn an_option_is_proposed_only_where_it_helps() {
+        for field in ["devices", "journal_device"] {
+            let problem = Problem::of_field(Code::WouldLoseData, field, "/d is not empty");
+            let failure = Failure::from(problem);
+            assert!(!failure.message.contains("--yes"), "{failure}");
+        }
+        let failure = Failure::not_confirmed_by("--yes", "volume v", Some("release the hold"));
+        assert_eq!(
+            failure.message,
+            "volume v would be lost for good; not now: release the hold; then add --yes if that \
+            is meant"
+        );
     }
 }

@@ -167,10 +167,11 @@ fn remove(
     if removal.dry_run || !yes {
         let snapshot = session.get::<Snapshot>(&path)?.meant;
         let what = loss(&snapshot);
-        if !removal.dry_run {
-            return Err(Failure::not_confirmed(what));
-        }
         let obstacle = obstacle(&snapshot);
+        if !removal.dry_run {
+            let obstacle = obstacle.as_deref();
+            return Err(Failure::not_confirmed_by("--yes", what, obstacle));
+        }
         let raw = listing::versioned(json!({
             "would": "snapshot delete", "object": name.to_string(),
             "frees_bytes": snapshot.exclusive_bytes,
@@ -205,15 +206,23 @@ fn loss(snapshot: &Snapshot) -> String {
 /// Returns the reason why the snapshot cannot be deleted now.
 fn obstacle(snapshot: &Snapshot) -> Option<String> {
     match snapshot.holds.as_slice() {
-        [] if snapshot.is_exported => Some("it is exported to a client".to_owned()),
+        [] if snapshot.is_exported => {
+            Some("it is exported to a client, disconnect the client first".to_owned())
+        }
         [] if snapshot.is_clone_base => {
             Some("the volume is a clone of it: split the volume first, or delete it".to_owned())
         }
         [] if !snapshot.clones.is_empty() => {
-            Some(format!("it is the base of {}", snapshot.clones.join(", ")))
+            let clones = snapshot.clones.join(", ");
+            Some(format!(
+                "it is the base of {clones}, split or delete what is cloned first"
+            ))
         }
         [] => None,
-        holds => Some(format!("it is held by {}", holds.join(", "))),
+        holds => Some(format!(
+            "it is held by {}, release the holds first",
+            holds.join(", ")
+        )),
     }
 }
 

@@ -101,12 +101,13 @@ fn remove(
     let path = format!("/v1/volumes/{name}");
     if removal.dry_run || !yes {
         let volume = session.get::<Volume>(&path)?.meant;
-        if !removal.dry_run {
-            return Err(Failure::not_confirmed(loss(&volume)));
-        }
-        let luns = session.get::<Luns>(&format!("{path}/luns"))?.meant.luns;
         let snapshots = session.get::<Snapshots>(&format!("{path}/snapshots"))?;
         let obstacle = obstacle(&snapshots.meant.snapshots);
+        if !removal.dry_run {
+            let (what, obstacle) = (loss(&volume), obstacle.as_deref());
+            return Err(Failure::not_confirmed_by("--yes", what, obstacle));
+        }
+        let luns = session.get::<Luns>(&format!("{path}/luns"))?.meant.luns;
         let raw = listing::versioned(json!({
             "would": "volume delete", "object": name, "obstacle": obstacle,
             "lost": {"volume": volume, "luns": luns},
@@ -137,12 +138,17 @@ fn remove(
 fn obstacle(snapshots: &[Snapshot]) -> Option<String> {
     let clones = snapshots.iter().flat_map(|it| {
         let of = it.clones.iter();
-        of.map(move |clone| format!("{clone} is a clone of {}@{}", it.volume, it.name))
+        of.map(move |clone| {
+            format!(
+                "{clone} is a clone of {}@{}, split or delete it first",
+                it.volume, it.name
+            )
+        })
     });
     let held = snapshots.iter().filter(|it| !it.holds.is_empty());
     let held = held.map(|it| {
         format!(
-            "{}@{} is held by {}",
+            "{}@{} is held by {}, release the holds first",
             it.volume,
             it.name,
             it.holds.join(", ")

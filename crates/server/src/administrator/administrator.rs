@@ -617,6 +617,8 @@ pub(super) fn refused(error: &CreationError) -> Problem {
     let text = error.to_string();
     match code {
         Code::Host | Code::Unavailable => Problem::new(code, text),
+        // The field that allows it.
+        Code::WouldLoseData => Problem::of_field(code, "discard_contents", text),
         _ => Problem::of_field(code, "devices", text),
     }
 }

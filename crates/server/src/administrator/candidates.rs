@@ -63,7 +63,8 @@ fn half_blocks(half: Option<Size>) -> Result<Option<u64>, String> {
         return Ok(Some(bytes / BLOCK_BYTES));
     }
     Err(format!(
-        "{bytes} is not possible; use a multiple of {BLOCK_BYTES} from {HALF_MIN} to {HALF_MAX}"
+        "{} is not possible; use a multiple of {BLOCK_BYTES} from {HALF_MIN} to {HALF_MAX}",
+        half.said()
     ))
 }
 
@@ -294,7 +295,7 @@ fn check_size(size: Size) -> Result<(), Problem> {
     let text = format!(
         "{} is not possible; use a multiple of {BLOCK_BYTES} from {AGGREGATE_SIZE_MIN} to \
         {POOL_BYTES_MAX}",
-        size.bytes()
+        size.said()
     );
     Err(Problem::invalid("size_bytes", text))
 }

@@ -30,9 +30,9 @@ use everglade_format::label::{CONFIG_OFFSETS, LABEL_BYTES, label_offsets, size_f
 use super::candidates::{Wanted, WantedJournal};
 use super::kinds;
 use super::room::{self, HostFull};
-use crate::DataDir;
 use crate::datadir::{AggregateState, DataDirError, Device, DeviceKind, Phase, Uuid};
 use crate::plane::control::Plane;
+use crate::{DataDir, Size};
 
 /// Bytes at both ends of a device that are checked for contents. Every file system, partition table
 /// and volume manager in use leaves a mark there.
@@ -185,10 +185,7 @@ pub(super) fn check_devices(
             size_for(4, AREA_BLOCKS, 0) * BLOCK_SIZE as u64
         };
         if device.size_bytes < least {
-            let problem = format!(
-                "{} bytes are too few; use a device of at least {least}",
-                device.size_bytes
-            );
+            let problem = too_small(device.size_bytes, least);
             let path = path();
             return Err(CreationError::Device { path, problem });
         }
@@ -326,6 +323,15 @@ fn make(
         .map_err(CreationError::Refused)
 }
 
+/// Returns the message for a device that is too small.
+pub(super) fn too_small(bytes: u64, least: u64) -> String {
+    let least = Size(least).up_to_mib();
+    format!(
+        "{} are too few; use a device of at least {least}",
+        Size(bytes).said()
+    )
+}
+
 /// Turns an error of the engine into one that names each device by its path, not by its number.
 fn explain(error: CreateError, aggregate: &AggregateState) -> CreationError {
     let path = |device: usize| {
@@ -348,7 +354,7 @@ fn explain(error: CreateError, aggregate: &AggregateState) -> CreationError {
             least,
         } => CreationError::Device {
             path: path(device),
-            problem: format!("{bytes} bytes are too few; use a device of at least {least}"),
+            problem: too_small(bytes, least),
         },
         CreateError::Name(name) => unreachable!("{name:?} was checked when it came in"),
     }

@@ -260,8 +260,9 @@ impl Administrator {
             .size_bytes(member.id.expect("it is a member"));
         if size.bytes() < present {
             let text = format!(
-                "{} has {present} bytes, and a device never becomes smaller; give a larger size",
-                path.display()
+                "{} has {}, and a device never becomes smaller; give a larger size",
+                path.display(),
+                Size(present).said()
             );
             return Err(Problem::invalid("size_bytes", text));
         }
@@ -499,8 +500,7 @@ impl Administrator {
                 least,
             } => {
                 let path = path(*device);
-                let problem =
-                    format!("{bytes} bytes are too few; use a device of at least {least}");
+                let problem = creation::too_small(*bytes, *least);
                 refused(&CreationError::Device { path, problem })
             }
             GrowError::InUse(device) => refused(&CreationError::Labelled {
@@ -523,9 +523,11 @@ impl Administrator {
                 least,
             } => {
                 let text = format!(
-                    "{} would have {bytes} bytes, too little more than before: an aggregate grows \
-                    by areas of 128 MiB; make it at least {least}",
-                    path(*device)
+                    "{} would have {}, too little more than before: an aggregate grows by areas \
+                    of 128 MiB; make it at least {}",
+                    path(*device),
+                    Size(*bytes).said(),
+                    Size(*least).up_to_mib()
                 );
                 match of(*device) {
                     Some(candidate) if candidate.is_directory() => {
