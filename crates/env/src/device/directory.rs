@@ -10,8 +10,10 @@ use std::fs::{DirBuilder, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use super::{Device, DeviceKind, OpenError, SIZE_MAX, Segment, claim};
 use crate::BLOCK_SIZE;
@@ -92,8 +94,10 @@ impl Geometry {
 
 /// The open directory; where segments are found and made.
 pub(crate) struct Directory {
-    /// The open directory, for relative names, and to make names durable.
-    file: File,
+    /// The open directory, for relative names, and to make names durable. `None` once the device
+    /// was closed: reactors may know the device for longer, and must not keep the host from
+    /// unmounting its file system.
+    file: Mutex<Option<Arc<File>>>,
     direct: bool,
     /// Its lock is the claim on the device; `None` once that was given up.
     card: Mutex<Option<File>>,
@@ -136,7 +140,7 @@ pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
     let file = rustix::fs::open(path, flags, Mode::empty())
         .map(File::from)
         .map_err(|errno| match errno {
-            rustix::io::Errno::NOTDIR => OpenError::unexpected(path, "a directory", "a file"),
+            Errno::NOTDIR => OpenError::unexpected(path, "a directory", "a file"),
             errno => OpenError::host("open", path, errno),
         })?;
     let card_path = path.join(CARD);
@@ -178,7 +182,7 @@ pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
         segment_bytes,
     } = geometry;
     let directory = Directory {
-        file,
+        file: Mutex::new(Some(Arc::new(file))),
         direct,
         card: Mutex::new(Some(card)),
     };
@@ -207,12 +211,19 @@ impl Directory {
     pub(super) fn make_segment(&self, index: usize, length: u64) -> Result<File, Fault> {
         let file = self.open_at(index, length, OFlags::CREATE)?;
         rustix::fs::fsync(&file)?;
-        rustix::fs::fsync(&self.file)?;
+        rustix::fs::fsync(&*self.file()?)?;
         Ok(file)
     }
 
-    pub(super) fn unclaim(&self) {
+    /// Gives up the claim, and closes the directory when the last call in flight has ended.
+    pub(super) fn close(&self) {
         *self.card() = None;
+        *self.file.lock() = None;
+    }
+
+    /// Returns the open directory, unless the device was closed.
+    fn file(&self) -> Result<Arc<File>, Errno> {
+        self.file.lock().clone().ok_or(Errno::BADF)
     }
 
     /// Returns the claimed card; `None` once the claim was given up.
@@ -247,10 +258,11 @@ impl Directory {
         let path = path.join(name(index));
         let host = |verb| {
             let path = &path;
-            move |errno: rustix::io::Errno| OpenError::host(verb, path, errno)
+            move |errno: Errno| OpenError::host(verb, path, errno)
         };
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::openat(&self.file, name(index), flags, Mode::empty())
+        let directory = self.file().map_err(host("open"))?;
+        let file = rustix::fs::openat(&*directory, name(index), flags, Mode::empty())
             .map_err(host("open"))?;
         let length = rustix::fs::fstat(&file).map_err(host("stat"))?.st_size;
         let length = length.cast_unsigned();
@@ -277,7 +289,8 @@ impl Directory {
         };
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | direct | extra;
         let mode = Mode::RUSR | Mode::WUSR;
-        let file = File::from(rustix::fs::openat(&self.file, name(index), flags, mode)?);
+        let directory = self.file()?;
+        let file = File::from(rustix::fs::openat(&*directory, name(index), flags, mode)?);
         if rustix::fs::fstat(&file)?.st_size == 0 {
             rustix::fs::ftruncate(&file, length)?;
         }

@@ -228,7 +228,8 @@ impl Device {
         device
     }
 
-    /// Closes the device. Operations in flight end as usual; the claim ends with the last of them.
+    /// Closes the device, and every file that no operation in flight needs. Operations in flight
+    /// end as usual; the claim ends with the last of them.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         for segment in self.segments.iter() {
@@ -236,7 +237,7 @@ impl Device {
             drop(segment.unset());
         }
         if let Some(directory) = &self.directory {
-            directory.unclaim();
+            directory.close();
         }
     }
 

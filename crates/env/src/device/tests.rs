@@ -155,6 +155,27 @@ fn segments_of_a_closed_device_do_not_count() {
     assert_eq!(budget.open_count(), 0);
 }
 
+/// A reactor keeps a device that it has used. The host could not unmount the file system of a
+/// deleted aggregate, because the directory stayed open with it.
+#[test]
+fn nothing_of_a_closed_device_stays_open() {
+    let scratch = tempfile::tempdir().unwrap();
+    let budget = Budget::new(8);
+    let device = device(&scratch, 2);
+    device.open_segment(0, true, &budget).unwrap();
+    let path = scratch.path().canonicalize().unwrap();
+    let open = || {
+        let files = std::fs::read_dir("/proc/self/fd").unwrap();
+        let targets = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+        targets.filter(|target| target.starts_with(&path)).count()
+    };
+    assert_eq!(open(), 3, "directory, card and segment");
+    device.close();
+    assert_eq!(open(), 0);
+    let gone = device.open_segment(1, true, &budget).err();
+    assert_eq!(gone, Some(DiskError::Gone));
+}
+
 #[test]
 fn devices_that_leave_no_room_for_a_segment_are_refused() {
     let budget = Budget::new(5);

@@ -31,6 +31,7 @@ use super::candidates::{Wanted, WantedJournal};
 use super::kinds;
 use super::room::{self, HostFull};
 use crate::datadir::{AggregateState, DataDirError, Device, DeviceKind, Phase, Uuid};
+use crate::devices::patiently;
 use crate::plane::control::Plane;
 use crate::{DataDir, Size};
 
@@ -424,13 +425,14 @@ fn remove_own(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Clears a device elsewhere, if it carries the label of this aggregate.
+/// Clears a device elsewhere, if it carries the label of this aggregate. The device may have been
+/// closed a moment ago, with operations in flight whose end releases its lock.
 fn clear_elsewhere(world: &World, device: &Device, uuid: Option<Uuid>) -> Result<(), String> {
-    let opened = match device.kind {
+    let opened = patiently(|| match device.kind {
         DeviceKind::Directory => world.open_directory(&device.path, device.size_bytes, false),
         DeviceKind::File => world.open_file(&device.path),
         DeviceKind::Block => world.open_block(&device.path),
-    };
+    });
     let id = match opened {
         Ok(id) => id,
         // Never made, or made into something else since.
