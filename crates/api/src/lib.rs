@@ -23,6 +23,7 @@ mod moment;
 mod name;
 pub mod openapi;
 mod outcome;
+mod plural;
 mod policy;
 mod problem;
 mod repair;
@@ -56,6 +57,7 @@ pub use policy::{
     CreatePolicy, DEFAULT_POLICY, NO_POLICY, Policies, Policy, SetPolicy, TimeOfDay, VolumePolicy,
     Weekday,
 };
+pub use plural::counted;
 pub use problem::{CONTENT_TYPE as PROBLEM_CONTENT_TYPE, Problem, ProblemBody};
 pub use repair::{Repair, RepairState};
 pub use scan::{Scan, SetScan};

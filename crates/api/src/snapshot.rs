@@ -25,6 +25,11 @@ impl FromStr for SnapshotName {
         let Some((volume, snapshot)) = text.split_once('@') else {
             return Err(NotAName::new(text, "a snapshot: write VOLUME@SNAPSHOT"));
         };
+        if volume.contains('/') {
+            let expected = "a snapshot: a snapshot holds a volume with all its LUNs, so write \
+                VOLUME@SNAPSHOT without a LUN";
+            return Err(NotAName::new(text, expected));
+        }
         Ok(SnapshotName {
             volume: volume.parse()?,
             snapshot: snapshot.parse()?,
@@ -172,6 +177,9 @@ pub struct Snapshot {
     pub name: String,
     /// Name of the volume.
     pub volume: String,
+    /// Its name in commands and messages: `volume@snapshot`.
+    #[serde(default)]
+    pub object: String,
     /// Its number in the volume, never reused: it stays when the name changes, and grows with each
     /// snapshot.
     pub id: u64,
@@ -251,6 +259,9 @@ mod tests {
         ] {
             assert!(bad.parse::<SnapshotName>().is_err(), "{bad:?}");
         }
+        let refusal = "vol0/lun0@s".parse::<SnapshotName>().expect_err("a LUN");
+        let text = refusal.to_string();
+        assert!(text.contains("a volume with all its LUNs"), "{text}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use everglade_api::{
     Aggregate, AggregateState, Aggregates, CreateAggregate, CreationPlan, DeviceKind, Rename, Size,
-    Volume, Volumes,
+    Volume, Volumes, counted,
 };
 use serde_json::json;
 
@@ -176,10 +176,7 @@ fn loss(aggregate: &Aggregate, volumes: &[Volume]) -> String {
 fn losses(aggregate: &Aggregate, volumes: &[Volume], obstacle: Option<&str>) -> String {
     let mut text = format!("{} would be lost for good\n", loss(aggregate, volumes));
     for volume in volumes {
-        let luns = match volume.lun_count {
-            1 => "1 LUN".to_owned(),
-            count => format!("{count} LUNs"),
-        };
+        let luns = counted(volume.lun_count, "LUN");
         let bytes = Size(volume.logical_bytes);
         // Writing to a String cannot fail.
         let _ = writeln!(text, "  volume {} ({luns}, {bytes} in all)", volume.name);
@@ -302,7 +299,7 @@ fn details(aggregate: &Aggregate, exact: bool) -> String {
         let (lost, unreadable) = (damage.lost_block_count, damage.unreadable_block_count);
         line(
             "damage",
-            &format!("{unreadable} blocks cannot be read, {lost} are lost"),
+            &format!("{} cannot be read, {lost} lost", counted(unreadable, "block")),
         );
         for found in &damage.lines {
             line("", found);
@@ -310,7 +307,8 @@ fn details(aggregate: &Aggregate, exact: bool) -> String {
     }
     let mended: u64 = damage.mended.values().sum();
     if mended > 0 {
-        let text = format!("{mended} blocks of metadata, derived from others; nothing was lost");
+        let blocks = counted(mended, "block");
+        let text = format!("{blocks} of metadata, derived from others; nothing was lost");
         line("mended", &text);
         for found in &damage.mended_lines {
             line("", found);
@@ -318,8 +316,8 @@ fn details(aggregate: &Aggregate, exact: bool) -> String {
     }
     if damage.metadata_damaged_count > 0 {
         let text = format!(
-            "{} blocks of metadata, which cannot be derived",
-            damage.metadata_damaged_count
+            "{} of metadata, which cannot be derived",
+            counted(damage.metadata_damaged_count, "block")
         );
         line("damaged", &text);
         for found in &damage.metadata_damaged {
@@ -336,8 +334,8 @@ fn details(aggregate: &Aggregate, exact: bool) -> String {
     }
     if let Some(recovery) = &aggregate.recovery {
         let text = format!(
-            "{} operations ({}) given back by the journal in {} ms",
-            recovery.operation_count,
+            "{} ({}) given back by the journal in {} ms",
+            counted(recovery.operation_count, "operation"),
             size(recovery.bytes, exact),
             recovery.duration_ms
         );

@@ -1,11 +1,11 @@
 //! `everglade job …`: jobs that continue after their request was answered, and waiting for them.
 
-use std::thread::sleep;
 use std::time::Duration;
 
 use everglade_api::{Job, JobState, Jobs, Size};
 
 use crate::failure::{Failure, exit};
+use crate::interrupt::Interrupt;
 use crate::listing::{self, Cell, Column, if_asked};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -23,7 +23,8 @@ const COLUMNS: [Column<Job>; 11] = [
     Column::words("state", "JobState", |job| Cell::text(job.state)),
     Column::percent("percent", |job| Cell::Percent(job.percent)),
     Column::bytes("total", |job| Cell::Bytes(job.total_bytes)),
-    Column::bytes("rate", |job| Cell::Bytes(job.rate_bytes_per_second)),
+    Column::bytes("rate", |job| Cell::Bytes(job.rate_bytes_per_second))
+        .called("rate_bytes_per_second"),
     Column::seconds("eta", |job| Cell::seconds(job.eta_seconds)),
     Column::time("started", |job| Cell::text(&job.started)),
     if_asked(Column::time("ended", |job| {
@@ -84,8 +85,9 @@ pub(crate) fn follow_work(
         return conclude(&job, output);
     }
     output.for_programs(&job.raw)?;
+    let id = job.meant.id;
+    output.id(id)?;
     if job.meant.state == JobState::Running {
-        let id = job.meant.id;
         output.done(&format!("job {id} {what}; 'job wait {id}' waits for it"));
     }
     Ok(exit::OK)
@@ -93,9 +95,13 @@ pub(crate) fn follow_work(
 
 fn wait(session: &Session, output: &Output, mut told: Answer<Job>) -> Result<Answer<Job>, Failure> {
     let mut line = Progress::new(output.is_quiet());
+    let interrupt = Interrupt::watch();
     while told.meant.state == JobState::Running {
         line.show(&progress(&told.meant));
-        sleep(LOOK_EVERY);
+        if !interrupt.sleep(LOOK_EVERY) {
+            line.clear();
+            return Err(Failure::interrupted(told.meant.id));
+        }
         told = session.get::<Job>(&format!("/v1/jobs/{}", told.meant.id))?;
     }
     line.clear();

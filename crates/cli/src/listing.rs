@@ -98,6 +98,8 @@ pub(crate) struct Column<T> {
     name: &'static str,
     /// Kind of the values in its cells.
     kind: Kind,
+    /// Name of its field in JSON; from name and kind if empty.
+    field: &'static str,
     /// Whether the column is shown by default.
     usual: bool,
     cell: fn(&T) -> Cell,
@@ -108,6 +110,7 @@ impl<T> Column<T> {
         Column {
             name,
             kind,
+            field: "",
             usual: true,
             cell,
         }
@@ -151,6 +154,37 @@ impl<T> Column<T> {
         Column::new(name, Kind::Duration, cell)
     }
 
+    /// Gives the column's field in JSON a name that does not follow from name and kind.
+    pub(crate) const fn called(self, field: &'static str) -> Column<T> {
+        Column { field, ..self }
+    }
+
+    /// Returns the name of the column's field in JSON, with the unit of its values.
+    fn field(&self) -> String {
+        let name = self.name.trim_end_matches('%').replace('-', "_");
+        let unit = match self.kind {
+            _ if !self.field.is_empty() => return self.field.to_owned(),
+            Kind::Size => "bytes",
+            Kind::Percent => "percent",
+            Kind::Duration => "seconds",
+            Kind::Text | Kind::Count | Kind::Time | Kind::Flag | Kind::Word(_) => return name,
+        };
+        match name == unit {
+            true => name,
+            false => format!("{name}_{unit}"),
+        }
+    }
+
+    /// Returns the cell of an item as JSON.
+    fn value(&self, item: &T) -> Value {
+        match (self.cell)(item) {
+            Cell::None => Value::Null,
+            Cell::Text(text) if self.kind == Kind::Flag => Value::Bool(text == "yes"),
+            Cell::Text(text) => Value::String(text),
+            number => json!(number.number()),
+        }
+    }
+
     /// Numbers are aligned right.
     fn align(&self) -> Align {
         match self.kind {
@@ -179,11 +213,22 @@ pub(crate) fn print<T, L>(
     let chosen = choose(columns, listing)?;
     let rows = select(items, columns, listing)?;
     let mut raw = told.raw.clone();
-    if let Some(all) = told.raw[key].as_array() {
+    if !listing.columns.is_empty() {
+        let chosen = rows.iter().map(|row| fields(&items[*row], &chosen));
+        raw[key] = Value::Array(chosen.collect());
+    } else if let Some(all) = told.raw[key].as_array() {
         let kept = rows.iter().filter_map(|row| all.get(*row));
         raw[key] = Value::Array(kept.cloned().collect());
     }
     output.data(&raw, || table(items, &rows, &chosen, listing))
+}
+
+/// Returns the cells of an item as a JSON object: exact, and named alike in table and JSON.
+fn fields<T>(item: &T, columns: &[&Column<T>]) -> Value {
+    let cells = columns
+        .iter()
+        .map(|column| (column.field(), column.value(item)));
+    Value::Object(cells.collect())
 }
 
 /// Prints one object as a list of one row.
@@ -196,7 +241,11 @@ pub(crate) fn print_one<T>(
     for_one(listing)?;
     let items = std::slice::from_ref(&told.meant);
     let chosen = choose(columns, listing)?;
-    output.data(&told.raw, || table(items, &[0], &chosen, listing))
+    let raw = match listing.columns.is_empty() {
+        true => told.raw.clone(),
+        false => versioned(fields(&told.meant, &chosen)),
+    };
+    output.data(&raw, || table(items, &[0], &chosen, listing))
 }
 
 /// Refuses to choose or sort rows where there is only one.
@@ -377,6 +426,26 @@ mod tests {
             assert!(failure.message.contains(part), "{failure}");
             assert!(failure.message.contains(filter), "{failure}");
         }
+    }
+
+    #[test]
+    fn columns_are_fields_with_their_units() {
+        let all: Vec<_> = COLUMNS.iter().collect();
+        assert_eq!(
+            fields(&("a", Some(9)), &all),
+            json!({"name": "a", "size_bytes": 9, "half_bytes": 4})
+        );
+        assert!(fields(&("a", None), &all)["size_bytes"].is_null());
+        let field = |name, kind| Column::<()>::new(name, kind, |()| Cell::None).field();
+        assert_eq!(field("use%", Kind::Percent), "use_percent");
+        assert_eq!(field("percent", Kind::Percent), "percent");
+        assert_eq!(field("lun-sizes", Kind::Size), "lun_sizes_bytes");
+        assert_eq!(field("eta", Kind::Duration), "eta_seconds");
+        assert_eq!(field("clone-of", Kind::Text), "clone_of");
+        let flag = Column::<()>::flag("exported", |()| Cell::flag(true));
+        assert_eq!(flag.value(&()), json!(true));
+        let rate = Column::<()>::bytes("rate", |()| Cell::Bytes(1)).called("rate_per_second");
+        assert_eq!(fields(&(), &[&rate]), json!({"rate_per_second": 1}));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use everglade_api::{
     CreateSnapshot, HoldSnapshot, Name, NotAName, RenameSnapshot, RestoreSnapshot, Restored,
-    SCHEMA_VERSION, Size, Snapshot, SnapshotName, Snapshots, Versioned, Volumes,
+    SCHEMA_VERSION, Size, Snapshot, SnapshotName, Snapshots, Versioned, Volumes, counted,
 };
 use serde_json::json;
 
@@ -244,10 +244,13 @@ fn run_restore(
         if restore.dry_run {
             return output.data(&told.raw, || describe(&told.meant));
         }
+        let newer = match told.meant.discarded.len() as u64 {
+            0 => String::new(),
+            count => format!(" and {}", counted(count, "newer snapshot")),
+        };
         return Err(Failure::not_confirmed(format!(
-            "the active image of volume {} and {} newer snapshots",
-            told.meant.volume,
-            told.meant.discarded.len()
+            "the active image of volume {}{newer}",
+            told.meant.volume
         )));
     }
     let told = session.post::<Restored>(&path, &request(false))?;
@@ -308,6 +311,7 @@ mod tests {
         Snapshot {
             name: name.to_owned(),
             volume: "v".to_owned(),
+            object: format!("v@{name}"),
             id: 1,
             parent: None,
             created: "2026-11-22T03:00:00Z".to_owned(),

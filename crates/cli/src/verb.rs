@@ -81,7 +81,8 @@ pub enum Verb {
 /// How to show a list.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Listing {
-    /// Columns to show, separated by commas; 'all' shows every column
+    /// Columns to show, separated by commas; 'all' shows every column. With --json each row has
+    /// these, under names with units such as size_bytes
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub columns: Vec<String>,
 

@@ -18,7 +18,7 @@ pub(crate) fn run(global: &Global, verb: &Verb) -> Result<ExitCode, Failure> {
 pub(crate) fn finish(outcome: Result<u8, everglade_cli::Failure>) -> Result<ExitCode, Failure> {
     match outcome {
         Ok(code) => Ok(ExitCode::from(code)),
-        Err(failure) => Err(Failure::new(failure.code, failure.message)),
+        Err(failure) => Err(failure.into()),
     }
 }
 

@@ -222,10 +222,10 @@ fn begin_records(reactors: &Reactors, records: &Records, config: &Config, is_fir
             what: "aggregate create",
             object: first.aggregate.clone(),
             detail: format!(
-                "with {}/{} of {} bytes",
+                "with {}/{} of {}",
                 first.volume,
                 first.lun,
-                first.lun_size.bytes()
+                first.lun_size.said()
             ),
         };
         records.remember(now, "first start", &deed);

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use everglade_api::{
     Aggregate, Code, Condition, CreateAggregate, CreateLun, CreateVolume, CreationPlan, Lun,
-    LunName, Moment, Name, Problem, ResizeLun, SnapshotName, Sync, Volume,
+    LunName, Moment, Name, Problem, ResizeLun, Size, SnapshotName, Sync, Volume, counted,
 };
 use everglade_engine::{AggregateInfo, Engine, State, VolumeId, admin};
 use everglade_env::lock::{Mutex, MutexGuard, RwLock};
@@ -424,7 +424,11 @@ impl Administrator {
         }
         Ok(Deleted {
             pending: self.pending_of(aggregate),
-            detail: format!("{} LUNs, {} bytes", volume.lun_count, volume.logical_bytes),
+            detail: format!(
+                "{}, {}",
+                counted(volume.lun_count, "LUN"),
+                Size(volume.logical_bytes).said()
+            ),
         })
     }
 
@@ -442,7 +446,7 @@ impl Administrator {
                 size_bytes,
             },
         )?;
-        tracing::info!("created LUN {volume}/{name} of {size_bytes} bytes");
+        tracing::info!("created LUN {volume}/{name} of {}", Size(size_bytes).said());
         self.lun(volume, name).map_err(Problem::after_change)
     }
 
@@ -460,7 +464,9 @@ impl Administrator {
         let now = self.lun(volume, name)?.size_bytes;
         if size_bytes < now && !request.discard_beyond {
             let text = format!(
-                "{volume}/{name} has {now} bytes, and what lies beyond {size_bytes} would be lost"
+                "{volume}/{name} has {}, and what lies beyond {} would be lost",
+                Size(now).said(),
+                Size(size_bytes).said()
             );
             return Err(Problem::of_field(
                 Code::WouldLoseData,
@@ -483,7 +489,8 @@ impl Administrator {
             }
         };
         self.change_in(volume, change)?;
-        tracing::info!("resized LUN {volume}/{name} from {now} to {size_bytes} bytes");
+        let (now, size) = (Size(now).said(), Size(size_bytes).said());
+        tracing::info!("resized LUN {volume}/{name} from {now} to {size}");
         self.lun(volume, name).map_err(Problem::after_change)
     }
 
@@ -504,7 +511,7 @@ impl Administrator {
         tracing::info!("deleted LUN {volume}/{name}");
         Ok(Deleted {
             pending: self.pending_of(aggregate),
-            detail: format!("{} bytes", lun.size_bytes),
+            detail: Size(lun.size_bytes).said(),
         })
     }
 

@@ -473,7 +473,7 @@ fn whole_blocks(key: &'static str, value: Size) -> Result<Size, ConfigError> {
     if !value.bytes().is_multiple_of(BLOCK_BYTES) {
         return Err(ConfigError::OutOfRange {
             key: key.into(),
-            found: format!("{} bytes", value.bytes()),
+            found: value.said(),
             expected: format!("a multiple of {BLOCK_BYTES} bytes"),
         });
     }
