@@ -38,8 +38,8 @@ fn socket(global: &Global) -> Result<PathBuf, Failure> {
         return Ok(path.clone());
     }
     configured(global, None)?.api_unix.ok_or_else(|| {
-        let text =
-            "the configuration file has api.unix off; name the daemon's socket with --socket";
+        let text = "the configuration file has api.unix off, so the daemon has no socket for this; \
+            turn it on and restart the daemon, or name another daemon's socket with --socket";
         Failure::new(exit::FAILED, text)
     })
 }

@@ -13,8 +13,16 @@ use crate::running::{Server, code, stderr, stdout};
 /// shell that has the message in `$SAID`.
 type Row<'a> = (&'a str, i32, &'a str, &'a str);
 
+/// A start and an orderly stop, for remedies: `start --memory 1GiB`. Without an address it takes a
+/// free port.
+const START: &str = "start() { \
+    EVERGLADE_NBD_TCP=:0 everglade serve --quiet --aggregate-size 1GiB \"$@\" > $D/ready & \
+    pid=$!; \
+    until grep -q ready $D/ready || ! kill -0 $pid; do sleep 0.1; done; \
+    kill $pid; wait $pid; }";
+
 fn run(dir: &TestDir, command: &str, said: &str) -> Output {
-    let mut shell = dir.shell(command);
+    let mut shell = dir.shell(&format!("{START}; {command}"));
     shell.env("SAID", said).output().expect("a shell")
 }
 
@@ -410,20 +418,87 @@ fn remedies_of_refused_changes_work() {
 #[test]
 fn remedies_of_a_start_that_is_refused_work() {
     let dir = TestDir::new();
-    let start = "timeout --preserve-status -s TERM 5 everglade serve --quiet \
-        --aggregate-size 1GiB";
     work(
         &dir,
-        &[(
-            "check",
-            2,
-            "start 'everglade serve' once",
-            &format!("{start} --nbd-tcp :0 && everglade check"),
-        )],
+        &[
+            ("check", 2, "start 'everglade serve' once", "start && everglade check"),
+            (
+                "serve --quiet --nbd-tcp off --nbd-unix off",
+                1,
+                "leave one of them on",
+                "start --nbd-tcp off",
+            ),
+            (
+                "serve --quiet --nbd-tcp :0 --api-tcp :0",
+                1,
+                "set that too, or leave ",
+                "head -c 64 /dev/zero | tr '\\0' x | sed 's/^/who admin /' > $D/tokens && \
+                chmod 600 $D/tokens && start --api-tcp :0 --api-tokens $D/tokens && start",
+            ),
+            (
+                "serve --quiet --nbd-tcp :0 --memory 1MiB",
+                1,
+                "at least 256.0 MiB",
+                "start --memory 256MiB",
+            ),
+            (
+                "serve --quiet --data-dir /dev/null",
+                1,
+                "choose another --data-dir",
+                "start --data-dir $D/another",
+            ),
+        ],
+    );
+    must(
+        &dir,
+        "mkdir $D/foreign && touch $D/foreign/thesis.tex $D/socket && chmod go+w $D/another && \
+        echo \"memroy = '1GiB'\" > $D/e.toml && chmod 644 $D/tokens",
+        "",
+    );
+    work(
+        &dir,
+        &[
+            (
+                "serve --quiet --data-dir $D/foreign",
+                1,
+                "choose another --data-dir, or move those files away",
+                "mv $D/foreign/thesis.tex $D && start --data-dir $D/foreign",
+            ),
+            (
+                "serve --quiet --nbd-tcp :0 --data-dir $D/another",
+                1,
+                "run 'chmod go-w ",
+                "fix=${SAID#*run \\'} && fix=${fix%%\\'*} && eval \"$fix\" && \
+                start --data-dir $D/another",
+            ),
+            (
+                "serve --quiet --nbd-tcp :0 --nbd-unix $D/socket",
+                1,
+                "move it away or choose another path",
+                "mv $D/socket $D/moved && start --nbd-unix $D/socket",
+            ),
+            (
+                "serve --quiet --nbd-tcp :0 --nbd-unix $D/$(head -c 108 /dev/zero | tr '\\0' x)",
+                1,
+                "--nbd-unix off",
+                "start --nbd-unix $D/short && start --nbd-unix off",
+            ),
+            (
+                "serve --quiet --nbd-tcp :0 --api-tcp :0 --api-tokens $D/tokens",
+                1,
+                "chmod 600",
+                "chmod 600 $D/tokens && start --api-tcp :0 --api-tokens $D/tokens",
+            ),
+            (
+                "config check --config $D/e.toml",
+                1,
+                "did you mean 'memory'?",
+                "sed -i s/memroy/memory/ $D/e.toml && everglade config check --config $D/e.toml",
+            ),
+        ],
     );
     let server = dir.serve(&[]);
-    let taken = server.tcp.clone();
-    let elsewhere = format!("{start} --data-dir $D/elsewhere");
+    let taken = format!("serve --quiet --data-dir $D/foreign --nbd-tcp {}", server.tcp);
     work(
         &dir,
         &[
@@ -431,54 +506,23 @@ fn remedies_of_a_start_that_is_refused_work() {
                 "check",
                 2,
                 "or choose another --data-dir",
-                &format!("{elsewhere} --nbd-tcp :0 && everglade check --data-dir $D/elsewhere"),
+                "everglade check --data-dir $D/foreign",
             ),
             (
-                &format!("serve --quiet --data-dir $D/elsewhere --nbd-tcp {taken}"),
+                &taken,
                 1,
                 "(':0' picks a free port, 'off' does without)",
-                &format!("{elsewhere} --nbd-tcp :0 && {elsewhere} --nbd-tcp off"),
+                "start --data-dir $D/foreign --nbd-tcp :0 && \
+                start --data-dir $D/foreign --nbd-tcp off",
             ),
             (
-                "status --data-dir $D/elsewhere",
+                "status --data-dir $D/foreign",
                 3,
                 "name its place with --data-dir or --socket",
-                "everglade status && everglade status --socket $D/data/run/api.sock",
+                "everglade status --data-dir $D/data && \
+                everglade status --data-dir $D/foreign --socket $D/data/run/api.sock",
             ),
         ],
     );
     server.stop();
-    must(&dir, "chmod go+w $D/elsewhere", "");
-    work(
-        &dir,
-        &[
-            (
-                "serve --quiet --nbd-tcp :0 --data-dir $D/elsewhere",
-                1,
-                "run 'chmod go-w ",
-                &format!(
-                    "fix=${{SAID#*run \\'}} && fix=${{fix%%\\'*}} && eval \"$fix\" && \
-                    {elsewhere} --nbd-tcp :0"
-                ),
-            ),
-            (
-                "serve --quiet --nbd-tcp off --nbd-unix off",
-                1,
-                "leave one of them on",
-                &format!("{start} --nbd-tcp off"),
-            ),
-            (
-                "serve --quiet --nbd-tcp :0 --api-tcp :0",
-                1,
-                "api.tokens",
-                &format!("{start} --nbd-tcp :0"),
-            ),
-            (
-                "serve --quiet --data-dir /dev/null",
-                1,
-                "choose another --data-dir",
-                &format!("{start} --nbd-tcp :0"),
-            ),
-        ],
-    );
 }
