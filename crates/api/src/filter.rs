@@ -190,11 +190,11 @@ impl Filter {
             (_, Found::Absent) => relation == Relation::Unequal,
             (Wanted::Text(wanted), Found::Text(found)) => match relation {
                 Relation::Contains => found.contains(wanted.as_str()),
-                _ => relation.holds(found.as_ref().cmp(wanted)),
+                _ => relation.holds((**found).cmp(wanted.as_str())),
             },
             (Wanted::Time(wanted), Found::Text(found)) => {
                 let begin = found.get(..wanted.len()).unwrap_or(found);
-                relation.holds(begin.cmp(wanted))
+                relation.holds(begin.cmp(wanted.as_str()))
             }
             (Wanted::Number(wanted), Found::Number(found)) => {
                 relation.holds((u128::from(*found) * MILLION).cmp(wanted))
@@ -206,14 +206,8 @@ impl Filter {
 }
 
 fn refusal(text: &str, expected: &str) -> NotAFilter {
-    let printable = text
-        .chars()
-        .take(SHOWN_MAX)
-        .flat_map(|c| match c.is_control() {
-            true => c.escape_default().collect(),
-            false => vec![c],
-        });
-    let shown: String = printable.collect();
+    let clean = |c: char| if c.is_control() { ' ' } else { c };
+    let shown: String = text.chars().take(SHOWN_MAX).map(clean).collect();
     NotAFilter(format!("'{shown}' is not possible; expected {expected}"))
 }
 
@@ -229,7 +223,7 @@ fn duration(text: &str) -> Result<u128, NotAFilter> {
         return count(text, expected);
     }
     let span = text.parse::<Span>().ok();
-    let length = span.and_then(|span| {
+    let length: Option<u128> = span.and_then(|span| {
         span.to_duration(SpanRelativeTo::days_are_24_hours())
             .ok()?
             .as_micros()

@@ -145,14 +145,19 @@ fn kind_of(name: &str, property: &'static Value) -> Kind {
         found == kind || all.any(|found| found == kind)
     };
     let ends = |unit: &str| name == unit || name.ends_with(&format!("_{unit}"));
-    match () {
-        () if is("boolean") => Kind::Flag,
-        () if is("integer") && ends("bytes") => Kind::Size,
-        () if is("integer") && ends("percent") => Kind::Percent,
-        () if is("integer") && ends("seconds") => Kind::Duration,
-        () if is("integer") => Kind::Count,
-        () if property["format"] == "date-time" => Kind::Time,
-        () => Kind::Text,
+    if is("boolean") {
+        Kind::Flag
+    } else if is("integer") {
+        match name {
+            _ if ends("bytes") => Kind::Size,
+            _ if ends("percent") => Kind::Percent,
+            _ if ends("seconds") => Kind::Duration,
+            _ => Kind::Count,
+        }
+    } else if property["format"] == "date-time" {
+        Kind::Time
+    } else {
+        Kind::Text
     }
 }
 
