@@ -528,7 +528,7 @@ pub struct JobOne {
 /// Verbs of `event`.
 #[derive(Debug, Subcommand)]
 pub enum EventVerb {
-    /// Show the events since the daemon started, oldest first
+    /// Show the newest events, also those of earlier daemons, oldest first
     #[command(visible_alias = "list")]
     Show(EventShow),
 }

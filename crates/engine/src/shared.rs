@@ -27,6 +27,7 @@ use crate::pool::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo};
 use crate::pool::log::{JournalInfo, Log, RecoveryInfo};
 use crate::pool::lost::LostInfo;
 use crate::pool::mended::MendedInfo;
+use crate::pool::refused::RefusedInfo;
 use crate::pool::space::{Space, Usage};
 use crate::pool::trigger::CpCounts;
 use crate::pool::volume::Volume;
@@ -130,6 +131,8 @@ pub struct AggregateInfo {
     pub lost: LostInfo,
     /// Blocks that could not be read and were derived again.
     pub mended: MendedInfo,
+    /// Requests of clients that found no space, by LUN.
+    pub refused: BTreeMap<String, RefusedInfo>,
     /// Blocks that were not where a pointer says, and were found by way of a container, since it
     /// was opened.
     pub stale_reads: u64,
@@ -419,6 +422,7 @@ impl Engine {
             journal: aggregate.log.as_ref().map(Log::info),
             lost: aggregate.lost.info(),
             mended: aggregate.mended.info(),
+            refused: aggregate.refused.info(),
             stale_reads: aggregate.redirects.count(),
             recovery: aggregate.recovery(),
             devices: aggregate.media.layout().devices.clone(),

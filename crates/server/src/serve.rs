@@ -118,6 +118,7 @@ fn run(
 ) -> Result<(), ServeError> {
     // The administrator keeps the data directory locked until the end.
     let administrator = reactors.administrator().clone();
+    let records = Arc::clone(&kept.0);
     let began = begin(&administrator, kept, doors, endpoints, stop);
     match &began {
         Ok(_) => {
@@ -135,6 +136,8 @@ fn run(
         }
         Err(error) => Err(error.into()),
     };
+    // The newest events, of the stop.
+    records.settle();
     administrator.see_points();
     administrator.withdraw();
     outcome

@@ -17,6 +17,7 @@ use crate::pool::log::{Log, RecoveryInfo};
 use crate::pool::lost::LostBlocks;
 use crate::pool::mended::Mended;
 use crate::pool::name::Name;
+use crate::pool::refused::Refused;
 use crate::pool::space::Space;
 use crate::pool::standing::Standing;
 use crate::pool::trigger::Counts;
@@ -52,6 +53,8 @@ pub(crate) struct Aggregate {
     pub(crate) counts: Counts,
     pub(crate) lost: LostBlocks,
     pub(crate) mended: Mended,
+    /// Requests of clients that found no space.
+    pub(crate) refused: Refused,
     /// Notes of administrators' programs. Changed in the freeze only.
     notes: Mutex<notes::Text>,
     pub(crate) redirects: Redirects,
@@ -94,6 +97,7 @@ impl Aggregate {
             counts: Counts::default(),
             lost: LostBlocks::default(),
             mended: Mended::default(),
+            refused: Refused::default(),
             notes: Mutex::new(Ok(Arc::default())),
             redirects: Redirects::default(),
             opened: committed,

@@ -102,6 +102,7 @@ impl Administrator {
             })
             .map(|lun| lun.size_bytes)
             .fold(0, u64::saturating_add);
+        let damaged = info.lost.lines.iter();
         let mended = info.mended.blocks.iter();
         let mended = mended.map(|(file, blocks)| ((*file).to_owned(), *blocks));
         let devices = info.devices.iter();
@@ -131,7 +132,7 @@ impl Administrator {
             damage: Damage {
                 lost_block_count: info.lost.lost,
                 unreadable_block_count: info.lost.unreadable,
-                lines: info.lost.lines.clone(),
+                lines: damaged.map(ToString::to_string).collect(),
                 mended: mended.collect(),
                 mended_lines: info.mended.lines.clone(),
                 metadata_damaged_count: info.mended.beyond_repair.0,

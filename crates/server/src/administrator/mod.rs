@@ -20,6 +20,7 @@ mod deletion;
 pub(crate) mod first_start;
 mod growing;
 mod imagined;
+pub(crate) mod incidents;
 mod inventory;
 pub(crate) mod joining;
 mod kinds;

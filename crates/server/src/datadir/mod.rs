@@ -61,9 +61,10 @@ const MODE_OPEN: u32 = 0o755;
 const MODE_PRIVATE: u32 = 0o700;
 
 /// The widest modes of the entries in the data directory.
-const MODES: [(&str, u32); 8] = [
+const MODES: [(&str, u32); 9] = [
     ("aggregates", MODE_PRIVATE),
     ("log", MODE_PRIVATE),
+    ("log/events.jsonl", modes::FILE_PRIVATE),
     ("log/history.jsonl", modes::FILE_PRIVATE),
     ("run", MODE_OPEN),
     (state::NAME, modes::FILE_PRIVATE),
