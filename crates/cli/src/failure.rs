@@ -177,6 +177,7 @@ fn exit_code(code: Code) -> u8 {
         | Code::LabelCopyLost
         | Code::PatternUnmatched
         | Code::MetadataDamaged
+        | Code::SegmentLost
         | Code::MetadataMended
         | Code::Host => exit::FAILED,
     }

@@ -2,6 +2,7 @@
 //! mailboxes.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -312,6 +313,20 @@ impl Engine {
         };
         shared.post(home, Message::Mount(Box::new(mounting)));
         Ok(id)
+    }
+
+    /// Returns the ranges of its devices, in bytes, that an aggregate had written by the time of the
+    /// consistency point it was opened with.
+    ///
+    /// # Panics
+    /// If there never was one of this number.
+    #[must_use]
+    pub fn written(&self, id: u32) -> Vec<(DeviceId, Range<u64>)> {
+        let aggregate = self.0.aggregate(id);
+        aggregate
+            .media
+            .layout()
+            .written(&aggregate.opened_frontiers)
     }
 
     /// Rewrites lost copies of an aggregate's labels; returns the lost copies, and those that could

@@ -45,6 +45,8 @@ pub(crate) struct Aggregate {
     pub(crate) space: Space,
     /// The consistency point it was opened with.
     pub(crate) opened: CpNumber,
+    /// Areas of each extent that had been opened by then.
+    pub(crate) opened_frontiers: Vec<u32>,
     /// When it was opened, its labels had the record of a change of its devices that was cut
     /// ([`crate::mount::labels`]).
     pub(crate) has_cut_change: bool,
@@ -101,6 +103,7 @@ impl Aggregate {
             notes: Mutex::new(Ok(Arc::default())),
             redirects: Redirects::default(),
             opened: committed,
+            opened_frontiers: superblock.frontiers.clone(),
             has_cut_change,
             topology: AtomicU64::new(0),
             recovery: Mutex::new(None),

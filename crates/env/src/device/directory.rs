@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 
 use super::{Device, DeviceKind, OpenError, SIZE_MAX, Segment, claim};
 use crate::BLOCK_SIZE;
@@ -52,6 +52,12 @@ impl Geometry {
 
     pub(super) fn segments(&self) -> u64 {
         self.size_bytes.div_ceil(self.segment_bytes)
+    }
+
+    /// Returns the length of a segment's file: the last one may be shorter than the others.
+    fn length_of(&self, index: usize) -> u64 {
+        let before = index as u64 * self.segment_bytes;
+        (self.size_bytes - before).min(self.segment_bytes)
     }
 
     /// Returns the first rule that the geometry breaks, in words.
@@ -97,6 +103,9 @@ pub(crate) struct Directory {
     direct: bool,
     /// Its lock is the claim on the device; `None` once that was given up.
     card: Mutex<Option<File>>,
+    /// Segments whose files were shorter than they should be at the opening, and their lengths
+    /// ([`super::presence`]).
+    short: Vec<(usize, u64)>,
 }
 
 /// Makes the directory a device of ours and opens it. The directory may exist, but neither as a
@@ -162,6 +171,7 @@ pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
     let (_, direct) = claim::open_direct(&card_path, OFlags::NOFOLLOW)?;
     let count = usize::try_from(geometry.segments()).expect("checked to be few");
     let mut segments: Vec<Segment> = (0..count).map(|_| Segment::absent()).collect();
+    let mut short = Vec::new();
     for index in list(path)? {
         let Some(segment) = segments.get_mut(index) else {
             let expected = format!("{count} segments");
@@ -172,6 +182,12 @@ pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
             ));
         };
         *segment = Segment::existing();
+        let stat = rustix::fs::statat(&file, name(index), AtFlags::SYMLINK_NOFOLLOW);
+        let stat = stat.map_err(|errno| OpenError::host("stat", &path.join(name(index)), errno))?;
+        let length = stat.st_size.cast_unsigned();
+        if length < geometry.length_of(index) {
+            short.push((index, length));
+        }
     }
     let Geometry {
         size_bytes,
@@ -181,6 +197,7 @@ pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
         file,
         direct,
         card: Mutex::new(Some(card)),
+        short,
     };
     let kind = DeviceKind::Directory;
     Ok(Device::new(
@@ -209,6 +226,16 @@ impl Directory {
         rustix::fs::fsync(&file)?;
         rustix::fs::fsync(&self.file)?;
         Ok(file)
+    }
+
+    /// Returns the segments whose files were too short at the opening, with their lengths.
+    pub(super) fn short(&self) -> &[(usize, u64)] {
+        &self.short
+    }
+
+    /// Returns the path of a segment's file in the device at `path`.
+    pub(super) fn segment_path(&self, path: &Path, index: usize) -> PathBuf {
+        path.join(name(index))
     }
 
     pub(super) fn unclaim(&self) {

@@ -42,6 +42,7 @@ mod directory;
 mod error;
 mod file;
 mod growth;
+mod presence;
 mod segment;
 mod segments;
 #[cfg(test)]
@@ -55,6 +56,7 @@ pub use directory::Geometry;
 pub(crate) use directory::{create as create_directory, open as open_directory};
 pub use error::OpenError;
 pub(crate) use file::open as open_file;
+pub use presence::SegmentFault;
 pub(crate) use segment::{Handle, Segment};
 use segments::Segments;
 

@@ -63,8 +63,8 @@ pub struct Administrator {
     usual_policy: String,
     /// The allow-lists of the protocols that have one.
     pub(super) allow: Vec<Allow>,
-    /// Copies of labels that are lost and could not be written anew at the start.
-    pub(super) unmended: Vec<Condition>,
+    /// Conditions that were found at the start, and stay until the daemon ends.
+    pub(super) found_at_start: Vec<Condition>,
 }
 
 /// A deleted object, and the work that its deletion left.
@@ -98,7 +98,7 @@ impl Administrator {
             ready: Mutex::new(ready.collect()),
             usual_policy: config.snapshot_policy.clone(),
             allow: Allow::of(protocols),
-            unmended: Vec::new(),
+            found_at_start: Vec::new(),
             directory: Mutex::new(directory),
             populating: RwLock::new(()),
             unavailable: Mutex::new(unavailable),

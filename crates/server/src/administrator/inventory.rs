@@ -264,7 +264,7 @@ impl Administrator {
             .iter()
             .flat_map(|known| conditions(known, closed.get(&known.name).copied()))
             .collect();
-        conditions.extend(self.unmended.iter().cloned());
+        conditions.extend(self.found_at_start.iter().cloned());
         conditions.extend(self.schedule().conditions());
         conditions.extend(self.unmatched_patterns());
         let online = |aggregate: &&Aggregate| aggregate.state == AggregateState::Online;
