@@ -57,6 +57,9 @@ pub struct Job {
     pub ended: Option<String>,
     /// Whether the job can be cancelled. A deletion cannot, because deleted objects stay deleted.
     pub cancellable: bool,
+    /// `EVG-NNNN` of the failure, if it has a code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
     /// More in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,

@@ -140,7 +140,8 @@ impl From<Problem> for Failure {
     }
 }
 
-fn exit_code(code: Code) -> u8 {
+/// Returns the exit code for a request, or a job, that failed with this code.
+pub(crate) fn exit_code(code: Code) -> u8 {
     match code {
         Code::UnknownField | Code::MissingField | Code::InvalidValue => exit::USAGE,
         Code::NotFound => exit::NOT_FOUND,

@@ -3,9 +3,9 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use everglade_api::{Job, JobState, Jobs, Size};
+use everglade_api::{Code, Job, JobState, Jobs, Size};
 
-use crate::failure::{Failure, exit};
+use crate::failure::{Failure, exit, exit_code};
 use crate::listing::{self, Cell, Column, if_asked};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -16,7 +16,7 @@ use crate::verb::JobVerb;
 /// Interval between checks of a job.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-const COLUMNS: [Column<Job>; 11] = [
+const COLUMNS: [Column<Job>; 12] = [
     Column::right("id", |job| Cell::Count(job.id)),
     Column::left("kind", |job| Cell::text(&job.kind)),
     Column::left("object", |job| Cell::text(&job.object)),
@@ -31,6 +31,9 @@ const COLUMNS: [Column<Job>; 11] = [
     Column::left("started", |job| Cell::text(&job.started)),
     if_asked(Column::left("ended", |job| {
         job.ended.as_ref().map_or(Cell::None, Cell::text)
+    })),
+    if_asked(Column::left("code", |job| {
+        job.code.as_ref().map_or(Cell::None, Cell::text)
     })),
     Column::left("detail", |job| {
         job.detail.as_ref().map_or(Cell::None, Cell::text)
@@ -107,14 +110,21 @@ fn wait(session: &Session, output: &Output, mut told: Answer<Job>) -> Result<Ans
 
 fn conclude(told: &Answer<Job>, output: &Output) -> Result<u8, Failure> {
     output.for_programs(&told.raw)?;
-    match (&told.meant.state, &told.meant.detail) {
-        (JobState::Failed, detail) => {
-            let detail = detail.as_deref().unwrap_or("no reason was given");
-            let text = format!("job {} failed: {detail}", told.meant.id);
-            Err(Failure::new(exit::FAILED, text))
-        }
-        _ => Ok(exit::OK),
+    match told.meant.state {
+        JobState::Failed => Err(failure(&told.meant)),
+        JobState::Running | JobState::Done => Ok(exit::OK),
     }
+}
+
+/// Returns the failure of a job, with the exit code of its cause if the cause has a code.
+fn failure(job: &Job) -> Failure {
+    let detail = job.detail.as_deref().unwrap_or("no reason was given");
+    let code = job.code.as_deref().and_then(|code| code.parse::<Code>().ok());
+    let (exit, code) = match code {
+        Some(code) => (exit_code(code), format!(" ({code})")),
+        None => (exit::FAILED, String::new()),
+    };
+    Failure::new(exit, format!("job {} failed: {detail}{code}", job.id))
 }
 
 /// Describes the progress of a job in one line.
@@ -137,9 +147,8 @@ fn progress(job: &Job) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn progress_has_rate_and_eta() {
-        let job = Job {
+    fn job() -> Job {
+        Job {
             id: 7,
             kind: "lun delete".to_owned(),
             object: "v/l".to_owned(),
@@ -152,10 +161,33 @@ mod tests {
             started: String::new(),
             ended: None,
             cancellable: false,
+            code: None,
             detail: None,
+        }
+    }
+
+    #[test]
+    fn a_job_that_failed_has_the_exit_code_of_its_cause() {
+        let failed = Job {
+            state: JobState::Failed,
+            detail: Some("no space left in the pool".to_owned()),
+            ..job()
         };
+        let plain = failure(&failed);
+        assert_eq!(plain.code, exit::FAILED);
+        assert_eq!(plain.message, "job 7 failed: no space left in the pool");
+        let full = failure(&Job {
+            code: Some("EVG-3001".to_owned()),
+            ..failed
+        });
+        assert_eq!(full.code, exit::NO_SPACE);
+        assert!(full.message.ends_with(" (EVG-3001)"), "{full}");
+    }
+
+    #[test]
+    fn progress_has_rate_and_eta() {
         assert_eq!(
-            progress(&job),
+            progress(&job()),
             "lun delete v/l: 25 % of 4.0 GiB at 1.0 MiB/s, 51m 12s left"
         );
     }

@@ -73,8 +73,8 @@ impl Offline {
         &self.seen
     }
 
-    /// Opens the devices of one aggregate, for blocking access from one thread. Devices that were
-    /// being added are the last, as far as they can be opened.
+    /// Opens the devices of one aggregate for reading, from one thread, also devices that cannot be
+    /// written. Devices that were being added are the last, as far as they can be opened.
     ///
     /// # Errors
     /// The first device that cannot be used.
@@ -84,6 +84,7 @@ impl Offline {
     ) -> Result<(World, Vec<DeviceId>), OfflineError> {
         let world = World::new(&WorldOptions {
             io: IoMode::Threads,
+            read_only: true,
             ..WorldOptions::default()
         })?;
         let opened = devices::open_all(&world, &self.path, aggregate)?;

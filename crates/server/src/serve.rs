@@ -36,10 +36,12 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
     let stop = Stop::new();
     let again = Again::default();
     let (limit, open) = (descriptors::raise_limit(), descriptors::open_now());
-    // If the limit is too small for a start, nothing is changed.
-    Descriptors::share_out(limit, open, (config, clients), None)?;
+    // A start that is refused for these reasons changes nothing.
+    config.check_place()?;
     signal::watch(stop.clone(), again.clone())?;
-    administrator::refuse_full_host(config)?;
+    for warning in config.warnings() {
+        tracing::warn!("{warning}");
+    }
     let directory = DataDir::open(&config.data_dir).map_err(StartError::from)?;
     let state = Some(directory.state());
     let descriptors = Descriptors::share_out(limit, open, (config, clients), state)?;

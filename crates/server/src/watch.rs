@@ -220,7 +220,7 @@ fn ended(job: &Job) -> NewEvent {
         severity,
         kind: EventKind::Job,
         object: job.object.clone(),
-        code: None,
+        code: job.code.clone(),
         text: match &job.detail {
             Some(detail) => format!("job {} ({}) {}: {detail}", job.id, job.kind, job.state),
             None => format!("job {} ({}) is {}", job.id, job.kind, job.state),

@@ -12,8 +12,9 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt}
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
 
-use super::{Device, DeviceKind, OpenError, SIZE_MAX, Segment, claim};
+use super::{Access, Device, DeviceKind, OpenError, SIZE_MAX, Segment, claim};
 use crate::BLOCK_SIZE;
 use crate::lock::{Mutex, MutexGuard};
 use crate::transfer::Fault;
@@ -101,6 +102,7 @@ pub(crate) struct Directory {
     /// The open directory, for relative names, and to make names durable.
     file: File,
     direct: bool,
+    access: Access,
     /// Its lock is the claim on the device; `None` once that was given up.
     card: Mutex<Option<File>>,
     /// Segments whose files were shorter than they should be at the opening, and their lengths
@@ -136,11 +138,11 @@ pub(crate) fn create(path: &Path, geometry: Geometry) -> Result<Device, OpenErro
     drop(write_new_card(path, geometry)?);
     rename_card(path)?;
     sync_card(path)?;
-    open(path)
+    open(path, Access::Full)
 }
 
 /// Opens and locks a directory made by [`create`].
-pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
+pub(crate) fn open(path: &Path, access: Access) -> Result<Device, OpenError> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty())
         .map(File::from)
@@ -149,7 +151,7 @@ pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
             errno => OpenError::host("open", path, errno),
         })?;
     let card_path = path.join(CARD);
-    let card = match claim::open(&card_path, OFlags::NOFOLLOW) {
+    let card = match claim::open(&card_path, access, OFlags::NOFOLLOW) {
         Err(OpenError::Missing { .. }) => {
             let found = "a directory without one";
             return Err(OpenError::unexpected(
@@ -160,7 +162,7 @@ pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
         }
         other => other?,
     };
-    claim::lock(&card, path)?;
+    claim::lock(&card, path, access)?;
     if !is_at(&card, &card_path)? {
         // Another server has replaced the card, so it has the directory.
         return Err(OpenError::Busy {
@@ -168,7 +170,7 @@ pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
         });
     }
     let geometry = read_card(&card, &card_path)?;
-    let (_, direct) = claim::open_direct(&card_path, OFlags::NOFOLLOW)?;
+    let (_, direct) = claim::open_direct(&card_path, access, OFlags::NOFOLLOW)?;
     let count = usize::try_from(geometry.segments()).expect("checked to be few");
     let mut segments: Vec<Segment> = (0..count).map(|_| Segment::absent()).collect();
     let mut short = Vec::new();
@@ -196,6 +198,7 @@ pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
     let directory = Directory {
         file,
         direct,
+        access,
         card: Mutex::new(Some(card)),
         short,
     };
@@ -215,13 +218,16 @@ impl Directory {
     /// Opens the file of a segment that exists. It is given its length if the crash of a
     /// predecessor left it empty. A segment that became shorter since then is not repaired: reads
     /// of its missing part fail instead of returning zeroes, and a refused start has changed
-    /// nothing.
+    /// nothing. A reader changes no length at all.
     pub(super) fn open_segment(&self, index: usize, length: u64) -> Result<File, Fault> {
         self.open_at(index, length, OFlags::empty())
     }
 
     /// Makes the file of a segment, so that it survives a power cut from now on.
     pub(super) fn make_segment(&self, index: usize, length: u64) -> Result<File, Fault> {
+        if self.access == Access::ReadOnly {
+            return Err(Errno::ROFS.into());
+        }
         let file = self.open_at(index, length, OFlags::CREATE)?;
         rustix::fs::fsync(&file)?;
         rustix::fs::fsync(&self.file)?;
@@ -256,7 +262,7 @@ impl Directory {
         geometry: Geometry,
     ) -> Result<(), OpenError> {
         let new = write_new_card(path, geometry)?;
-        claim::lock(&new, path)?;
+        claim::lock(&new, path, Access::Full)?;
         rename_card(path)?;
         *card = Some(new);
         sync_card(path)
@@ -302,10 +308,10 @@ impl Directory {
         } else {
             OFlags::empty()
         };
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | direct | extra;
+        let flags = self.access.flag() | OFlags::CLOEXEC | OFlags::NOFOLLOW | direct | extra;
         let mode = Mode::RUSR | Mode::WUSR;
         let file = File::from(rustix::fs::openat(&self.file, name(index), flags, mode)?);
-        if rustix::fs::fstat(&file)?.st_size == 0 {
+        if self.access == Access::Full && rustix::fs::fstat(&file)?.st_size == 0 {
             rustix::fs::ftruncate(&file, length)?;
         }
         Ok(file)

@@ -51,6 +51,7 @@ mod tests;
 pub(crate) use block::open as open_block;
 pub(crate) use budget::Budget;
 use budget::Wait;
+pub(crate) use claim::Access;
 use directory::Directory;
 pub use directory::Geometry;
 pub(crate) use directory::{create as create_directory, open as open_directory};
@@ -76,12 +77,12 @@ use crate::{BLOCK_SIZE, DiskError};
 pub(crate) type Table = Arc<RwLock<Vec<Option<Arc<Device>>>>>;
 
 /// Opens whatever is at the path.
-pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
+pub(crate) fn open(path: &Path, access: Access) -> Result<Device, OpenError> {
     let metadata = std::fs::metadata(path).map_err(|error| OpenError::host("stat", path, error))?;
     match metadata.file_type() {
-        kind if kind.is_dir() => open_directory(path),
-        kind if kind.is_file() => open_file(path),
-        kind if kind.is_block_device() => open_block(path),
+        kind if kind.is_dir() => open_directory(path, access),
+        kind if kind.is_file() => open_file(path, access),
+        kind if kind.is_block_device() => open_block(path, access),
         kind => {
             let expected = "a directory, a regular file or a block device";
             Err(OpenError::unexpected(

@@ -42,9 +42,8 @@ impl Device {
             found_bytes,
             expected_bytes: self.segment_length(index),
         };
-        let segment = |byte: u64| {
-            usize::try_from(byte / self.segment_bytes).expect("segments are few")
-        };
+        let segment =
+            |byte: u64| usize::try_from(byte / self.segment_bytes).expect("segments are few");
         let end = self.size_bytes();
         let ranges = written.iter().map(|range| range.start..range.end.min(end));
         let ranges = ranges.filter(|range| !range.is_empty());
@@ -56,7 +55,9 @@ impl Device {
         let mut faults: BTreeMap<usize, SegmentFault> = short
             .map(|(index, length)| (*index, fault(*index, Some(*length))))
             .collect();
-        let absent = written.iter().filter(|index| !self.segment(**index).exists());
+        let absent = written
+            .iter()
+            .filter(|index| !self.segment(**index).exists());
         faults.extend(absent.map(|index| (*index, fault(*index, None))));
         faults.into_values().collect()
     }
@@ -66,7 +67,7 @@ impl Device {
 mod tests {
     use std::fs::File;
 
-    use super::super::{Geometry, create_directory, open_directory};
+    use super::super::{Access, Geometry, create_directory, open_directory, open_file};
     use super::*;
 
     const SEGMENT: u64 = 64 << 10;
@@ -83,14 +84,16 @@ mod tests {
             let file = File::create(path.join(format!("{index:08}.seg"))).unwrap();
             file.set_len(length).unwrap();
         }
-        open_directory(&path).unwrap()
+        open_directory(&path, Access::Full).unwrap()
     }
 
     fn found(device: &Device, written: &[Range<u64>]) -> Vec<(String, Option<u64>, u64)> {
         let faults = device.segment_faults(written).into_iter();
         let name = |fault: &SegmentFault| {
             let name = fault.path.file_name().unwrap();
-            name.to_string_lossy()[..8].trim_start_matches('0').to_owned()
+            name.to_string_lossy()[..8]
+                .trim_start_matches('0')
+                .to_owned()
         };
         faults
             .map(|fault| (name(&fault), fault.found_bytes, fault.expected_bytes))
@@ -118,7 +121,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("file");
         File::create(&path).unwrap().set_len(SEGMENT).unwrap();
-        let device = super::super::open_file(&path).unwrap();
+        let device = open_file(&path, Access::Full).unwrap();
         let written = 0..SEGMENT;
         assert_eq!(device.segment_faults(std::slice::from_ref(&written)), []);
     }

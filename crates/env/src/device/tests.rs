@@ -80,7 +80,7 @@ fn what_a_predecessor_left_is_synced_by_the_first_flush() {
     let before = device(&scratch, 3);
     before.open_segment(2, true, &budget).unwrap();
     before.close();
-    let after = Arc::new(open_directory(&scratch.path().join("device")).unwrap());
+    let after = Arc::new(open_directory(&scratch.path().join("device"), Access::Full).unwrap());
     assert_eq!(after.soiled(), [(2, 1)]);
     after.sync_segment(2, 1, &budget).unwrap();
     assert_eq!(after.soiled(), []);
@@ -103,7 +103,7 @@ fn a_segment_that_was_cut_short_is_not_made_longer_by_looking_at_it() {
     cut(0, 4096);
     // A crash between making a file and giving it its length.
     cut(1, 0);
-    let after = Arc::new(open_directory(&scratch.path().join("device")).unwrap());
+    let after = Arc::new(open_directory(&scratch.path().join("device"), Access::Full).unwrap());
     after.open_segment(0, false, &budget).unwrap();
     after.open_segment(1, false, &budget).unwrap();
     let lengths = [0, 1].map(|index| std::fs::metadata(path(index)).unwrap().len());

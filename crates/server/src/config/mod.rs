@@ -9,6 +9,7 @@ pub mod address;
 pub mod callers;
 pub mod error;
 pub mod file;
+pub mod machine;
 pub mod nbd;
 pub mod pattern;
 pub mod pinning;
@@ -260,6 +261,8 @@ pub struct FirstStart {
     pub aggregate: String,
     /// Its size, thin.
     pub aggregate_size: Size,
+    /// Somebody chose this size; it is not the default.
+    pub is_size_chosen: bool,
     /// Name of the volume.
     pub volume: String,
     /// Name of the LUN in the volume.
@@ -311,11 +314,7 @@ impl Config {
         };
         let journal = journal(settings.journal_device, settings.journal_half_size)?;
         Ok(Config {
-            memory: at_least(
-                "memory",
-                settings.memory.unwrap_or(MEMORY_DEFAULT),
-                MEMORY_MIN,
-            )?,
+            memory: memory(settings.memory)?,
             reactors: in_range(
                 "reactors",
                 settings
@@ -411,6 +410,7 @@ fn first_start(
     lun_size: Option<Size>,
     journal: Journal,
 ) -> Result<FirstStart, ConfigError> {
+    let is_size_chosen = aggregate_size.is_some();
     let aggregate_size = aggregate_size.unwrap_or(AGGREGATE_SIZE_DEFAULT);
     let aggregate_size = in_range(
         "aggregate-size",
@@ -422,6 +422,7 @@ fn first_start(
     Ok(FirstStart {
         aggregate: "aggr0".to_owned(),
         aggregate_size: whole_blocks("aggregate-size", aggregate_size)?,
+        is_size_chosen,
         volume: "vol0".to_owned(),
         lun: "lun0".to_owned(),
         lun_size: whole_blocks("lun-size", lun_size)?,
@@ -429,15 +430,25 @@ fn first_start(
     })
 }
 
-fn at_least(key: &'static str, value: Size, least: Size) -> Result<Size, ConfigError> {
-    if value < least {
-        return Err(ConfigError::OutOfRange {
-            key: key.into(),
-            found: value.to_string(),
-            expected: format!("at least {least}"),
-        });
+/// Returns the cap of all memory. A value that somebody chose must fit in the machine.
+fn memory(said: Option<Size>) -> Result<Size, ConfigError> {
+    let Some(memory) = said else {
+        return Ok(MEMORY_DEFAULT);
+    };
+    let refused = |expected| ConfigError::OutOfRange {
+        key: "memory".into(),
+        found: memory.to_string(),
+        expected,
+    };
+    if memory < MEMORY_MIN {
+        return Err(refused(format!("at least {MEMORY_MIN}")));
     }
-    Ok(value)
+    match machine::memory().filter(|most| memory > *most) {
+        None => Ok(memory),
+        Some(most) => Err(refused(format!(
+            "at most {most}, the memory of this machine"
+        ))),
+    }
 }
 
 fn in_range<T: PartialOrd + fmt::Display>(

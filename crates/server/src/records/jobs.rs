@@ -424,6 +424,7 @@ mod tests {
             total: 400,
             eta_seconds: None,
             failed: None,
+            code: None,
         }
     }
 
