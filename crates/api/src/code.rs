@@ -95,13 +95,15 @@ pub enum Code {
     MetadataDamaged,
     /// A segment file of a directory device is missing, empty or too short.
     SegmentLost,
+    /// Deleted snapshots wait for a scan that is paused.
+    ScanPaused,
     /// The data directory cannot be written.
     Host,
 }
 
 impl Code {
     /// All codes, in numerical order.
-    pub const ALL: [Code; 41] = [
+    pub const ALL: [Code; 42] = [
         Code::NotJson,
         Code::UnknownField,
         Code::MissingField,
@@ -142,6 +144,7 @@ impl Code {
         Code::PatternUnmatched,
         Code::MetadataDamaged,
         Code::SegmentLost,
+        Code::ScanPaused,
         Code::Host,
     ];
 
@@ -188,6 +191,7 @@ impl Code {
             Code::PatternUnmatched => (4013, 0, "nbd.allow names what does not exist"),
             Code::MetadataDamaged => (4014, 0, "metadata is damaged"),
             Code::SegmentLost => (4015, 0, "a segment file is missing or too short"),
+            Code::ScanPaused => (4016, 0, "a paused scan holds deletions"),
             Code::Host => (9001, 500, "the host refused"),
         }
     }

@@ -179,6 +179,7 @@ pub(crate) fn exit_code(code: Code) -> u8 {
         | Code::PatternUnmatched
         | Code::MetadataDamaged
         | Code::SegmentLost
+        | Code::ScanPaused
         | Code::MetadataMended
         | Code::Host => exit::FAILED,
     }

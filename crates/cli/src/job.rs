@@ -92,7 +92,10 @@ pub(crate) fn follow_work(
     output.for_programs(&job.raw)?;
     if job.meant.state == JobState::Running {
         let id = job.meant.id;
-        output.done(&format!("job {id} {what}; 'job wait {id}' waits for it"));
+        let detail = why_it_waits(&job.meant);
+        output.done(&format!(
+            "job {id} {what}{detail}; 'job wait {id}' waits for it"
+        ));
     }
     Ok(exit::OK)
 }
@@ -119,12 +122,21 @@ fn conclude(told: &Answer<Job>, output: &Output) -> Result<u8, Failure> {
 /// Returns the failure of a job, with the exit code of its cause if the cause has a code.
 fn failure(job: &Job) -> Failure {
     let detail = job.detail.as_deref().unwrap_or("no reason was given");
-    let code = job.code.as_deref().and_then(|code| code.parse::<Code>().ok());
+    let code = job
+        .code
+        .as_deref()
+        .and_then(|code| code.parse::<Code>().ok());
     let (exit, code) = match code {
         Some(code) => (exit_code(code), format!(" ({code})")),
         None => (exit::FAILED, String::new()),
     };
     Failure::new(exit, format!("job {} failed: {detail}{code}", job.id))
+}
+
+/// Returns the reason why a running job waits, as the rest of a line.
+fn why_it_waits(job: &Job) -> String {
+    let detail = job.detail.as_ref();
+    detail.map_or_else(String::new, |detail| format!(" ({detail})"))
 }
 
 /// Describes the progress of a job in one line.
@@ -135,11 +147,12 @@ fn progress(job: &Job) -> String {
         None => String::new(),
     };
     format!(
-        "{} {}: {} % of {} at {rate}/s{eta}",
+        "{} {}: {} % of {} at {rate}/s{eta}{}",
         job.kind,
         job.object,
         job.percent,
-        Size(job.total_bytes)
+        Size(job.total_bytes),
+        why_it_waits(job)
     )
 }
 
@@ -189,6 +202,15 @@ mod tests {
         assert_eq!(
             progress(&job()),
             "lun delete v/l: 25 % of 4.0 GiB at 1.0 MiB/s, 51m 12s left"
+        );
+        let held = Job {
+            detail: Some("the scan of volume v is paused".to_owned()),
+            ..job()
+        };
+        let said = progress(&held);
+        assert!(
+            said.ends_with(" left (the scan of volume v is paused)"),
+            "{said}"
         );
     }
 }

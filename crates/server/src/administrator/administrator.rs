@@ -24,7 +24,7 @@ use everglade_api::{
     Aggregate, Code, Condition, CreateAggregate, CreateLun, CreateVolume, CreationPlan, Lun,
     LunName, Moment, Name, Problem, ResizeLun, SnapshotName, Sync, Volume,
 };
-use everglade_engine::{AggregateInfo, Engine, State, VolumeId, admin};
+use everglade_engine::{AggregateInfo, Engine, State, VolumeId, VolumeInfo, admin};
 use everglade_env::lock::{Mutex, MutexGuard, RwLock};
 use everglade_format::volume::Sync as MediaSync;
 
@@ -32,6 +32,7 @@ use super::allow::Allow;
 use super::candidates;
 use super::creation::{self, Contents, CreationError};
 use super::points;
+use super::scan;
 use super::unavailable::Unavailable;
 use super::units::bytes;
 use crate::datadir::{DataDirError, Endpoints, Phase};
@@ -512,14 +513,18 @@ impl Administrator {
     pub(super) fn pending_of(&self, aggregate: u32) -> Pending {
         let aggregates = self.engine.aggregates();
         let found = aggregates.iter().find(|known| known.id == aggregate);
+        let volumes = self.engine.volumes();
         // An aggregate deleted meanwhile has nothing left to free.
-        found.map(pending).unwrap_or_default()
+        found.map_or_else(Pending::default, |info| pending(info, &volumes))
     }
 
     /// Returns the blocks that each aggregate has yet to free.
     #[must_use]
     pub fn pending(&self) -> Vec<Pending> {
-        self.engine.aggregates().iter().map(pending).collect()
+        let volumes = self.engine.volumes();
+        let aggregates = self.engine.aggregates();
+        let pending = |info| pending(info, &volumes);
+        aggregates.iter().map(pending).collect()
     }
 
     /// Returns the number of the aggregate that has a volume.
@@ -567,11 +572,12 @@ impl Administrator {
     }
 }
 
-fn pending(info: &AggregateInfo) -> Pending {
+fn pending(info: &AggregateInfo, volumes: &[VolumeInfo]) -> Pending {
     Pending {
         aggregate: info.name.clone(),
         bytes: bytes(info.usage.pending_blocks),
         failure: info.state.reason().map(str::to_owned),
+        held: scan::held_in(&info.name, volumes),
     }
 }
 

@@ -266,6 +266,7 @@ impl Administrator {
             .collect();
         conditions.extend(self.found_at_start.iter().cloned());
         conditions.extend(self.schedule().conditions());
+        conditions.extend(self.paused_scans());
         conditions.extend(self.unmatched_patterns());
         let online = |aggregate: &&Aggregate| aggregate.state == AggregateState::Online;
         Status {
