@@ -315,8 +315,8 @@ impl Engine {
         Ok(id)
     }
 
-    /// Returns the ranges of its devices, in bytes, that an aggregate had written by the time of the
-    /// consistency point it was opened with.
+    /// Returns the ranges of its devices, in bytes, that an aggregate had written by the time of
+    /// the consistency point it was opened with.
     ///
     /// # Panics
     /// If there never was one of this number.

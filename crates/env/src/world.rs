@@ -210,9 +210,9 @@ impl World {
         self.0.device(device).map(|device| device.info())
     }
 
-    /// Returns the segment files of a directory device that are absent, empty or too short, although
-    /// these ranges of it, in bytes, were written. Called after the device was opened and before
-    /// anything is written; returns none if the device is closed or no directory.
+    /// Returns the segment files of a directory device that are absent, empty or too short,
+    /// although these ranges of it, in bytes, were written. Called after the device was opened and
+    /// before anything is written; returns none if the device is closed or no directory.
     #[must_use]
     pub fn segment_faults(&self, device: DeviceId, written: &[Range<u64>]) -> Vec<SegmentFault> {
         let found = self.0.device(device);

@@ -1,8 +1,8 @@
 //! The watch: checks the state of the daemon once a second, and reports what has changed.
 //!
 //! A new condition is an alert, and a condition that has ended is cleared. A condition counts as
-//! ended when several checks in a row did not find it, so one that comes and goes is told once. Jobs
-//! that have ended are reported, and so are damaged blocks and requests that found no space
+//! ended when several checks in a row did not find it, so one that comes and goes is told once.
+//! Jobs that have ended are reported, and so are damaged blocks and requests that found no space
 //! (`incidents`). The watch only reads counters, so an idle daemon stays idle.
 //!
 //! Once an hour it records the consistency points of the aggregates in the data directory.

@@ -31,8 +31,8 @@ use everglade_format::volume::Sync as MediaSync;
 use super::allow::Allow;
 use super::candidates;
 use super::creation::{self, Contents, CreationError};
+use super::pauses;
 use super::points;
-use super::scan;
 use super::unavailable::Unavailable;
 use super::units::bytes;
 use crate::datadir::{DataDirError, Endpoints, Phase};
@@ -577,7 +577,7 @@ fn pending(info: &AggregateInfo, volumes: &[VolumeInfo]) -> Pending {
         aggregate: info.name.clone(),
         bytes: bytes(info.usage.pending_blocks),
         failure: info.state.reason().map(str::to_owned),
-        held: scan::held_in(&info.name, volumes),
+        held: pauses::held_in(&info.name, volumes),
     }
 }
 

@@ -27,6 +27,7 @@ mod kinds;
 mod lun_clones;
 pub(crate) mod opening;
 mod patterns;
+mod pauses;
 pub(crate) mod points;
 pub(crate) mod pools;
 pub(crate) mod renaming;

@@ -1,12 +1,10 @@
 //! Scans of a volume's snapshots, as administrators see and slow them (F-10 … F-14).
-//!
-//! A pause lasts, also across restarts. So while deleted snapshots wait for a scan that is paused,
-//! `status` warns, and the jobs that free space in the aggregate say why they do not go on.
 
-use everglade_api::{Code, Condition, Health, Problem, Scan, SetScan, Size};
-use everglade_engine::{VolumeInfo, admin};
+use everglade_api::{Condition, Problem, Scan, SetScan};
+use everglade_engine::admin;
 
 use super::administrator::Administrator;
+use super::pauses;
 use super::units::bytes;
 use crate::records::course::percent;
 
@@ -58,48 +56,6 @@ impl Administrator {
     /// it.
     pub(super) fn paused_scans(&self) -> Vec<Condition> {
         let volumes = self.engine.volumes();
-        volumes.iter().filter_map(paused).collect()
+        volumes.iter().filter_map(pauses::condition).collect()
     }
-}
-
-/// Number of deleted snapshots that wait for a scan of the volume; none if the scan is not paused.
-fn held_by_pause(volume: &VolumeInfo) -> Option<u64> {
-    let scan = &volume.scan;
-    let count = scan.victims + scan.waiting;
-    (scan.pace_percent == 0 && count > 0).then_some(count)
-}
-
-fn paused(volume: &VolumeInfo) -> Option<Condition> {
-    let code = Code::ScanPaused;
-    let what = match held_by_pause(volume)? {
-        1 => "1 deleted snapshot waits".to_owned(),
-        count => format!("{count} deleted snapshots wait"),
-    };
-    Some(Condition {
-        code: code.to_string(),
-        health: Health::Warning,
-        object: format!("volume {}", volume.name),
-        what: format!(
-            "its scan is paused, and {what} for it; about {} are not freed before it goes on",
-            Size(bytes(volume.pending_blocks))
-        ),
-        action: format!(
-            "'everglade snapshot scan {} --resume' lets it go on; a pool that is short of space \
-            does so by itself",
-            volume.name
-        ),
-        page: code.page(),
-    })
-}
-
-/// Returns why deletions in an aggregate wait: the scan of one of its volumes is paused.
-pub(super) fn held_in(aggregate: &str, volumes: &[VolumeInfo]) -> Option<String> {
-    let mut here = volumes
-        .iter()
-        .filter(|volume| volume.aggregate == aggregate);
-    let volume = here.find(|volume| held_by_pause(volume).is_some())?;
-    Some(format!(
-        "the scan of volume {0} is paused; 'everglade snapshot scan {0} --resume' lets it go on",
-        volume.name
-    ))
 }
