@@ -93,13 +93,17 @@ pub enum Code {
     PatternUnmatched,
     /// Blocks of metadata are damaged and cannot be derived.
     MetadataDamaged,
+    /// A segment file of a directory device is missing, empty or too short.
+    SegmentLost,
+    /// Deleted snapshots wait for a scan that is paused.
+    ScanPaused,
     /// The data directory cannot be written.
     Host,
 }
 
 impl Code {
     /// All codes, in numerical order.
-    pub const ALL: [Code; 40] = [
+    pub const ALL: [Code; 42] = [
         Code::NotJson,
         Code::UnknownField,
         Code::MissingField,
@@ -139,6 +143,8 @@ impl Code {
         Code::LabelCopyLost,
         Code::PatternUnmatched,
         Code::MetadataDamaged,
+        Code::SegmentLost,
+        Code::ScanPaused,
         Code::Host,
     ];
 
@@ -184,6 +190,8 @@ impl Code {
             Code::LabelCopyLost => (4012, 0, "a copy of a label was lost"),
             Code::PatternUnmatched => (4013, 0, "nbd.allow names what does not exist"),
             Code::MetadataDamaged => (4014, 0, "metadata is damaged"),
+            Code::SegmentLost => (4015, 0, "a segment file is missing or too short"),
+            Code::ScanPaused => (4016, 0, "a paused scan holds deletions"),
             Code::Host => (9001, 500, "the host refused"),
         }
     }

@@ -17,6 +17,8 @@ pub enum EventKind {
     Alert,
     /// A condition has ended.
     Cleared,
+    /// A block is damaged, or requests of clients were refused because there is no space.
+    Failure,
     /// A job began or ended.
     Job,
 }
@@ -28,6 +30,7 @@ impl fmt::Display for EventKind {
             EventKind::Change => "change",
             EventKind::Alert => "alert",
             EventKind::Cleared => "cleared",
+            EventKind::Failure => "failure",
             EventKind::Job => "job",
         })
     }
@@ -58,9 +61,10 @@ impl fmt::Display for Severity {
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Event {
-    /// Grows by one with each event since the daemon began.
+    /// Grows by one with each event, also across restarts of the daemon.
     pub number: u64,
     /// Time of the event, RFC 3339 in UTC.
+    #[schema(format = DateTime)]
     pub time: String,
     /// Severity of the event.
     pub severity: Severity,
@@ -68,7 +72,7 @@ pub struct Event {
     pub kind: EventKind,
     /// Object that the event concerns.
     pub object: String,
-    /// `EVG-NNNN` of an alert.
+    /// `EVG-NNNN` of an alert or a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// Description for people.
@@ -78,6 +82,6 @@ pub struct Event {
 /// `GET /v1/events`, unless a stream is requested.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Events {
-    /// Oldest first; since the daemon began, and not for ever.
+    /// Oldest first; the newest thousands, also those of earlier daemons.
     pub events: Vec<Event>,
 }

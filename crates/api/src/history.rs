@@ -9,6 +9,7 @@ pub struct Change {
     /// Grows by one with each change; gaps are changes that were forgotten for age.
     pub number: u64,
     /// Time at which the change was durable, RFC 3339 in UTC.
+    #[schema(format = DateTime)]
     pub time: String,
     /// Caller: a user of the host (`uid 0 (root)`), the name of a token, or the daemon itself.
     pub who: String,

@@ -51,12 +51,17 @@ pub struct Job {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta_seconds: Option<u64>,
     /// Start of the job, RFC 3339 in UTC.
+    #[schema(format = DateTime)]
     pub started: String,
     /// End of the job, RFC 3339 in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
     pub ended: Option<String>,
     /// Whether the job can be cancelled. A deletion cannot, because deleted objects stay deleted.
     pub cancellable: bool,
+    /// `EVG-NNNN` of the failure, if it has a code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
     /// More in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,

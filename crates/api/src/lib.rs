@@ -13,14 +13,17 @@ mod code;
 mod comparison;
 mod event;
 mod fields;
+mod filter;
 mod growth;
 mod history;
 mod job;
+mod kind;
 mod lun;
 mod moment;
 mod name;
 pub mod openapi;
 mod outcome;
+mod plural;
 mod policy;
 mod problem;
 mod repair;
@@ -41,13 +44,16 @@ pub use code::Code;
 pub use comparison::{ChangedRange, CompareSnapshot, SnapshotChanges};
 pub use event::{Event, EventKind, Events, Severity};
 pub use fields::Fields;
+pub use filter::{Filter, Found, NotAFilter, Relation, split as split_filter};
 pub use growth::{AddDevices, GrownDevice, Growth, ResizeAggregate};
 pub use history::{Change, History};
 pub use job::{Job, JobState, Jobs};
+pub use kind::Kind;
 pub use lun::{CloneLun, CreateLun, Lun, Luns, PutLun, ResizeLun};
 pub use moment::Moment;
 pub use name::{LunName, Name, NotAName, Rename};
 pub use outcome::{Outcome, Remembered};
+pub use plural::counted;
 pub use policy::{
     CreatePolicy, DEFAULT_POLICY, NO_POLICY, Policies, Policy, SetPolicy, TimeOfDay, VolumePolicy,
     Weekday,

@@ -117,6 +117,9 @@ pub struct Lun {
     pub name: String,
     /// Name of the volume.
     pub volume: String,
+    /// Its name in commands and messages: `volume/lun`.
+    #[serde(default)]
+    pub object: String,
     /// Size that clients see.
     pub size_bytes: u64,
     /// Space used in the aggregate at the last consistency point, metadata included.

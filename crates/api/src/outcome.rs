@@ -61,6 +61,7 @@ pub struct Remembered {
     /// Always `done`.
     pub outcome: Outcome,
     /// Time at which the change was durable, RFC 3339 in UTC.
+    #[schema(format = DateTime)]
     pub time: String,
     /// Action: `volume create`.
     pub what: String,

@@ -284,6 +284,7 @@ pub struct VolumePolicy {
     pub policy: String,
     /// Time of the next snapshot, RFC 3339 in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
     pub next: Option<String>,
     /// Existing snapshots that the policy took, oldest first.
     pub snapshots: Vec<String>,

@@ -25,6 +25,11 @@ impl FromStr for SnapshotName {
         let Some((volume, snapshot)) = text.split_once('@') else {
             return Err(NotAName::new(text, "a snapshot: write VOLUME@SNAPSHOT"));
         };
+        if volume.contains('/') {
+            let expected = "a snapshot: a snapshot holds a volume with all its LUNs, so write \
+                VOLUME@SNAPSHOT without a LUN";
+            return Err(NotAName::new(text, expected));
+        }
         Ok(SnapshotName {
             volume: volume.parse()?,
             snapshot: snapshot.parse()?,
@@ -154,8 +159,10 @@ impl RestoreSnapshot {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Taken {
     /// Time of the freeze, RFC 3339 in UTC. The image has no later writes.
+    #[schema(format = DateTime)]
     pub taken_at: String,
     /// Time at which the image was on stable storage, when the request was answered.
+    #[schema(format = DateTime)]
     pub durable_at: String,
     /// Time from the request to the freeze.
     pub taken_us: u64,
@@ -170,6 +177,9 @@ pub struct Snapshot {
     pub name: String,
     /// Name of the volume.
     pub volume: String,
+    /// Its name in commands and messages: `volume@snapshot`.
+    #[serde(default)]
+    pub object: String,
     /// Its number in the volume, never reused: it stays when the name changes, and grows with each
     /// snapshot.
     pub id: u64,
@@ -177,6 +187,7 @@ pub struct Snapshot {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
     /// Time of creation, RFC 3339 in UTC.
+    #[schema(format = DateTime)]
     pub created: String,
     /// The consistency point whose image it is.
     pub consistency_point: u64,
@@ -248,6 +259,9 @@ mod tests {
         ] {
             assert!(bad.parse::<SnapshotName>().is_err(), "{bad:?}");
         }
+        let refusal = "vol0/lun0@s".parse::<SnapshotName>().expect_err("a LUN");
+        let text = refusal.to_string();
+        assert!(text.contains("a volume with all its LUNs"), "{text}");
     }
 
     #[test]

@@ -212,6 +212,14 @@ fn problem_json(problem: &Problem) -> Value {
     })
 }
 
+/// Returns a number with its noun.
+fn counted(count: u64, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        _ => format!("{count} {noun}s"),
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for problem in self.problems.iter().chain(&self.warnings) {
@@ -225,21 +233,20 @@ impl fmt::Display for Report {
         if let Some(journal) = self.journal.filter(|journal| journal.records > 0) {
             writeln!(
                 f,
-                "journal: {} operations in {} records since that consistency point; the next \
-                start will replay them",
-                journal.operations, journal.records
+                "journal: {} in {} since that consistency point; the next start replays that",
+                counted(journal.operations, "operation"),
+                counted(journal.records, "record")
             )?;
         }
         let counts = &self.counts;
         write!(
             f,
-            "aggregate {} at consistency point {}: {} volumes, {} LUNs, {} snapshots, {} of {} \
-            blocks in use; ",
+            "aggregate {} at consistency point {}: {}, {}, {}, {} of {} blocks in use; ",
             self.name,
             self.cp,
-            counts.volumes,
-            counts.luns,
-            counts.snapshots,
+            counted(counts.volumes, "volume"),
+            counted(counts.luns, "LUN"),
+            counted(counts.snapshots, "snapshot"),
             counts.blocks_used,
             counts.blocks
         )?;

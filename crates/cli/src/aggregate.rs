@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use everglade_api::{
     Aggregate, AggregateState, Aggregates, CreateAggregate, CreationPlan, DeviceKind, Rename, Size,
-    Volume, Volumes,
+    Volume, Volumes, counted,
 };
 use serde_json::json;
 
@@ -19,40 +19,40 @@ use crate::verb::{AggregateCreate, AggregateDelete, AggregateVerb};
 
 /// The columns of aggregates. `df` shows a different selection of them.
 pub(crate) const COLUMNS: [Column<Aggregate>; 20] = [
-    Column::left("name", |it| Cell::text(&it.name)),
-    Column::left("state", |it| Cell::text(it.state)),
-    Column::right("size", |it| Cell::Bytes(it.size_bytes)),
-    Column::right("used", |it| Cell::Bytes(it.used_bytes)),
-    Column::right("free", |it| Cell::Bytes(it.free_bytes)),
-    Column::right("volumes", |it| Cell::Count(it.volume_count)),
-    Column::right("devices", |it| Cell::Count(it.devices.len() as u64)),
-    if_asked(Column::left("uuid", |it| Cell::text(&it.uuid))),
-    if_asked(Column::left("raid", |it| Cell::text(&it.raid))),
-    if_asked(Column::right("reserve", |it| Cell::Bytes(it.reserve_bytes))),
-    if_asked(Column::right("pending", |it| {
+    Column::text("name", |it| Cell::text(&it.name)),
+    Column::words("state", "AggregateState", |it| Cell::text(it.state)),
+    Column::bytes("size", |it| Cell::Bytes(it.size_bytes)),
+    Column::bytes("used", |it| Cell::Bytes(it.used_bytes)),
+    Column::bytes("free", |it| Cell::Bytes(it.free_bytes)),
+    Column::count("volumes", |it| Cell::Count(it.volume_count)),
+    Column::count("devices", |it| Cell::Count(it.devices.len() as u64)),
+    if_asked(Column::text("uuid", |it| Cell::text(&it.uuid))),
+    if_asked(Column::text("raid", |it| Cell::text(&it.raid))),
+    if_asked(Column::bytes("reserve", |it| Cell::Bytes(it.reserve_bytes))),
+    if_asked(Column::bytes("pending", |it| {
         Cell::Bytes(it.pending_free_bytes)
     })),
-    if_asked(Column::right("lun-sizes", |it| {
+    if_asked(Column::bytes("lun-sizes", |it| {
         Cell::Bytes(it.logical_bytes)
     })),
-    if_asked(Column::right("shared", |it| Cell::Bytes(it.shared_bytes))),
-    if_asked(Column::right("dirty", |it| Cell::Bytes(it.dirty_bytes))),
-    if_asked(Column::right("from-host", |it| {
+    if_asked(Column::bytes("shared", |it| Cell::Bytes(it.shared_bytes))),
+    if_asked(Column::bytes("dirty", |it| Cell::Bytes(it.dirty_bytes))),
+    if_asked(Column::bytes("from-host", |it| {
         Cell::Bytes(it.host_backed_bytes)
     })),
-    if_asked(Column::right("host-free", |it| {
+    if_asked(Column::bytes("host-free", |it| {
         Cell::bytes(it.host_free_bytes)
     })),
-    if_asked(Column::right("cp", |it| Cell::Count(it.committed_cp))),
-    if_asked(Column::right("back-to-back", |it| {
+    if_asked(Column::count("cp", |it| Cell::Count(it.committed_cp))),
+    if_asked(Column::count("back-to-back", |it| {
         it.cp
             .as_ref()
             .map_or(Cell::None, |cp| Cell::Count(cp.back_to_back))
     })),
-    if_asked(Column::right("journal-half", |it| {
+    if_asked(Column::bytes("journal-half", |it| {
         Cell::bytes(it.journal.as_ref().map(|journal| journal.half_bytes))
     })),
-    if_asked(Column::right("journal-fill", |it| {
+    if_asked(Column::percent("journal-fill", |it| {
         let journal = it.journal.as_ref();
         journal.map_or(Cell::None, |journal| Cell::Percent(journal.fill_percent))
     })),
@@ -77,6 +77,7 @@ pub(crate) fn run(
         }
         AggregateVerb::Show(show) => match &show.name {
             Some(name) => {
+                listing::for_one(&show.listing)?;
                 let told = session.get::<Aggregate>(&format!("/v1/aggregates/{name}"))?;
                 if show.listing.columns.is_empty() {
                     output.data(&told.raw, || details(&told.meant, show.listing.exact))?;
@@ -112,17 +113,27 @@ fn remove(
     let path = format!("/v1/aggregates/{}", delete.name);
     if delete.dry_run || !yes {
         let aggregate = session.get::<Aggregate>(&path)?.meant;
+        let all = session
+            .get::<Aggregates>("/v1/aggregates")?
+            .meant
+            .aggregates;
+        let obstacle = match all.len() {
+            0 | 1 => Some("it is the only aggregate, make another first"),
+            _ => None,
+        };
         let mut volumes = session.get::<Volumes>("/v1/volumes")?.meant.volumes;
         volumes.retain(|volume| volume.aggregate == aggregate.name);
+        let options = options(&aggregate, &volumes);
         if !delete.dry_run {
-            return Err(Failure::not_confirmed(loss(&aggregate, &volumes)));
+            let what = loss(&aggregate, &volumes);
+            return Err(Failure::not_confirmed_by(options, what, obstacle));
         }
         let raw = listing::versioned(json!({
-            "would": "aggregate delete", "object": aggregate.name,
+            "would": "aggregate delete", "object": aggregate.name, "obstacle": obstacle,
             "needs_discard_volumes": needs_discard_volumes(&aggregate, &volumes),
             "lost": {"aggregate": aggregate, "volumes": volumes},
         }));
-        return output.data(&raw, || losses(&aggregate, &volumes));
+        return output.data(&raw, || losses(&aggregate, &volumes, obstacle));
     }
     let query = match delete.discard_volumes {
         true => "?discard_volumes=true",
@@ -143,6 +154,14 @@ fn needs_discard_volumes(aggregate: &Aggregate, volumes: &[Volume]) -> bool {
     is_unknown(aggregate) || !volumes.is_empty()
 }
 
+/// Returns the options that the deletion needs.
+fn options(aggregate: &Aggregate, volumes: &[Volume]) -> &'static str {
+    match needs_discard_volumes(aggregate, volumes) {
+        true => "--yes and --discard-volumes",
+        false => "--yes",
+    }
+}
+
 /// Describes the data lost with an aggregate.
 fn loss(aggregate: &Aggregate, volumes: &[Volume]) -> String {
     let name = &aggregate.name;
@@ -157,13 +176,10 @@ fn loss(aggregate: &Aggregate, volumes: &[Volume]) -> String {
 }
 
 /// Describes the data lost item by item, and the effect on the devices.
-fn losses(aggregate: &Aggregate, volumes: &[Volume]) -> String {
+fn losses(aggregate: &Aggregate, volumes: &[Volume], obstacle: Option<&str>) -> String {
     let mut text = format!("{} would be lost for good\n", loss(aggregate, volumes));
     for volume in volumes {
-        let luns = match volume.lun_count {
-            1 => "1 LUN".to_owned(),
-            count => format!("{count} LUNs"),
-        };
+        let luns = counted(volume.lun_count, "LUN");
         let bytes = Size(volume.logical_bytes);
         // Writing to a String cannot fail.
         let _ = writeln!(text, "  volume {} ({luns}, {bytes} in all)", volume.name);
@@ -175,10 +191,10 @@ fn losses(aggregate: &Aggregate, volumes: &[Volume]) -> String {
         };
         let _ = writeln!(text, "  {} {}: {fate}", device.kind, device.path);
     }
-    if needs_discard_volumes(aggregate, volumes) {
-        text.push_str("it needs --yes and --discard-volumes\n");
-    } else {
-        text.push_str("it needs --yes\n");
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "it needs {}", options(aggregate, volumes));
+    if let Some(obstacle) = obstacle {
+        let _ = writeln!(text, "not now: {obstacle}");
     }
     text
 }
@@ -286,7 +302,10 @@ fn details(aggregate: &Aggregate, exact: bool) -> String {
         let (lost, unreadable) = (damage.lost_block_count, damage.unreadable_block_count);
         line(
             "damage",
-            &format!("{unreadable} blocks cannot be read, {lost} are lost"),
+            &format!(
+                "{} cannot be read, {lost} lost",
+                counted(unreadable, "block")
+            ),
         );
         for found in &damage.lines {
             line("", found);
@@ -294,7 +313,8 @@ fn details(aggregate: &Aggregate, exact: bool) -> String {
     }
     let mended: u64 = damage.mended.values().sum();
     if mended > 0 {
-        let text = format!("{mended} blocks of metadata, derived from others; nothing was lost");
+        let blocks = counted(mended, "block");
+        let text = format!("{blocks} of metadata, derived from others; nothing was lost");
         line("mended", &text);
         for found in &damage.mended_lines {
             line("", found);
@@ -302,8 +322,8 @@ fn details(aggregate: &Aggregate, exact: bool) -> String {
     }
     if damage.metadata_damaged_count > 0 {
         let text = format!(
-            "{} blocks of metadata, which cannot be derived",
-            damage.metadata_damaged_count
+            "{} of metadata, which cannot be derived",
+            counted(damage.metadata_damaged_count, "block")
         );
         line("damaged", &text);
         for found in &damage.metadata_damaged {
@@ -320,8 +340,8 @@ fn details(aggregate: &Aggregate, exact: bool) -> String {
     }
     if let Some(recovery) = &aggregate.recovery {
         let text = format!(
-            "{} operations ({}) given back by the journal in {} ms",
-            recovery.operation_count,
+            "{} ({}) given back by the journal in {} ms",
+            counted(recovery.operation_count, "operation"),
             size(recovery.bytes, exact),
             recovery.duration_ms
         );

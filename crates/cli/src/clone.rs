@@ -11,16 +11,16 @@ use crate::split;
 use crate::verb::{CloneCreate, CloneVerb, Show};
 
 const COLUMNS: [Column<Volume>; 8] = [
-    Column::left("name", |it| Cell::text(&it.name)),
-    Column::left("from", |it| {
+    Column::text("name", |it| Cell::text(&it.name)),
+    Column::text("from", |it| {
         it.clone_of.as_ref().map_or(Cell::None, Cell::text)
     }),
-    Column::left("aggregate", |it| Cell::text(&it.aggregate)),
-    Column::right("luns", |it| Cell::Count(it.lun_count)),
-    Column::right("used", |it| Cell::Bytes(it.used_bytes)),
-    Column::right("allocated", |it| Cell::Bytes(it.allocated_bytes)),
-    if_asked(Column::left("sync", |it| Cell::text(it.sync))),
-    if_asked(Column::left("policy", |it| Cell::text(&it.snapshot_policy))),
+    Column::text("aggregate", |it| Cell::text(&it.aggregate)),
+    Column::count("luns", |it| Cell::Count(it.lun_count)),
+    Column::bytes("used", |it| Cell::Bytes(it.used_bytes)),
+    Column::bytes("allocated", |it| Cell::Bytes(it.allocated_bytes)),
+    if_asked(Column::words("sync", "Sync", |it| Cell::text(it.sync))),
+    if_asked(Column::text("policy", |it| Cell::text(&it.snapshot_policy))),
 ];
 
 pub(crate) fn run(verb: &CloneVerb, session: &Session, output: &Output) -> Result<u8, Failure> {

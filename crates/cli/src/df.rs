@@ -9,32 +9,34 @@ use crate::session::Session;
 use crate::verb::Df;
 
 const COLUMNS: [Column<Aggregate>; 12] = [
-    Column::left("aggregate", |it| Cell::text(&it.name)),
-    Column::right("size", |it| Cell::Bytes(it.size_bytes)),
-    Column::right("used", |it| Cell::Bytes(it.used_bytes)),
-    Column::right("free", |it| Cell::Bytes(it.free_bytes)),
-    Column::right("use%", |it| {
+    Column::text("aggregate", |it| Cell::text(&it.name)),
+    Column::bytes("size", |it| Cell::Bytes(it.size_bytes)),
+    Column::bytes("used", |it| Cell::Bytes(it.used_bytes)),
+    Column::bytes("free", |it| Cell::Bytes(it.free_bytes)),
+    Column::percent("use%", |it| {
         Cell::Percent(percent(it.used_bytes, it.free_bytes))
     }),
-    Column::right("logical", |it| Cell::Bytes(it.logical_bytes)),
-    Column::right("shared", |it| Cell::Bytes(it.shared_bytes)),
-    Column::right("reserve", |it| Cell::Bytes(it.reserve_bytes)),
-    Column::right("pending", |it| Cell::Bytes(it.pending_free_bytes)),
-    Column::right("from-host", |it| Cell::Bytes(it.host_backed_bytes)),
-    Column::right("host-free", |it| Cell::bytes(it.host_free_bytes)),
-    if_asked(Column::left("state", |it| Cell::text(it.state))),
+    Column::bytes("logical", |it| Cell::Bytes(it.logical_bytes)),
+    Column::bytes("shared", |it| Cell::Bytes(it.shared_bytes)),
+    Column::bytes("reserve", |it| Cell::Bytes(it.reserve_bytes)),
+    Column::bytes("pending", |it| Cell::Bytes(it.pending_free_bytes)),
+    Column::bytes("from-host", |it| Cell::Bytes(it.host_backed_bytes)),
+    Column::bytes("host-free", |it| Cell::bytes(it.host_free_bytes)),
+    if_asked(Column::words("state", "AggregateState", |it| {
+        Cell::text(it.state)
+    })),
 ];
 
 const VOLUMES: [Column<Volume>; 9] = [
-    Column::left("volume", |it| Cell::text(&it.name)),
-    Column::left("aggregate", |it| Cell::text(&it.aggregate)),
-    Column::right("logical", |it| Cell::Bytes(it.logical_bytes)),
-    Column::right("active", |it| Cell::Bytes(it.used_bytes)),
-    Column::right("allocated", |it| Cell::Bytes(it.allocated_bytes)),
-    Column::right("snapshots", |it| Cell::Count(it.snapshot_count)),
-    Column::right("snap-own", |it| Cell::Bytes(it.snapshot_exclusive_bytes)),
-    Column::right("pending", |it| Cell::Bytes(it.pending_free_bytes)),
-    if_asked(Column::left("clone-of", |it| {
+    Column::text("volume", |it| Cell::text(&it.name)),
+    Column::text("aggregate", |it| Cell::text(&it.aggregate)),
+    Column::bytes("logical", |it| Cell::Bytes(it.logical_bytes)),
+    Column::bytes("active", |it| Cell::Bytes(it.used_bytes)),
+    Column::bytes("allocated", |it| Cell::Bytes(it.allocated_bytes)),
+    Column::count("snapshots", |it| Cell::Count(it.snapshot_count)),
+    Column::bytes("snap-own", |it| Cell::Bytes(it.snapshot_exclusive_bytes)),
+    Column::bytes("pending", |it| Cell::Bytes(it.pending_free_bytes)),
+    if_asked(Column::text("clone-of", |it| {
         it.clone_of.as_ref().map_or(Cell::None, Cell::text)
     })),
 ];

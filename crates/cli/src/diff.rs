@@ -16,6 +16,7 @@ use crate::session::Session;
 use crate::verb::SnapshotDiff;
 
 pub(crate) fn run(diff: &SnapshotDiff, session: &Session, output: &Output) -> Result<(), Failure> {
+    let until = until(diff)?;
     let lun = match &diff.lun {
         Some(lun) => lun.clone(),
         None => only_lun(session, &diff.name)?,
@@ -23,7 +24,7 @@ pub(crate) fn run(diff: &SnapshotDiff, session: &Session, output: &Output) -> Re
     let mut question = CompareSnapshot {
         offset: diff.offset,
         length: diff.length,
-        ..CompareSnapshot::whole(lun, until(diff)?)
+        ..CompareSnapshot::whole(lun, until)
     };
     let end = diff.length.map(|length| diff.offset.saturating_add(length));
     let SnapshotName { volume, snapshot } = &diff.name;

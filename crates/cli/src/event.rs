@@ -9,24 +9,24 @@ use crate::session::Session;
 use crate::verb::{EventVerb, HistoryShow};
 
 const EVENTS: [Column<Event>; 7] = [
-    if_asked(Column::right("number", |event| Cell::Count(event.number))),
-    Column::left("time", |event| Cell::text(&event.time)),
-    Column::left("severity", |event| Cell::text(event.severity)),
-    Column::left("kind", |event| Cell::text(event.kind)),
-    Column::left("code", |event| {
+    if_asked(Column::count("number", |event| Cell::Count(event.number))),
+    Column::time("time", |event| Cell::text(&event.time)),
+    Column::words("severity", "Severity", |event| Cell::text(event.severity)),
+    Column::words("kind", "EventKind", |event| Cell::text(event.kind)),
+    Column::text("code", |event| {
         event.code.as_ref().map_or(Cell::None, Cell::text)
     }),
-    Column::left("object", |event| Cell::text(&event.object)),
-    Column::left("text", |event| Cell::text(&event.text)),
+    Column::text("object", |event| Cell::text(&event.object)),
+    Column::text("text", |event| Cell::text(&event.text)),
 ];
 
 const CHANGES: [Column<Change>; 6] = [
-    if_asked(Column::right("number", |change| Cell::Count(change.number))),
-    Column::left("time", |change| Cell::text(&change.time)),
-    Column::left("who", |change| Cell::text(&change.who)),
-    Column::left("what", |change| Cell::text(&change.what)),
-    Column::left("object", |change| Cell::text(&change.object)),
-    Column::left("detail", |change| Cell::text(&change.detail)),
+    if_asked(Column::count("number", |change| Cell::Count(change.number))),
+    Column::time("time", |change| Cell::text(&change.time)),
+    Column::text("who", |change| Cell::text(&change.who)),
+    Column::text("what", |change| Cell::text(&change.what)),
+    Column::text("object", |change| Cell::text(&change.object)),
+    Column::text("detail", |change| Cell::text(&change.detail)),
 ];
 
 pub(crate) fn run(verb: &EventVerb, session: &Session, output: &Output) -> Result<u8, Failure> {

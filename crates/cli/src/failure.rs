@@ -1,11 +1,13 @@
 //! Failures of verbs, and their exit codes (docs/reference/conventions.md#exit-codes): one
-//! table for all codes of the daemon.
+//! table for all codes of the daemon. With `--json` a failure is a problem document (RFC 9457) on
+//! stderr: the daemon's own where the daemon refused, else one without a code.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 
-use everglade_api::{Code, Outcome, Problem};
+use everglade_api::{Code, Outcome, Problem, SCHEMA_VERSION};
+use serde_json::{Value, json};
 
 /// Exit codes. Scripts depend on them, so no code ever changes its meaning.
 pub mod exit {
@@ -29,6 +31,37 @@ pub mod exit {
     pub const UNHEALTHY: u8 = 8;
     /// The outcome of the change is unknown.
     pub const UNKNOWN: u8 = 9;
+    /// Ctrl-C ended a wait; 128 and the number of the signal, as shells say it.
+    pub const INTERRUPTED: u8 = 130;
+
+    /// Returns the title of failures with an exit code.
+    pub(super) fn title(code: u8) -> &'static str {
+        match code {
+            OK => "done",
+            USAGE => "wrong usage",
+            UNREACHABLE => "the daemon does not answer",
+            NOT_FOUND => "not found",
+            CONFLICT => "conflict",
+            NOT_CONFIRMED => "not confirmed",
+            NO_SPACE => "no space",
+            UNHEALTHY => "unhealthy",
+            UNKNOWN => "the outcome is unknown",
+            INTERRUPTED => "interrupted",
+            _ => "failed",
+        }
+    }
+}
+
+/// Returns the problem document of a failure that is not the daemon's refusal.
+#[must_use]
+pub fn document(code: u8, message: &str) -> Value {
+    json!({
+        "schema_version": SCHEMA_VERSION,
+        "type": "about:blank",
+        "title": exit::title(code),
+        "detail": message,
+        "exit_code": code,
+    })
 }
 
 /// The reason why a verb failed: one line for a person, one number for a script.
@@ -38,6 +71,8 @@ pub struct Failure {
     pub code: u8,
     /// The error, and its remedy.
     pub message: String,
+    /// The daemon's refusal, if that is the reason.
+    problem: Option<Problem>,
 }
 
 impl Failure {
@@ -45,7 +80,32 @@ impl Failure {
         Failure {
             code,
             message: message.into(),
+            problem: None,
         }
+    }
+
+    /// Returns the problem document: of the daemon's refusal with the words of the command line.
+    #[must_use]
+    pub fn document(&self) -> Value {
+        let Some(problem) = &self.problem else {
+            return document(self.code, &self.message);
+        };
+        let suffix = format!(" ({})", problem.code);
+        let detail = self.message.strip_suffix(&suffix);
+        let mut document = problem.to_json();
+        document["detail"] = json!(detail.unwrap_or(&self.message));
+        document["exit_code"] = json!(self.code);
+        document["schema_version"] = json!(SCHEMA_VERSION);
+        document
+    }
+
+    /// Returns the failure for a wait that Ctrl-C ended.
+    pub(crate) fn interrupted(job: u64) -> Failure {
+        let message = format!(
+            "interrupted; job {job} goes on: 'everglade job wait {job}' waits for it, and \
+            'everglade job show {job}' shows it"
+        );
+        Failure::new(exit::INTERRUPTED, message)
     }
 
     /// Returns the failure for a daemon that does not answer on the socket.
@@ -84,7 +144,21 @@ impl Failure {
 
     /// Returns the failure for a request that would destroy data and was not confirmed.
     pub(crate) fn not_confirmed(what: impl fmt::Display) -> Failure {
-        let message = format!("{what} would be lost for good; add --yes if that is meant");
+        Failure::not_confirmed_by("--yes", what, None)
+    }
+
+    /// As [`Failure::not_confirmed`], for a request that needs these options, and that something
+    /// else prevents as well: the text says what to do about it.
+    pub(crate) fn not_confirmed_by(
+        options: &str,
+        what: impl fmt::Display,
+        obstacle: Option<&str>,
+    ) -> Failure {
+        let remedy = match obstacle {
+            None => format!("add {options} if that is meant"),
+            Some(obstacle) => format!("not now: {obstacle}; then add {options} if that is meant"),
+        };
+        let message = format!("{what} would be lost for good; {remedy}");
         Failure::new(exit::NOT_CONFIRMED, message)
     }
 }
@@ -114,7 +188,7 @@ impl From<Problem> for Failure {
             Code::WouldLoseData
                 if matches!(
                     problem.field.as_deref(),
-                    Some("devices" | "journal_device" | "discard_beyond")
+                    Some("discard_contents" | "discard_beyond")
                 ) =>
             {
                 "; add --yes if that is meant"
@@ -130,17 +204,26 @@ impl From<Problem> for Failure {
                 format!("--{field}: {}", problem.detail)
             }
             Some("time_zone") => format!("--time-zone: {}", problem.detail),
-            Some("discard_volumes" | "discard_beyond") => problem.detail.clone(),
+            Some("discard_contents" | "discard_volumes" | "discard_beyond") => {
+                problem.detail.clone()
+            }
+            Some("snapshot_policy") => format!("--snapshot-policy: {}", problem.detail),
+            Some("safety_snapshot") => format!("--safety-snapshot: {}", problem.detail),
             Some(field @ ("devices" | "device" | "aggregate")) => {
                 format!("--{field}: {}", problem.detail)
             }
             _ => problem.to_string(),
         };
-        Failure::new(code, format!("{prefix}{detail}{hint} ({})", problem.code))
+        let message = format!("{prefix}{detail}{hint} ({})", problem.code);
+        Failure {
+            problem: Some(problem),
+            ..Failure::new(code, message)
+        }
     }
 }
 
-fn exit_code(code: Code) -> u8 {
+/// Returns the exit code for a request, or a job, that failed with this code.
+pub(crate) fn exit_code(code: Code) -> u8 {
     match code {
         Code::UnknownField | Code::MissingField | Code::InvalidValue => exit::USAGE,
         Code::NotFound => exit::NOT_FOUND,
@@ -177,6 +260,8 @@ fn exit_code(code: Code) -> u8 {
         | Code::LabelCopyLost
         | Code::PatternUnmatched
         | Code::MetadataDamaged
+        | Code::SegmentLost
+        | Code::ScanPaused
         | Code::MetadataMended
         | Code::Host => exit::FAILED,
     }
@@ -215,13 +300,52 @@ mod tests {
     }
 
     #[test]
+    fn a_document_has_the_daemons_code_and_the_words_of_the_command_line() {
+        let failure = Failure::from(Problem::invalid("size_bytes", "5 is odd"));
+        let document = failure.document();
+        for (field, expected) in [
+            ("schema_version", json!(1)),
+            ("type", json!("urn:everglade:problem:EVG-1004")),
+            ("title", json!("invalid value")),
+            ("status", json!(422)),
+            ("code", json!("EVG-1004")),
+            ("field", json!("size_bytes")),
+            ("detail", json!("--size: 5 is odd")),
+            ("exit_code", json!(2)),
+        ] {
+            assert_eq!(document[field], expected, "{document}");
+        }
+        let document = Failure::new(exit::UNREACHABLE, "nobody").document();
+        assert_eq!(document["type"], "about:blank");
+        assert_eq!(document["title"], "the daemon does not answer");
+        assert_eq!(document["detail"], "nobody");
+        assert!(document["code"].is_null() && document["exit_code"] == 3);
+    }
+
+    #[test]
     fn a_field_is_called_as_its_option_is() {
         let failure = Failure::from(Problem::invalid("size_bytes", "5 is odd"));
         assert_eq!(failure.message, "--size: 5 is odd (EVG-1004)");
         assert_eq!(failure.code, exit::USAGE);
-        let problem = Problem::of_field(Code::WouldLoseData, "devices", "/f holds data");
+        let problem = Problem::of_field(Code::WouldLoseData, "discard_contents", "/f holds data");
         let failure = Failure::from(problem);
         assert!(failure.message.contains("--yes"), "{failure}");
         assert_eq!(failure.code, exit::NOT_CONFIRMED);
+    }
+
+    /// `--yes` was proposed for a directory that is not empty, and changed nothing.
+    #[test]
+    fn an_option_is_proposed_only_where_it_helps() {
+        for field in ["devices", "journal_device"] {
+            let problem = Problem::of_field(Code::WouldLoseData, field, "/d is not empty");
+            let failure = Failure::from(problem);
+            assert!(!failure.message.contains("--yes"), "{failure}");
+        }
+        let failure = Failure::not_confirmed_by("--yes", "volume v", Some("release the hold"));
+        assert_eq!(
+            failure.message,
+            "volume v would be lost for good; not now: release the hold; then add --yes if that \
+            is meant"
+        );
     }
 }

@@ -1,11 +1,11 @@
 //! `everglade job …`: jobs that continue after their request was answered, and waiting for them.
 
-use std::thread::sleep;
 use std::time::Duration;
 
-use everglade_api::{Job, JobState, Jobs, Size};
+use everglade_api::{Code, Job, JobState, Jobs, Size};
 
-use crate::failure::{Failure, exit};
+use crate::failure::{Failure, exit, exit_code};
+use crate::interrupt::Interrupt;
 use crate::listing::{self, Cell, Column, if_asked};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -16,23 +16,24 @@ use crate::verb::JobVerb;
 /// Interval between checks of a job.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-const COLUMNS: [Column<Job>; 11] = [
-    Column::right("id", |job| Cell::Count(job.id)),
-    Column::left("kind", |job| Cell::text(&job.kind)),
-    Column::left("object", |job| Cell::text(&job.object)),
-    Column::left("state", |job| Cell::text(job.state)),
-    Column::right("percent", |job| Cell::Percent(job.percent)),
-    Column::right("total", |job| Cell::Bytes(job.total_bytes)),
-    Column::right("rate", |job| Cell::Bytes(job.rate_bytes_per_second)),
-    Column::right("eta", |job| {
-        job.eta_seconds
-            .map_or(Cell::None, |eta| Cell::text(duration(eta)))
-    }),
-    Column::left("started", |job| Cell::text(&job.started)),
-    if_asked(Column::left("ended", |job| {
+const COLUMNS: [Column<Job>; 12] = [
+    Column::count("id", |job| Cell::Count(job.id)),
+    Column::text("kind", |job| Cell::text(&job.kind)),
+    Column::text("object", |job| Cell::text(&job.object)),
+    Column::words("state", "JobState", |job| Cell::text(job.state)),
+    Column::percent("percent", |job| Cell::Percent(job.percent)),
+    Column::bytes("total", |job| Cell::Bytes(job.total_bytes)),
+    Column::bytes("rate", |job: &Job| Cell::Bytes(job.rate_bytes_per_second))
+        .called("rate_bytes_per_second"),
+    Column::seconds("eta", |job| Cell::seconds(job.eta_seconds)),
+    Column::time("started", |job| Cell::text(&job.started)),
+    if_asked(Column::time("ended", |job| {
         job.ended.as_ref().map_or(Cell::None, Cell::text)
     })),
-    Column::left("detail", |job| {
+    if_asked(Column::text("code", |job| {
+        job.code.as_ref().map_or(Cell::None, Cell::text)
+    })),
+    Column::text("detail", |job| {
         job.detail.as_ref().map_or(Cell::None, Cell::text)
     }),
 ];
@@ -87,18 +88,26 @@ pub(crate) fn follow_work(
         return conclude(&job, output);
     }
     output.for_programs(&job.raw)?;
+    let id = job.meant.id;
+    output.id(id)?;
     if job.meant.state == JobState::Running {
-        let id = job.meant.id;
-        output.done(&format!("job {id} {what}; 'job wait {id}' waits for it"));
+        let detail = why_it_waits(&job.meant);
+        output.done(&format!(
+            "job {id} {what}{detail}; 'job wait {id}' waits for it"
+        ));
     }
     Ok(exit::OK)
 }
 
 fn wait(session: &Session, output: &Output, mut told: Answer<Job>) -> Result<Answer<Job>, Failure> {
     let mut line = Progress::new(output.is_quiet());
+    let interrupt = Interrupt::watch();
     while told.meant.state == JobState::Running {
         line.show(&progress(&told.meant));
-        sleep(LOOK_EVERY);
+        if !interrupt.sleep(LOOK_EVERY) {
+            line.clear();
+            return Err(Failure::interrupted(told.meant.id));
+        }
         told = session.get::<Job>(&format!("/v1/jobs/{}", told.meant.id))?;
     }
     line.clear();
@@ -107,14 +116,30 @@ fn wait(session: &Session, output: &Output, mut told: Answer<Job>) -> Result<Ans
 
 fn conclude(told: &Answer<Job>, output: &Output) -> Result<u8, Failure> {
     output.for_programs(&told.raw)?;
-    match (&told.meant.state, &told.meant.detail) {
-        (JobState::Failed, detail) => {
-            let detail = detail.as_deref().unwrap_or("no reason was given");
-            let text = format!("job {} failed: {detail}", told.meant.id);
-            Err(Failure::new(exit::FAILED, text))
-        }
-        _ => Ok(exit::OK),
+    match told.meant.state {
+        JobState::Failed => Err(failure(&told.meant)),
+        JobState::Running | JobState::Done => Ok(exit::OK),
     }
+}
+
+/// Returns the failure of a job, with the exit code of its cause if the cause has a code.
+fn failure(job: &Job) -> Failure {
+    let detail = job.detail.as_deref().unwrap_or("no reason was given");
+    let code = job
+        .code
+        .as_deref()
+        .and_then(|code| code.parse::<Code>().ok());
+    let (exit, code) = match code {
+        Some(code) => (exit_code(code), format!(" ({code})")),
+        None => (exit::FAILED, String::new()),
+    };
+    Failure::new(exit, format!("job {} failed: {detail}{code}", job.id))
+}
+
+/// Returns the reason why a running job waits, as the rest of a line.
+fn why_it_waits(job: &Job) -> String {
+    let detail = job.detail.as_ref();
+    detail.map_or_else(String::new, |detail| format!(" ({detail})"))
 }
 
 /// Describes the progress of a job in one line.
@@ -125,11 +150,12 @@ fn progress(job: &Job) -> String {
         None => String::new(),
     };
     format!(
-        "{} {}: {} % of {} at {rate}/s{eta}",
+        "{} {}: {} % of {} at {rate}/s{eta}{}",
         job.kind,
         job.object,
         job.percent,
-        Size(job.total_bytes)
+        Size(job.total_bytes),
+        why_it_waits(job)
     )
 }
 
@@ -137,9 +163,8 @@ fn progress(job: &Job) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn progress_has_rate_and_eta() {
-        let job = Job {
+    fn job() -> Job {
+        Job {
             id: 7,
             kind: "lun delete".to_owned(),
             object: "v/l".to_owned(),
@@ -152,11 +177,43 @@ mod tests {
             started: String::new(),
             ended: None,
             cancellable: false,
+            code: None,
             detail: None,
+        }
+    }
+
+    #[test]
+    fn a_job_that_failed_has_the_exit_code_of_its_cause() {
+        let failed = Job {
+            state: JobState::Failed,
+            detail: Some("no space left in the pool".to_owned()),
+            ..job()
         };
+        let plain = failure(&failed);
+        assert_eq!(plain.code, exit::FAILED);
+        assert_eq!(plain.message, "job 7 failed: no space left in the pool");
+        let full = failure(&Job {
+            code: Some("EVG-3001".to_owned()),
+            ..failed
+        });
+        assert_eq!(full.code, exit::NO_SPACE);
+        assert!(full.message.ends_with(" (EVG-3001)"), "{full}");
+    }
+
+    #[test]
+    fn progress_has_rate_and_eta() {
         assert_eq!(
-            progress(&job),
+            progress(&job()),
             "lun delete v/l: 25 % of 4.0 GiB at 1.0 MiB/s, 51m 12s left"
+        );
+        let held = Job {
+            detail: Some("the scan of volume v is paused".to_owned()),
+            ..job()
+        };
+        let said = progress(&held);
+        assert!(
+            said.ends_with(" left (the scan of volume v is paused)"),
+            "{said}"
         );
     }
 }

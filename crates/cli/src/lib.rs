@@ -14,6 +14,7 @@ mod diff;
 mod event;
 mod failure;
 mod growth;
+mod interrupt;
 mod job;
 mod listing;
 mod lun;
@@ -34,7 +35,7 @@ mod volume;
 
 use std::path::PathBuf;
 
-pub use failure::{Failure, exit};
+pub use failure::{Failure, document, exit};
 pub use verb::Verb;
 
 pub use output::Output;

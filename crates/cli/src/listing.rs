@@ -2,16 +2,19 @@
 //!
 //! A noun has its columns once, with the kind of each; text, order and comparison follow from that.
 //! `--where` and `--sort` go by the value, not by its text, so sizes compare as sizes however they
-//! are printed, and what they leave is also what `--json` prints.
+//! are printed, and what they leave is also what `--json` prints. `everglade_api` has the grammar
+//! of `--where`, because filters over REST have the same one.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use everglade_api::Size;
+use everglade_api::{Filter, Found, Kind, Size, split_filter};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, exit};
 use crate::output::Output;
 use crate::session::Answer;
+use crate::status::duration;
 use crate::table::{Align, Table};
 use crate::verb::Listing;
 
@@ -22,6 +25,7 @@ pub(crate) enum Cell {
     Bytes(u64),
     Count(u64),
     Percent(u64),
+    Seconds(u64),
     /// The value is unknown or absent.
     None,
 }
@@ -29,6 +33,14 @@ pub(crate) enum Cell {
 impl Cell {
     pub(crate) fn bytes(bytes: Option<u64>) -> Cell {
         bytes.map_or(Cell::None, Cell::Bytes)
+    }
+
+    pub(crate) fn seconds(seconds: Option<u64>) -> Cell {
+        seconds.map_or(Cell::None, Cell::Seconds)
+    }
+
+    pub(crate) fn flag(flag: bool) -> Cell {
+        Cell::text(if flag { "yes" } else { "no" })
     }
 
     pub(crate) fn text(text: impl ToString) -> Cell {
@@ -42,14 +54,26 @@ impl Cell {
             Cell::Bytes(bytes) => Size(*bytes).to_string(),
             Cell::Count(count) => count.to_string(),
             Cell::Percent(percent) => format!("{percent}%"),
+            Cell::Seconds(seconds) => duration(*seconds),
             Cell::None => "-".to_owned(),
         }
     }
 
     fn number(&self) -> Option<u64> {
         match self {
-            Cell::Bytes(number) | Cell::Count(number) | Cell::Percent(number) => Some(*number),
+            Cell::Bytes(number)
+            | Cell::Count(number)
+            | Cell::Percent(number)
+            | Cell::Seconds(number) => Some(*number),
             Cell::Text(_) | Cell::None => None,
+        }
+    }
+
+    /// Returns the value as filters compare it.
+    fn found(&self) -> Found<'_> {
+        match self {
+            Cell::Text(text) => Found::Text(Cow::Borrowed(text)),
+            other => other.number().map_or(Found::Absent, Found::Number),
         }
     }
 
@@ -72,30 +96,100 @@ fn printable(text: &str) -> String {
 pub(crate) struct Column<T> {
     /// Name in lower case; the heading is in capitals.
     name: &'static str,
-    align: Align,
+    /// Kind of the values in its cells.
+    kind: Kind,
+    /// Name of its field in JSON; from name and kind if empty.
+    field: &'static str,
     /// Whether the column is shown by default.
     usual: bool,
     cell: fn(&T) -> Cell,
 }
 
 impl<T> Column<T> {
-    /// Makes a column of text, aligned left.
-    pub(crate) const fn left(name: &'static str, cell: fn(&T) -> Cell) -> Column<T> {
+    const fn new(name: &'static str, kind: Kind, cell: fn(&T) -> Cell) -> Column<T> {
         Column {
             name,
-            align: Align::Left,
+            kind,
+            field: "",
             usual: true,
             cell,
         }
     }
 
-    /// Makes a column of numbers, aligned right.
-    pub(crate) const fn right(name: &'static str, cell: fn(&T) -> Cell) -> Column<T> {
-        Column {
-            name,
-            align: Align::Right,
-            usual: true,
-            cell,
+    pub(crate) const fn text(name: &'static str, cell: fn(&T) -> Cell) -> Column<T> {
+        Column::new(name, Kind::Text, cell)
+    }
+
+    /// Makes a column of words of a schema of the REST interface.
+    pub(crate) const fn words(
+        name: &'static str,
+        schema: &'static str,
+        cell: fn(&T) -> Cell,
+    ) -> Column<T> {
+        Column::new(name, Kind::Word(schema), cell)
+    }
+
+    pub(crate) const fn flag(name: &'static str, cell: fn(&T) -> Cell) -> Column<T> {
+        Column::new(name, Kind::Flag, cell)
+    }
+
+    /// Makes a column of times, RFC 3339 in UTC.
+    pub(crate) const fn time(name: &'static str, cell: fn(&T) -> Cell) -> Column<T> {
+        Column::new(name, Kind::Time, cell)
+    }
+
+    pub(crate) const fn bytes(name: &'static str, cell: fn(&T) -> Cell) -> Column<T> {
+        Column::new(name, Kind::Size, cell)
+    }
+
+    pub(crate) const fn count(name: &'static str, cell: fn(&T) -> Cell) -> Column<T> {
+        Column::new(name, Kind::Count, cell)
+    }
+
+    pub(crate) const fn percent(name: &'static str, cell: fn(&T) -> Cell) -> Column<T> {
+        Column::new(name, Kind::Percent, cell)
+    }
+
+    pub(crate) const fn seconds(name: &'static str, cell: fn(&T) -> Cell) -> Column<T> {
+        Column::new(name, Kind::Duration, cell)
+    }
+
+    /// Gives the column's field in JSON a name that does not follow from name and kind.
+    pub(crate) const fn called(self, field: &'static str) -> Column<T> {
+        Column { field, ..self }
+    }
+
+    /// Returns the name of the column's field in JSON, with the unit of its values.
+    fn field(&self) -> String {
+        let name = self.name.trim_end_matches('%').replace('-', "_");
+        let unit = match self.kind {
+            _ if !self.field.is_empty() => return self.field.to_owned(),
+            Kind::Size => "bytes",
+            Kind::Percent => "percent",
+            Kind::Duration => "seconds",
+            Kind::Text | Kind::Count | Kind::Time | Kind::Flag | Kind::Word(_) => return name,
+        };
+        match name == unit {
+            true => name,
+            false => format!("{name}_{unit}"),
+        }
+    }
+
+    /// Returns the cell of an item as JSON.
+    fn value(&self, item: &T) -> Value {
+        match (self.cell)(item) {
+            Cell::None => Value::Null,
+            Cell::Text(text) if self.kind == Kind::Flag => Value::Bool(text == "yes"),
+            Cell::Text(text) => Value::String(text),
+            number => json!(number.number()),
+        }
+    }
+
+    /// Numbers are aligned right.
+    fn align(&self) -> Align {
+        match self.kind {
+            Kind::Text | Kind::Time | Kind::Flag | Kind::Word(_) => Align::Left,
+            Kind::Size | Kind::Count | Kind::Percent | Kind::Duration => Align::Right,
         }
     }
 }
@@ -119,11 +213,22 @@ pub(crate) fn print<T, L>(
     let chosen = choose(columns, listing)?;
     let rows = select(items, columns, listing)?;
     let mut raw = told.raw.clone();
-    if let Some(all) = told.raw[key].as_array() {
+    if !listing.columns.is_empty() {
+        let chosen = rows.iter().map(|row| fields(&items[*row], &chosen));
+        raw[key] = Value::Array(chosen.collect());
+    } else if let Some(all) = told.raw[key].as_array() {
         let kept = rows.iter().filter_map(|row| all.get(*row));
         raw[key] = Value::Array(kept.cloned().collect());
     }
     output.data(&raw, || table(items, &rows, &chosen, listing))
+}
+
+/// Returns the cells of an item as a JSON object: exact, and named alike in table and JSON.
+fn fields<T>(item: &T, columns: &[&Column<T>]) -> Value {
+    let cells = columns
+        .iter()
+        .map(|column| (column.field(), column.value(item)));
+    Value::Object(cells.collect())
 }
 
 /// Prints one object as a list of one row.
@@ -133,9 +238,27 @@ pub(crate) fn print_one<T>(
     listing: &Listing,
     output: &Output,
 ) -> Result<(), Failure> {
+    for_one(listing)?;
     let items = std::slice::from_ref(&told.meant);
     let chosen = choose(columns, listing)?;
-    output.data(&told.raw, || table(items, &[0], &chosen, listing))
+    let raw = match listing.columns.is_empty() {
+        true => told.raw.clone(),
+        false => versioned(fields(&told.meant, &chosen)),
+    };
+    output.data(&raw, || table(items, &[0], &chosen, listing))
+}
+
+/// Refuses to choose or sort rows where there is only one.
+///
+/// # Errors
+/// There is a `--where` or a `--sort`.
+pub(crate) fn for_one(listing: &Listing) -> Result<(), Failure> {
+    if listing.filters.is_empty() && listing.sort.is_empty() {
+        return Ok(());
+    }
+    let text = "--where and --sort are for lists, and this shows one object; leave them out, or \
+        leave out its name";
+    Err(Failure::new(exit::USAGE, text))
 }
 
 /// Returns the text of an object that was just created.
@@ -152,7 +275,7 @@ pub(crate) fn of_one<T>(item: &T, columns: &[Column<T>]) -> String {
 fn table<T>(items: &[T], rows: &[usize], columns: &[&Column<T>], listing: &Listing) -> String {
     let headings = columns
         .iter()
-        .map(|column| (column.name.to_uppercase(), column.align));
+        .map(|column| (column.name.to_uppercase(), column.align()));
     let mut table = Table::new(headings);
     for row in rows {
         let cell = |column: &&Column<T>| (column.cell)(&items[*row]).shown(listing.exact);
@@ -200,8 +323,8 @@ fn find<'c, T>(
 fn select<T>(items: &[T], columns: &[Column<T>], listing: &Listing) -> Result<Vec<usize>, Failure> {
     let mut rows: Vec<usize> = (0..items.len()).collect();
     for text in &listing.filters {
-        let filter = Filter::parse(columns, text)?;
-        rows.retain(|row| filter.keeps(&items[*row]));
+        let (column, filter) = condition(columns, text)?;
+        rows.retain(|row| filter.keeps(&(column.cell)(&items[*row]).found()));
     }
     // The last named decides least, so it sorts first; sorting keeps equals in order.
     for name in listing.sort.iter().rev() {
@@ -218,59 +341,19 @@ fn select<T>(items: &[T], columns: &[Column<T>], listing: &Listing) -> Result<Ve
     Ok(rows)
 }
 
-/// `size>=10GiB`.
-struct Filter<'c, T> {
-    column: &'c Column<T>,
-    relation: &'static str,
-    value: String,
-}
-
-/// Longer ones first, so that `>=` is not taken for `>`.
-const RELATIONS: [&str; 7] = ["!=", ">=", "<=", "~", "=", ">", "<"];
-
-impl<'c, T> Filter<'c, T> {
-    fn parse(columns: &'c [Column<T>], text: &str) -> Result<Filter<'c, T>, Failure> {
-        let place = text.find(['!', '>', '<', '=', '~']).unwrap_or(text.len());
-        let (name, rest) = text.split_at(place);
-        let relation = RELATIONS
-            .into_iter()
-            .find(|relation| rest.starts_with(relation));
-        let relation = relation.ok_or_else(|| {
-            let text = format!(
-                "--where: {text:?} is not a condition; write COLUMN=VALUE, with =, !=, <, <=, >, \
-                >= or ~ (contains)"
-            );
-            Failure::new(exit::USAGE, text)
-        })?;
-        Ok(Filter {
-            column: find(columns, name, "--where")?,
-            relation,
-            value: rest[relation.len()..].trim().to_owned(),
-        })
-    }
-
-    fn keeps(&self, item: &T) -> bool {
-        let cell = (self.column.cell)(item);
-        let order = match &cell {
-            Cell::Text(text) if self.relation == "~" => return text.contains(&self.value),
-            Cell::Text(text) => Some(text.as_str().cmp(self.value.as_str())),
-            Cell::None => (self.value == "-").then_some(Ordering::Equal),
-            number => {
-                let value = self.value.trim_end_matches('%').parse::<Size>();
-                let value = value.ok().map(|value| value.bytes());
-                value.and_then(|value| number.number().map(|number| number.cmp(&value)))
-            }
-        };
-        match self.relation {
-            "=" => order == Some(Ordering::Equal),
-            "!=" => order != Some(Ordering::Equal),
-            ">" => order == Some(Ordering::Greater),
-            "<" => order == Some(Ordering::Less),
-            ">=" => matches!(order, Some(Ordering::Greater | Ordering::Equal)),
-            "<=" => matches!(order, Some(Ordering::Less | Ordering::Equal)),
-            _ => false,
-        }
-    }
+/// Reads a condition such as `size>=10GiB`.
+fn condition<'c, T>(
+    columns: &'c [Column<T>],
+    text: &str,
+) -> Result<(&'c Column<T>, Filter), Failure> {
+    let refuse = |why: String| Failure::new(exit::USAGE, format!("--where: {text:?}: {why}"));
+    let (name, relation, value) = split_filter(text).ok_or_else(|| {
+        let why = "not a condition; write COLUMN=VALUE, with =, !=, <, <=, >, >= or ~ (contains)";
+        refuse(why.to_owned())
+    })?;
+    let column = find(columns, name, "--where")?;
+    let filter = Filter::parse(column.kind, relation, value);
+    Ok((column, filter.map_err(|error| refuse(error.to_string()))?))
 }
 
 /// Adds the schema version to the beginning of a document made here and not by the daemon.
@@ -287,9 +370,9 @@ mod tests {
     use super::*;
 
     const COLUMNS: [Column<(&str, Option<u64>)>; 3] = [
-        Column::left("name", |item| Cell::text(item.0)),
-        Column::right("size", |item| Cell::bytes(item.1)),
-        if_asked(Column::right("half", |item| {
+        Column::text("name", |item| Cell::text(item.0)),
+        Column::bytes("size", |item| Cell::bytes(item.1)),
+        if_asked(Column::bytes("half", |item| {
             Cell::bytes(item.1.map(|size| size / 2))
         })),
     ];
@@ -325,7 +408,52 @@ mod tests {
         assert_eq!(names(&["size=-"], &[]), "c");
         assert_eq!(names(&["name~a"], &[]), "a");
         assert_eq!(names(&["name<c"], &[]), "ba");
-        assert_eq!(names(&["size>lots"], &[]), "");
+        assert_eq!(names(&["size>=9.5GiB"], &[]), "a", "a fraction");
+        assert_eq!(names(&["half<=4.5 GiB"], &[]), "bd", "as it is printed");
+    }
+
+    #[test]
+    fn a_value_of_another_kind_is_wrong_usage_even_in_an_empty_list() {
+        let none: [(&str, Option<u64>); 0] = [];
+        for (filter, part) in [
+            ("size>lots", "'lots' is not a size"),
+            ("size>=1.5GB", "GiB"),
+            ("size~1", "'~' is for texts"),
+        ] {
+            let refused = select(&none, &COLUMNS, &listing(&[filter], &[], &[]));
+            let failure = refused.expect_err(filter);
+            assert_eq!(failure.code, exit::USAGE);
+            assert!(failure.message.contains(part), "{failure}");
+            assert!(failure.message.contains(filter), "{failure}");
+        }
+    }
+
+    #[test]
+    fn columns_are_fields_with_their_units() {
+        let all: Vec<_> = COLUMNS.iter().collect();
+        assert_eq!(
+            fields(&("a", Some(9)), &all),
+            json!({"name": "a", "size_bytes": 9, "half_bytes": 4})
+        );
+        assert!(fields(&("a", None), &all)["size_bytes"].is_null());
+        let field = |name, kind| Column::<()>::new(name, kind, |()| Cell::None).field();
+        assert_eq!(field("use%", Kind::Percent), "use_percent");
+        assert_eq!(field("percent", Kind::Percent), "percent");
+        assert_eq!(field("lun-sizes", Kind::Size), "lun_sizes_bytes");
+        assert_eq!(field("eta", Kind::Duration), "eta_seconds");
+        assert_eq!(field("clone-of", Kind::Text), "clone_of");
+        let flag = Column::<()>::flag("exported", |()| Cell::flag(true));
+        assert_eq!(flag.value(&()), json!(true));
+        let rate = Column::<()>::bytes("rate", |()| Cell::Bytes(1)).called("rate_per_second");
+        assert_eq!(fields(&(), &[&rate]), json!({"rate_per_second": 1}));
+    }
+
+    #[test]
+    fn one_object_has_no_rows_to_choose_from() {
+        assert_eq!(for_one(&listing(&[], &[], &["size"])), Ok(()));
+        for listing in [listing(&["size>1"], &[], &[]), listing(&[], &["size"], &[])] {
+            assert_eq!(for_one(&listing).expect_err("refused").code, exit::USAGE);
+        }
     }
 
     #[test]

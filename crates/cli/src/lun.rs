@@ -14,13 +14,13 @@ use crate::session::{Answer, Session};
 use crate::verb::{LunClone, LunCreate, LunResize, LunShow, LunVerb, Removal};
 
 const COLUMNS: [Column<Lun>; 5] = [
-    Column::left("name", |lun| {
+    Column::text("name", |lun| {
         Cell::text(format!("{}/{}", lun.volume, lun.name))
     }),
-    if_asked(Column::left("volume", |lun| Cell::text(&lun.volume))),
-    Column::right("size", |lun| Cell::Bytes(lun.size_bytes)),
-    Column::right("used", |lun| Cell::Bytes(lun.used_bytes)),
-    Column::left("nbd", |lun| {
+    if_asked(Column::text("volume", |lun| Cell::text(&lun.volume))),
+    Column::bytes("size", |lun| Cell::Bytes(lun.size_bytes)),
+    Column::bytes("used", |lun| Cell::Bytes(lun.used_bytes)),
+    Column::text("nbd", |lun| {
         Cell::text(lun.nbd_uri.as_deref().unwrap_or("off"))
     }),
 ];

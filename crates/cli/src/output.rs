@@ -54,6 +54,15 @@ impl Output {
         Ok(())
     }
 
+    /// Prints the id of a job for scripts: alone, and only if stdout is no terminal. JSON has it
+    /// already.
+    pub(crate) fn id(&self, id: u64) -> Result<(), Failure> {
+        if self.json || self.quiet || io::stdout().is_terminal() {
+            return Ok(());
+        }
+        print(&format!("{id}\n"))
+    }
+
     /// Prints one of many items that follow each other: JSON is one line then.
     pub(crate) fn stream(
         &self,

@@ -12,17 +12,17 @@ use crate::session::{Answer, Session};
 use crate::verb::{PolicyCreate, PolicyVerb};
 
 const COLUMNS: [Column<Policy>; 8] = [
-    Column::left("name", |it| Cell::text(&it.name)),
-    Column::right("hourly", |it| Cell::Count(it.hourly)),
-    Column::right("daily", |it| Cell::Count(it.daily)),
-    Column::right("weekly", |it| Cell::Count(it.weekly)),
-    Column::left("at", |it| Cell::text(it.at)),
-    Column::left("weekday", |it| match it.weekly {
+    Column::text("name", |it| Cell::text(&it.name)),
+    Column::count("hourly", |it| Cell::Count(it.hourly)),
+    Column::count("daily", |it| Cell::Count(it.daily)),
+    Column::count("weekly", |it| Cell::Count(it.weekly)),
+    Column::text("at", |it| Cell::text(it.at)),
+    Column::words("weekday", "Weekday", |it| match it.weekly {
         0 => Cell::None,
         _ => Cell::text(it.weekday),
     }),
-    Column::left("time-zone", |it| Cell::text(&it.time_zone)),
-    Column::right("volumes", |it| Cell::Count(it.volume_count)),
+    Column::text("time-zone", |it| Cell::text(&it.time_zone)),
+    Column::count("volumes", |it| Cell::Count(it.volume_count)),
 ];
 
 pub(crate) fn run(verb: &PolicyVerb, session: &Session, output: &Output) -> Result<u8, Failure> {

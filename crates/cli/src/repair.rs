@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use everglade_api::{Aggregates, Job, Name, Repair, RepairState};
+use everglade_api::{Aggregates, Job, Name, Repair, RepairState, counted};
 use serde_json::json;
 
 use crate::Options;
@@ -120,8 +120,9 @@ fn text(repair: &Repair) -> String {
         RepairState::Done => String::new(),
     };
     let mut text = format!(
-        "{aggregate}: {how}{read_blocks} blocks of metadata read, {mended_blocks} mended, \
-        {damaged_blocks} cannot be mended\n"
+        "{aggregate}: {how}{} of metadata read, {mended_blocks} mended, {damaged_blocks} cannot be \
+        mended\n",
+        counted(*read_blocks, "block")
     );
     for line in &repair.damaged {
         text += &format!("  {line}\n");

@@ -9,25 +9,26 @@ use crate::session::Session;
 use crate::verb::SnapshotScan;
 
 const COLUMNS: [Column<Scan>; 12] = [
-    Column::left("volume", |it| Cell::text(&it.volume)),
-    Column::left("scan", |it| Cell::text(&it.kind)),
-    Column::right("done", |it| Cell::Percent(it.percent)),
-    Column::right("seconds-left", |it| {
+    Column::text("volume", |it| Cell::text(&it.volume)),
+    Column::text("scan", |it| Cell::text(&it.kind)),
+    Column::percent("done", |it| Cell::Percent(it.percent)),
+    Column::count("seconds-left", |it| {
         it.eta_seconds.map_or(Cell::None, Cell::Count)
     }),
-    Column::left("way", |it| it.way.as_ref().map_or(Cell::None, Cell::text)),
-    Column::right("deleted", |it| Cell::Count(it.deleted_count)),
-    Column::right("waiting", |it| Cell::Count(it.waiting_count)),
-    Column::right("pending", |it| Cell::Bytes(it.pending_free_bytes)),
-    Column::right("pace", |it| Cell::Percent(u64::from(it.pace_percent))),
-    if_asked(Column::right("subtracted", |it| {
+    Column::text("way", |it| it.way.as_ref().map_or(Cell::None, Cell::text)),
+    Column::count("deleted", |it| Cell::Count(it.deleted_count)),
+    Column::count("waiting", |it| Cell::Count(it.waiting_count)),
+    Column::bytes("pending", |it| Cell::Bytes(it.pending_free_bytes)),
+    Column::percent("pace", |it| Cell::Percent(u64::from(it.pace_percent))),
+    if_asked(Column::count("subtracted", |it| {
         Cell::Count(it.subtracted_maps)
     })),
-    if_asked(Column::right("added", |it| Cell::Count(it.added_maps))),
-    if_asked(Column::right("skipped", |it| Cell::Count(it.skipped_maps))),
+    if_asked(Column::count("added", |it| Cell::Count(it.added_maps))),
+    if_asked(Column::count("skipped", |it| Cell::Count(it.skipped_maps))),
 ];
 
 pub(crate) fn run(verb: &SnapshotScan, session: &Session, output: &Output) -> Result<(), Failure> {
+    listing::for_one(&verb.listing)?;
     let path = format!("/v1/volumes/{}/scan", verb.volume);
     let pace = match (verb.pause, verb.resume) {
         (true, _) => Some(0),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use everglade_api::{
     CreateSnapshot, HoldSnapshot, Name, NotAName, RenameSnapshot, RestoreSnapshot, Restored,
-    SCHEMA_VERSION, Size, Snapshot, SnapshotName, Snapshots, Versioned, Volumes,
+    SCHEMA_VERSION, Size, Snapshot, SnapshotName, Snapshots, Versioned, Volumes, counted,
 };
 use serde_json::json;
 
@@ -17,33 +17,31 @@ use crate::session::{Answer, Session};
 use crate::verb::{Removal, SnapshotHold, SnapshotRestore, SnapshotShow, SnapshotVerb};
 
 const COLUMNS: [Column<Snapshot>; 13] = [
-    Column::left("name", |it| {
+    Column::text("name", |it| {
         Cell::text(format!("{}@{}", it.volume, it.name))
     }),
-    if_asked(Column::left("volume", |it| Cell::text(&it.volume))),
-    Column::left("created", |it| Cell::text(&it.created)),
-    Column::right("logical", |it| Cell::Bytes(it.logical_bytes)),
-    Column::right("exclusive", |it| Cell::Bytes(it.exclusive_bytes)),
-    Column::left("holds", |it| match holds_of(it).as_slice() {
+    if_asked(Column::text("volume", |it| Cell::text(&it.volume))),
+    Column::time("created", |it| Cell::text(&it.created)),
+    Column::bytes("logical", |it| Cell::Bytes(it.logical_bytes)),
+    Column::bytes("exclusive", |it| Cell::Bytes(it.exclusive_bytes)),
+    Column::text("holds", |it| match holds_of(it).as_slice() {
         [] => Cell::None,
         holds => Cell::text(holds.join(",")),
     }),
-    Column::left("exported", |it| {
-        Cell::text(if it.is_exported { "yes" } else { "no" })
-    }),
-    if_asked(Column::right("pending-delete", |it| {
+    Column::flag("exported", |it| Cell::flag(it.is_exported)),
+    if_asked(Column::bytes("pending-delete", |it| {
         Cell::Bytes(it.pending_delete_bytes)
     })),
-    if_asked(Column::right("id", |it| Cell::Count(it.id))),
-    if_asked(Column::left("parent", |it| {
+    if_asked(Column::count("id", |it| Cell::Count(it.id))),
+    if_asked(Column::text("parent", |it| {
         it.parent.as_ref().map_or(Cell::None, Cell::text)
     })),
-    if_asked(Column::right("cp", |it| Cell::Count(it.consistency_point))),
-    if_asked(Column::left("clones", |it| match it.clones.as_slice() {
+    if_asked(Column::count("cp", |it| Cell::Count(it.consistency_point))),
+    if_asked(Column::text("clones", |it| match it.clones.as_slice() {
         [] => Cell::None,
         clones => Cell::text(clones.join(",")),
     })),
-    if_asked(Column::left("nbd-exports", |it| {
+    if_asked(Column::text("nbd-exports", |it| {
         match it.nbd_exports.as_slice() {
             [] => Cell::None,
             exports => Cell::text(exports.join(",")),
@@ -169,10 +167,11 @@ fn remove(
     if removal.dry_run || !yes {
         let snapshot = session.get::<Snapshot>(&path)?.meant;
         let what = loss(&snapshot);
-        if !removal.dry_run {
-            return Err(Failure::not_confirmed(what));
-        }
         let obstacle = obstacle(&snapshot);
+        if !removal.dry_run {
+            let obstacle = obstacle.as_deref();
+            return Err(Failure::not_confirmed_by("--yes", what, obstacle));
+        }
         let raw = listing::versioned(json!({
             "would": "snapshot delete", "object": name.to_string(),
             "frees_bytes": snapshot.exclusive_bytes,
@@ -207,15 +206,23 @@ fn loss(snapshot: &Snapshot) -> String {
 /// Returns the reason why the snapshot cannot be deleted now.
 fn obstacle(snapshot: &Snapshot) -> Option<String> {
     match snapshot.holds.as_slice() {
-        [] if snapshot.is_exported => Some("it is exported to a client".to_owned()),
+        [] if snapshot.is_exported => {
+            Some("it is exported to a client, disconnect the client first".to_owned())
+        }
         [] if snapshot.is_clone_base => {
             Some("the volume is a clone of it: split the volume first, or delete it".to_owned())
         }
         [] if !snapshot.clones.is_empty() => {
-            Some(format!("it is the base of {}", snapshot.clones.join(", ")))
+            let clones = snapshot.clones.join(", ");
+            Some(format!(
+                "it is the base of {clones}, split or delete what is cloned first"
+            ))
         }
         [] => None,
-        holds => Some(format!("it is held by {}", holds.join(", "))),
+        holds => Some(format!(
+            "it is held by {}, release the holds first",
+            holds.join(", ")
+        )),
     }
 }
 
@@ -237,10 +244,13 @@ fn run_restore(
         if restore.dry_run {
             return output.data(&told.raw, || describe(&told.meant));
         }
+        let newer = match told.meant.discarded.len() as u64 {
+            0 => String::new(),
+            count => format!(" and {}", counted(count, "newer snapshot")),
+        };
         return Err(Failure::not_confirmed(format!(
-            "the active image of volume {} and {} newer snapshots",
-            told.meant.volume,
-            told.meant.discarded.len()
+            "the active image of volume {}{newer}",
+            told.meant.volume
         )));
     }
     let told = session.post::<Restored>(&path, &request(false))?;
@@ -301,6 +311,7 @@ mod tests {
         Snapshot {
             name: name.to_owned(),
             volume: "v".to_owned(),
+            object: format!("v@{name}"),
             id: 1,
             parent: None,
             created: "2026-11-22T03:00:00Z".to_owned(),

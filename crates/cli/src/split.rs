@@ -8,31 +8,28 @@ use crate::job;
 use crate::listing::{self, Cell, Column};
 use crate::output::Output;
 use crate::session::{Answer, Session};
-use crate::status::duration;
 use crate::verb::{SplitStart, SplitVerb};
 
 const COLUMNS: [Column<Split>; 8] = [
-    Column::left("volume", |it| Cell::text(&it.volume)),
-    Column::left("clone-of", |it| {
+    Column::text("volume", |it| Cell::text(&it.volume)),
+    Column::text("clone-of", |it| {
         it.clone_of.as_ref().map_or(Cell::None, Cell::text)
     }),
-    Column::left("split", |it| Cell::text(it.state)),
-    Column::left("waits-for", |it| {
+    Column::words("split", "SplitState", |it| Cell::text(it.state)),
+    Column::text("waits-for", |it| {
         it.waits_for.as_ref().map_or(Cell::None, Cell::text)
     }),
-    Column::right("percent", |it| Cell::Percent(it.percent)),
-    Column::right("total", |it| Cell::Bytes(it.total_bytes)),
-    Column::right("copied", |it| Cell::Bytes(it.done_bytes)),
-    Column::right("eta", |it| {
-        it.eta_seconds
-            .map_or(Cell::None, |eta| Cell::text(duration(eta)))
-    }),
+    Column::percent("percent", |it| Cell::Percent(it.percent)),
+    Column::bytes("total", |it| Cell::Bytes(it.total_bytes)),
+    Column::bytes("copied", |it| Cell::Bytes(it.done_bytes)),
+    Column::seconds("eta", |it| Cell::seconds(it.eta_seconds)),
 ];
 
 pub(crate) fn run(verb: &SplitVerb, session: &Session, output: &Output) -> Result<u8, Failure> {
     match verb {
         SplitVerb::Start(start) => return run_start(start, session, output),
         SplitVerb::Stop(one) => {
+            listing::for_one(&one.listing)?;
             let path = format!("/v1/volumes/{}/actions/stop-split", one.name);
             let told = session.act::<Split>(&path)?;
             listing::print_one(&told, &COLUMNS, &one.listing, output)?;

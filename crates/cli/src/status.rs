@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use everglade_api::{AggregateSummary, Health, Size, Status};
+use everglade_api::{AggregateSummary, Health, Size, Status, counted};
 
 use crate::failure::{Failure, exit};
 use crate::output::Output;
@@ -23,12 +23,12 @@ fn describe(status: &Status) -> String {
     let _ = writeln!(text, "   health: {}", status.health);
     let _ = writeln!(
         text,
-        "  serving: {} of {} aggregates, {} volumes, {} LUNs, {} connections, up {}",
+        "  serving: {} of {}, {}, {}, {}, up {}",
         status.online_count,
-        status.aggregate_count,
-        status.volume_count,
-        status.lun_count,
-        status.connection_count,
+        counted(status.aggregate_count, "aggregate"),
+        counted(status.volume_count, "volume"),
+        counted(status.lun_count, "LUN"),
+        counted(status.connection_count, "connection"),
         duration(status.uptime_seconds),
     );
     for aggregate in &status.aggregates {
@@ -63,8 +63,8 @@ fn summary(aggregate: &AggregateSummary) -> String {
     if let Some(recovery) = &aggregate.recovery {
         let _ = write!(
             text,
-            ", at the start its journal gave back {} operations ({}) in {} ms",
-            recovery.operation_count,
+            ", at the start its journal gave back {} ({}) in {} ms",
+            counted(recovery.operation_count, "operation"),
             Size(recovery.bytes),
             recovery.duration_ms
         );
@@ -126,7 +126,7 @@ mod tests {
         let text = describe(&status);
         for part in [
             "health: warning",
-            "1 of 1 aggregates, 2 volumes, 3 LUNs",
+            "1 of 1 aggregate, 2 volumes, 3 LUNs, 0 connections",
             "up 1m 1s",
             "object: aggregate a",
             "action: delete something",

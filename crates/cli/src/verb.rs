@@ -81,12 +81,13 @@ pub enum Verb {
 /// How to show a list.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Listing {
-    /// Columns to show, separated by commas; 'all' shows every column
+    /// Columns to show, separated by commas; 'all' shows every column. With --json each row has
+    /// these, under names with units such as size_bytes
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub columns: Vec<String>,
 
-    /// Show only rows that match: COLUMN=VALUE, also with !=, <, <=, >, >= and ~ (contains); if
-    /// repeated, a row must match all
+    /// Show only rows that match: COLUMN=VALUE, also with !=, <, <=, >, >= and ~ (contains), such
+    /// as 'size>=1.5GiB' or 'created<2026-11-25'; if repeated, a row must match all
     #[arg(long = "where", value_name = "CONDITION")]
     pub filters: Vec<String>,
 
@@ -528,7 +529,7 @@ pub struct JobOne {
 /// Verbs of `event`.
 #[derive(Debug, Subcommand)]
 pub enum EventVerb {
-    /// Show the events since the daemon started, oldest first
+    /// Show the newest events, also those of earlier daemons, oldest first
     #[command(visible_alias = "list")]
     Show(EventShow),
 }

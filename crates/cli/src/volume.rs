@@ -13,23 +13,23 @@ use crate::session::Session;
 use crate::verb::{Removal, SyncOption, VolumeVerb};
 
 const COLUMNS: [Column<Volume>; 11] = [
-    Column::left("name", |volume| Cell::text(&volume.name)),
-    Column::left("aggregate", |volume| Cell::text(&volume.aggregate)),
-    Column::left("sync", |volume| Cell::text(volume.sync)),
-    Column::right("luns", |volume| Cell::Count(volume.lun_count)),
-    Column::right("lun-sizes", |volume| Cell::Bytes(volume.logical_bytes)),
-    Column::right("used", |volume| Cell::Bytes(volume.used_bytes)),
-    Column::right("snapshots", |volume| Cell::Count(volume.snapshot_count)),
-    Column::right("snap-own", |volume| {
+    Column::text("name", |volume| Cell::text(&volume.name)),
+    Column::text("aggregate", |volume| Cell::text(&volume.aggregate)),
+    Column::words("sync", "Sync", |volume| Cell::text(volume.sync)),
+    Column::count("luns", |volume| Cell::Count(volume.lun_count)),
+    Column::bytes("lun-sizes", |volume| Cell::Bytes(volume.logical_bytes)),
+    Column::bytes("used", |volume| Cell::Bytes(volume.used_bytes)),
+    Column::count("snapshots", |volume| Cell::Count(volume.snapshot_count)),
+    Column::bytes("snap-own", |volume| {
         Cell::Bytes(volume.snapshot_exclusive_bytes)
     }),
-    Column::left("clone-of", |volume| {
+    Column::text("clone-of", |volume| {
         volume.clone_of.as_ref().map_or(Cell::None, Cell::text)
     }),
-    if_asked(Column::right("allocated", |volume| {
+    if_asked(Column::bytes("allocated", |volume| {
         Cell::Bytes(volume.allocated_bytes)
     })),
-    if_asked(Column::left("policy", |volume| {
+    if_asked(Column::text("policy", |volume| {
         Cell::text(&volume.snapshot_policy)
     })),
 ];
@@ -101,12 +101,13 @@ fn remove(
     let path = format!("/v1/volumes/{name}");
     if removal.dry_run || !yes {
         let volume = session.get::<Volume>(&path)?.meant;
-        if !removal.dry_run {
-            return Err(Failure::not_confirmed(loss(&volume)));
-        }
-        let luns = session.get::<Luns>(&format!("{path}/luns"))?.meant.luns;
         let snapshots = session.get::<Snapshots>(&format!("{path}/snapshots"))?;
         let obstacle = obstacle(&snapshots.meant.snapshots);
+        if !removal.dry_run {
+            let (what, obstacle) = (loss(&volume), obstacle.as_deref());
+            return Err(Failure::not_confirmed_by("--yes", what, obstacle));
+        }
+        let luns = session.get::<Luns>(&format!("{path}/luns"))?.meant.luns;
         let raw = listing::versioned(json!({
             "would": "volume delete", "object": name, "obstacle": obstacle,
             "lost": {"volume": volume, "luns": luns},
@@ -137,12 +138,17 @@ fn remove(
 fn obstacle(snapshots: &[Snapshot]) -> Option<String> {
     let clones = snapshots.iter().flat_map(|it| {
         let of = it.clones.iter();
-        of.map(move |clone| format!("{clone} is a clone of {}@{}", it.volume, it.name))
+        of.map(move |clone| {
+            format!(
+                "{clone} is a clone of {}@{}, split or delete it first",
+                it.volume, it.name
+            )
+        })
     });
     let held = snapshots.iter().filter(|it| !it.holds.is_empty());
     let held = held.map(|it| {
         format!(
-            "{}@{} is held by {}",
+            "{}@{} is held by {}, release the holds first",
             it.volume,
             it.name,
             it.holds.join(", ")

@@ -67,15 +67,18 @@ pub use crate::holders::table::Counts as ScanCounts;
 pub use crate::media::host::HOST_MARGIN_BYTES;
 pub use crate::media::next::NextGeometry;
 pub use crate::mount::copies::LostCopy;
-pub use crate::mount::create::{CreateError, Plan, create, host_bytes, usual_half_blocks};
+pub use crate::mount::create::{
+    CreateError, Plan, check_sizes, create, host_bytes, usual_half_blocks,
+};
 pub use crate::mount::growth::{GrowError, Growth, GrowthInfo};
 pub use crate::mount::labels::Expected;
 pub use crate::mount::refusal::Refusal;
 pub use crate::pool::aggregate::State;
 pub use crate::pool::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo, SplitState};
 pub use crate::pool::log::{JournalInfo, RecoveryInfo};
-pub use crate::pool::lost::LostInfo;
+pub use crate::pool::lost::{DamageLine, LostInfo};
 pub use crate::pool::mended::{MendedInfo, RepairInfo, RepairState};
+pub use crate::pool::refused::RefusedInfo;
 pub use crate::pool::space::Usage;
 pub use crate::pool::trigger::{CpCounts, PHASE_BOUNDS, PhaseTimes};
 pub use crate::reactor::{AdminDone, Core, Joined};

@@ -2,6 +2,7 @@
 //! mailboxes.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,6 +28,7 @@ use crate::pool::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo};
 use crate::pool::log::{JournalInfo, Log, RecoveryInfo};
 use crate::pool::lost::LostInfo;
 use crate::pool::mended::MendedInfo;
+use crate::pool::refused::RefusedInfo;
 use crate::pool::space::{Space, Usage};
 use crate::pool::trigger::CpCounts;
 use crate::pool::volume::Volume;
@@ -130,6 +132,8 @@ pub struct AggregateInfo {
     pub lost: LostInfo,
     /// Blocks that could not be read and were derived again.
     pub mended: MendedInfo,
+    /// Requests of clients that found no space, by LUN.
+    pub refused: BTreeMap<String, RefusedInfo>,
     /// Blocks that were not where a pointer says, and were found by way of a container, since it
     /// was opened.
     pub stale_reads: u64,
@@ -311,6 +315,20 @@ impl Engine {
         Ok(id)
     }
 
+    /// Returns the ranges of its devices, in bytes, that an aggregate had written by the time of
+    /// the consistency point it was opened with.
+    ///
+    /// # Panics
+    /// If there never was one of this number.
+    #[must_use]
+    pub fn written(&self, id: u32) -> Vec<(DeviceId, Range<u64>)> {
+        let aggregate = self.0.aggregate(id);
+        aggregate
+            .media
+            .layout()
+            .written(&aggregate.opened_frontiers)
+    }
+
     /// Rewrites lost copies of an aggregate's labels; returns the lost copies, and those that could
     /// not be written. Called after the aggregate is online. Blocks the caller.
     pub fn mend_labels(&self, storage: &dyn Storage, id: u32) -> Vec<LostCopy> {
@@ -419,6 +437,7 @@ impl Engine {
             journal: aggregate.log.as_ref().map(Log::info),
             lost: aggregate.lost.info(),
             mended: aggregate.mended.info(),
+            refused: aggregate.refused.info(),
             stale_reads: aggregate.redirects.count(),
             recovery: aggregate.recovery(),
             devices: aggregate.media.layout().devices.clone(),

@@ -28,7 +28,7 @@ mod waker;
 mod workers;
 pub mod world;
 
-pub use device::{DeviceInfo, DeviceKind, Geometry, OpenError};
+pub use device::{DeviceInfo, DeviceKind, Geometry, OpenError, SegmentFault};
 pub use disk::{Completion, DeviceId, DiskError, Op};
 pub use io_mode::{IoMode, IoReport};
 pub use outside::{Nanos, Outside, Storage};

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::DeviceId;
 use crate::clock::Clock;
-use crate::device::{Budget, Device, OpenError, Table};
+use crate::device::{Access, Budget, Device, OpenError, Table};
 use crate::gauge::Gauge;
 use crate::io_mode::IoReport;
 use crate::lock::{Mutex, MutexGuard};
@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) bells: Vec<Bell>,
     pub(crate) io: IoReport,
     pub(crate) clock: Clock,
+    /// How devices are opened.
+    pub(crate) access: Access,
 }
 
 /// A reactor's place.

@@ -3,11 +3,14 @@
 //! Devices are opened and closed here, blocking; a reactor has one owner at a time. A device number
 //! is never used twice, so a late operation on a closed device is refused, not misdirected.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use crate::clock::Clock;
-use crate::device::{self, Budget, Device, DeviceInfo, Geometry, OpenError, Table};
+use crate::device::{
+    self, Access, Budget, Device, DeviceInfo, Geometry, OpenError, SegmentFault, Table,
+};
 use crate::gauge::Gauge;
 use crate::io_mode::{IoMode, IoReport};
 use crate::lock::Mutex;
@@ -35,6 +38,9 @@ pub struct WorldOptions {
     /// Limit of descriptors of all devices, for segment files and pinned descriptors; by default
     /// half of the limit of the process, at most 4,096.
     pub open_files_max: Option<usize>,
+    /// Devices are opened for reading only, as offline tools do. Devices that nobody may write to
+    /// can be opened then; writes fail.
+    pub read_only: bool,
 }
 
 impl Default for WorldOptions {
@@ -44,6 +50,7 @@ impl Default for WorldOptions {
             ring: None,
             reactors: 1,
             open_files_max: None,
+            read_only: false,
         }
     }
 }
@@ -101,6 +108,10 @@ impl World {
             bells,
             io,
             clock: Clock::new(),
+            access: match options.read_only {
+                true => Access::ReadOnly,
+                false => Access::Full,
+            },
         })))
     }
 
@@ -115,7 +126,7 @@ impl World {
     /// # Errors
     /// [`OpenError`], with nothing changed.
     pub fn open(&self, path: &Path) -> Result<DeviceId, OpenError> {
-        self.0.admit(device::open(path)?)
+        self.0.admit(device::open(path, self.0.access)?)
     }
 
     /// Opens a directory of segments, or makes the directory such a device. An existing one must
@@ -132,7 +143,7 @@ impl World {
         if create {
             return self.create_directory(path, Geometry::of(size_bytes));
         }
-        let opened = device::open_directory(path)?;
+        let opened = device::open_directory(path, self.0.access)?;
         if opened.size_bytes() < size_bytes {
             return Err(OpenError::Unexpected {
                 path: path.to_path_buf(),
@@ -156,7 +167,7 @@ impl World {
     /// # Errors
     /// [`OpenError`], with nothing changed.
     pub fn open_file(&self, path: &Path) -> Result<DeviceId, OpenError> {
-        self.0.admit(device::open_file(path)?)
+        self.0.admit(device::open_file(path, self.0.access)?)
     }
 
     /// Opens a block device.
@@ -164,7 +175,7 @@ impl World {
     /// # Errors
     /// [`OpenError`], with nothing changed.
     pub fn open_block(&self, path: &Path) -> Result<DeviceId, OpenError> {
-        self.0.admit(device::open_block(path)?)
+        self.0.admit(device::open_block(path, self.0.access)?)
     }
 
     /// Makes a device larger, while reactors use it, and returns its size. A directory gets the
@@ -197,6 +208,15 @@ impl World {
     #[must_use]
     pub fn info(&self, device: DeviceId) -> Option<DeviceInfo> {
         self.0.device(device).map(|device| device.info())
+    }
+
+    /// Returns the segment files of a directory device that are absent, empty or too short,
+    /// although these ranges of it, in bytes, were written. Called after the device was opened and
+    /// before anything is written; returns none if the device is closed or no directory.
+    #[must_use]
+    pub fn segment_faults(&self, device: DeviceId, written: &[Range<u64>]) -> Vec<SegmentFault> {
+        let found = self.0.device(device);
+        found.map_or_else(Vec::new, |device| device.segment_faults(written))
     }
 
     /// Bytes the host could still give to a device; see [`crate::Outside::host_free_bytes`].

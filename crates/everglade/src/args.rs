@@ -78,6 +78,8 @@ pub(crate) enum Verb {
         #[command(subcommand)]
         verb: ConfigVerb,
     },
+    /// Print the help of the program, of a noun or of a verb
+    Help(Help),
     /// Print the versions of the program and of its formats
     Version,
     /// Print the completion script of a shell
@@ -290,6 +292,14 @@ pub(crate) enum ConfigVerb {
     Check(Serve),
     /// Print all effective settings as a configuration file
     Show(Serve),
+}
+
+/// Options of `help`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Help {
+    /// A noun, or a noun and a verb [default: the program]
+    #[arg(value_name = "WORD")]
+    pub(crate) words: Vec<String>,
 }
 
 /// Options of `completion`.

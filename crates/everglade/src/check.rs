@@ -54,7 +54,10 @@ pub(crate) fn run(global: &Global, check: &Check) -> Result<ExitCode, Failure> {
 }
 
 fn cannot_read(error: impl std::fmt::Display) -> Failure {
-    Failure::new(exit::CANNOT_READ, error)
+    let mut failure = Failure::new(exit::CANNOT_READ, error);
+    // The code has another meaning for other verbs.
+    failure.document["title"] = json!("cannot read");
+    failure
 }
 
 /// The aggregates asked for, all if none was.

@@ -18,7 +18,7 @@ pub(crate) fn run(global: &Global, verb: &Verb) -> Result<ExitCode, Failure> {
 pub(crate) fn finish(outcome: Result<u8, everglade_cli::Failure>) -> Result<ExitCode, Failure> {
     match outcome {
         Ok(code) => Ok(ExitCode::from(code)),
-        Err(failure) => Err(Failure::new(failure.code, failure.message)),
+        Err(failure) => Err(failure.into()),
     }
 }
 
@@ -38,8 +38,8 @@ fn socket(global: &Global) -> Result<PathBuf, Failure> {
         return Ok(path.clone());
     }
     configured(global, None)?.api_unix.ok_or_else(|| {
-        let text =
-            "the configuration file has api.unix off; name the daemon's socket with --socket";
+        let text = "the configuration file has api.unix off, so the daemon has no socket for this; \
+            turn it on and restart the daemon, or name another daemon's socket with --socket";
         Failure::new(exit::FAILED, text)
     })
 }

@@ -14,8 +14,16 @@ pub(crate) fn run(global: &Global, verb: &ConfigVerb) -> Result<ExitCode, Failur
         ConfigVerb::Check(serve) => {
             let config = resolve(global, serve)?;
             config.check_files().map_err(refused)?;
+            config.check_place().map_err(refused)?;
+            let warnings = config.warnings();
+            if !global.quiet {
+                for warning in &warnings {
+                    eprintln!("everglade: warning: {warning}");
+                }
+            }
             if global.json {
-                println!("{:#}", json!({"schema_version": 1, "good": true}));
+                let checked = json!({"schema_version": 1, "good": true, "warnings": warnings});
+                println!("{checked:#}");
             } else if !global.quiet {
                 println!("the configuration is good");
             }

@@ -6,6 +6,8 @@
 
 use std::fmt::Display;
 
+use serde_json::Value;
+
 /// Done, or stopped cleanly.
 pub(crate) const OK: u8 = 0;
 /// The verb failed; for `serve`, the start was refused; for `check`, problems were found.
@@ -17,18 +19,40 @@ pub(crate) const CANNOT_READ: u8 = 2;
 /// One of our own invariants is broken (`EX_SOFTWARE`).
 const INVARIANT_BROKEN: i32 = 70;
 
-/// Why a verb did not succeed: one line for a person, one number for a script.
+/// Why a verb did not succeed: one line for a person, one number for a script, and a document for a
+/// program.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
     pub(crate) message: String,
+    pub(crate) document: Value,
 }
 
 impl Failure {
     pub(crate) fn new(code: u8, error: impl Display) -> Failure {
+        let message = error.to_string();
         Failure {
+            document: everglade_cli::document(code, &message),
             code,
-            message: error.to_string(),
+            message,
+        }
+    }
+
+    /// Says it on stderr; `as_json` is what `--json` asks for.
+    pub(crate) fn say(&self, as_json: bool) {
+        match as_json {
+            true => eprintln!("{}", self.document),
+            false => eprintln!("everglade: {}", self.message),
+        }
+    }
+}
+
+impl From<everglade_cli::Failure> for Failure {
+    fn from(failure: everglade_cli::Failure) -> Failure {
+        Failure {
+            document: failure.document(),
+            code: failure.code,
+            message: failure.message,
         }
     }
 }

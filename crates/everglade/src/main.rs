@@ -9,6 +9,7 @@ mod check;
 mod client;
 mod config;
 mod exit;
+mod help;
 mod manual;
 mod reference;
 mod repair;
@@ -28,13 +29,14 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => match usage::line(&error) {
             Some(line) => {
-                eprintln!("everglade: {line}");
+                exit::Failure::new(exit::USAGE, line).say(usage::asks_for_json());
                 return ExitCode::from(exit::USAGE);
             }
             None => error.exit(),
         },
     };
     let outcome = match &args.verb {
+        Verb::Help(help) => help::run(help),
         Verb::Serve(serve) => serve::run(&args.global, serve),
         Verb::Check(check) => check::run(&args.global, check),
         Verb::Repair(repair) => repair::run(&args.global, repair),
@@ -46,7 +48,7 @@ fn main() -> ExitCode {
         Verb::Client(verb) => client::run(&args.global, verb),
     };
     outcome.unwrap_or_else(|failure| {
-        eprintln!("everglade: {}", failure.message);
+        failure.say(args.global.json);
         ExitCode::from(failure.code)
     })
 }

@@ -47,7 +47,7 @@ fn page(command: clap::Command) -> io::Result<Vec<u8>> {
 }
 
 /// A reader that has had enough is not a failure.
-fn print(bytes: &[u8]) -> Result<ExitCode, Failure> {
+pub(crate) fn print(bytes: &[u8]) -> Result<ExitCode, Failure> {
     match io::stdout().write_all(bytes) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::new(exit::FAILED, error))

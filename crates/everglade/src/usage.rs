@@ -59,6 +59,21 @@ fn usage_in(text: &str) -> Option<String> {
     Some(usage.replacen("Usage:", "usage:", 1))
 }
 
+/// Returns whether a command line that cannot be understood asks for JSON.
+pub(crate) fn asks_for_json() -> bool {
+    let mut words = std::env::args_os().skip(1).take_while(|word| word != "--");
+    let value = std::env::var("EVERGLADE_JSON").unwrap_or_default();
+    words.any(|word| word == "--json") || is_true(&value)
+}
+
+/// Returns whether the value of a variable turns a switch on, as clap reads it.
+fn is_true(value: &str) -> bool {
+    !matches!(
+        value.to_lowercase().as_str(),
+        "" | "n" | "no" | "f" | "false" | "off" | "0"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use clap::Parser;
@@ -119,6 +134,17 @@ mod tests {
                 !said.contains("error:") && !said.contains("For more"),
                 "{said}"
             );
+        }
+    }
+
+    #[test]
+    fn a_switch_in_the_environment_is_read_as_clap_reads_it() {
+        use clap::builder::{FalseyValueParser, TypedValueParser};
+        let command = Args::command();
+        for value in ["0", "no", "False", "off", "f", "n", "1", "yes", "true", "x"] {
+            let parser = FalseyValueParser::new();
+            let read = parser.parse_ref(&command, None, value.as_ref());
+            assert_eq!(read.ok(), Some(is_true(value)), "{value}");
         }
     }
 

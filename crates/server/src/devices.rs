@@ -9,7 +9,8 @@
 //!
 //! A process that was killed may keep its devices for a moment after it is gone: the kernel
 //! closes a file only when the last operation of an io_uring on it has ended. So a device that is
-//! in use is tried again for a while.
+//! in use is tried again for a while. The same is true of a device that this process has just
+//! closed.
 
 use std::path::Path;
 use std::thread;
@@ -104,7 +105,9 @@ pub fn open_all(
 }
 
 /// Opens, and opens again while the device is in use, up to [`PATIENCE`].
-fn patiently(open: impl Fn() -> Result<DeviceId, OpenError>) -> Result<DeviceId, OpenError> {
+pub(crate) fn patiently(
+    open: impl Fn() -> Result<DeviceId, OpenError>,
+) -> Result<DeviceId, OpenError> {
     let end = Instant::now() + PATIENCE;
     loop {
         match open() {

@@ -23,8 +23,8 @@ pub enum StartError {
     Tls(#[from] TlsError),
     /// A TCP address cannot be listened on.
     #[error(
-        "cannot listen on {address}: {source}; expected a free local address; stop its user, or \
-         choose another with {flag} (':0' picks a free port, 'off' does without)"
+        "cannot listen on {address}: {source}; expected a free local address; stop the process \
+         that has it, or choose another with {flag} (':0' picks a free port, 'off' does without)"
     )]
     Tcp {
         /// Configured address.

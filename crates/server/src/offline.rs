@@ -1,5 +1,6 @@
 //! The data directory for offline tools: locked against the daemon, and never written to.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use everglade_env::{DeviceId, IoMode, World, WorldError, WorldOptions};
@@ -35,7 +36,10 @@ impl Offline {
     /// # Errors
     /// Missing, not ours, newer, damaged, without aggregates, or in use by a daemon.
     pub fn open(path: &Path) -> Result<Offline, DataDirError> {
-        if format_file::recognise(path)? == Recognised::Blank {
+        // A link that leads nowhere is there, so it is not what a start makes.
+        let is_missing = matches!(path.symlink_metadata(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound);
+        if is_missing || format_file::recognise(path)? == Recognised::Blank {
             return Err(DataDirError::Nothing {
                 path: path.to_owned(),
             });
@@ -73,8 +77,8 @@ impl Offline {
         &self.seen
     }
 
-    /// Opens the devices of one aggregate, for blocking access from one thread. Devices that were
-    /// being added are the last, as far as they can be opened.
+    /// Opens the devices of one aggregate for reading, from one thread, also devices that cannot be
+    /// written. Devices that were being added are the last, as far as they can be opened.
     ///
     /// # Errors
     /// The first device that cannot be used.
@@ -84,6 +88,7 @@ impl Offline {
     ) -> Result<(World, Vec<DeviceId>), OfflineError> {
         let world = World::new(&WorldOptions {
             io: IoMode::Threads,
+            read_only: true,
             ..WorldOptions::default()
         })?;
         let opened = devices::open_all(&world, &self.path, aggregate)?;

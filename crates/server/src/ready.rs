@@ -11,7 +11,7 @@ use everglade_target::Export;
 use serde_json::json;
 
 use crate::datadir::Endpoints;
-use crate::fronts::Protocol;
+use crate::fronts::{Contents, Protocol};
 
 /// The form of the output on stdout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,21 +22,27 @@ pub struct Output {
     pub quiet: bool,
 }
 
+/// A daemon that is ready.
+pub struct Ready<'a> {
+    /// Addresses.
+    pub endpoints: &'a Endpoints,
+    /// What clients may connect to.
+    pub exports: &'a [Export],
+    /// Data in the exports.
+    pub contents: Contents,
+    /// Protocols of the clients.
+    pub protocols: &'a [Box<dyn Protocol>],
+    /// See [`Config::options_of_clients`](crate::Config::options_of_clients).
+    pub options: &'a str,
+}
+
 /// Says it on stdout, and to systemd. A reader that has gone away is not worth failing for.
-pub fn announce(
-    output: Output,
-    endpoints: &Endpoints,
-    exports: &[Export],
-    protocols: &[Box<dyn Protocol>],
-) {
+pub fn announce(output: Output, ready: &Ready<'_>) {
+    let endpoints = ready.endpoints;
     let text = match output {
-        Output { json: true, .. } => format!("{}\n", as_json(endpoints, exports)),
+        Output { json: true, .. } => format!("{}\n", as_json(endpoints, ready.exports)),
         Output { quiet: true, .. } => format!("{}\n", line(endpoints)),
-        Output { .. } => format!(
-            "{}\n{}",
-            line(endpoints),
-            commands(endpoints, exports, protocols)
-        ),
+        Output { .. } => format!("{}\n{}", line(endpoints), commands(ready)),
     };
     let mut stdout = io::stdout().lock();
     if let Err(error) = stdout
@@ -108,23 +114,20 @@ fn as_json(endpoints: &Endpoints, exports: &[Export]) -> serde_json::Value {
     value
 }
 
-/// Returns commands for a person to try, of all protocols.
-fn commands(endpoints: &Endpoints, exports: &[Export], protocols: &[Box<dyn Protocol>]) -> String {
-    let each = protocols.iter();
+/// Returns commands for a person to try: those of all protocols, and a few to look around.
+fn commands(ready: &Ready<'_>) -> String {
+    let each = ready.protocols.iter();
     let mut text: String = each
-        .map(|protocol| protocol.commands(endpoints, exports))
+        .map(|protocol| protocol.commands(ready.endpoints, ready.exports, ready.contents))
         .collect();
-    if text.is_empty() {
-        return text;
-    }
     // Writing to a String cannot fail.
-    if endpoints.api_unix.is_some() {
-        let _ = writeln!(
-            text,
-            "\n'everglade status', 'df' and 'lun create' look at it and make more (see --help)."
-        );
+    if ready.endpoints.api_unix.is_some() {
+        let _ = writeln!(text, "\nSee what there is, and make more:\n");
+        for verb in ["status", "df", "lun create --help"] {
+            let _ = writeln!(text, "  everglade {}{verb}", ready.options);
+        }
     }
-    let _ = writeln!(text, "\nCtrl-C stops the server in an orderly way.");
+    let _ = writeln!(text, "\nPress Ctrl-C to shut down cleanly.");
     text
 }
 
@@ -174,6 +177,26 @@ mod tests {
             line(&endpoints(Some("127.0.0.1:9"), None)),
             "ready nbd=127.0.0.1:9 nbd-unix=off api=off metrics=off"
         );
+    }
+
+    #[test]
+    fn proposed_commands_find_the_daemon() {
+        let said = |endpoints: &Endpoints| {
+            commands(&Ready {
+                endpoints,
+                exports: &[export()],
+                contents: Contents::Kept,
+                protocols: &[],
+                options: "--data-dir /d ",
+            })
+        };
+        let text = said(&endpoints(None, Some("/d/run/nbd.sock")));
+        assert!(
+            text.contains("\n  everglade --data-dir /d status\n"),
+            "{text}"
+        );
+        let text = said(&endpoints(Some("127.0.0.1:9"), None));
+        assert!(!text.contains("everglade"), "nobody would answer: {text}");
     }
 
     #[test]

@@ -108,6 +108,7 @@ pub fn repair(
     }
     stop.ask();
     let ended = reactors.wait();
+    records.settle();
     administrator.see_points();
     match ended {
         Ok(()) => Ok(repaired),

@@ -7,9 +7,9 @@
 
 use crate::config::ApiTcp;
 use crate::datadir::Endpoints;
-use crate::fronts::{self, Listeners, Protocol};
+use crate::fronts::{self, Contents, Listeners, Protocol};
 use crate::listen;
-use crate::ready::{self, Output};
+use crate::ready::{self, Output, Ready};
 use crate::records::events::NewEvent;
 use crate::records::{Deed, Records};
 use crate::rest::attempts::Attempts;
@@ -36,10 +36,12 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
     let stop = Stop::new();
     let again = Again::default();
     let (limit, open) = (descriptors::raise_limit(), descriptors::open_now());
-    // If the limit is too small for a start, nothing is changed.
-    Descriptors::share_out(limit, open, (config, clients), None)?;
+    // A start that is refused for these reasons changes nothing.
+    config.check_place()?;
     signal::watch(stop.clone(), again.clone())?;
-    administrator::refuse_full_host(config)?;
+    for warning in config.warnings() {
+        tracing::warn!("{warning}");
+    }
     let directory = DataDir::open(&config.data_dir).map_err(StartError::from)?;
     let state = Some(directory.state());
     let descriptors = Descriptors::share_out(limit, open, (config, clients), state)?;
@@ -53,7 +55,7 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
     let (tcp, api_tcp) = api_tcp.unzip();
     let doors = Doors { unix, tcp };
     let (metrics, metrics_at) = listen::bind_metrics(&config.metrics)?.unzip();
-    let is_first = directory.state().aggregates.is_empty();
+    let is_first = administrator::first_start::is_needed(&directory);
     let endpoints = Endpoints {
         api_unix: config.api_unix.clone(),
         api_tcp,
@@ -79,7 +81,7 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
                 (records, descriptors),
                 (doors, metrics),
                 (&endpoints, &protocols),
-                output,
+                (config, output, is_first),
                 &stop,
             )
         }
@@ -113,15 +115,26 @@ fn run(
     kept: (Arc<Records>, Arc<Descriptors>),
     doors: (Doors, Option<TcpListener>),
     (endpoints, protocols): (&Endpoints, &[Box<dyn Protocol>]),
-    output: Output,
+    (config, output, is_first): (&Config, Output, bool),
     stop: &Stop,
 ) -> Result<(), ServeError> {
     // The administrator keeps the data directory locked until the end.
     let administrator = reactors.administrator().clone();
+    let records = Arc::clone(&kept.0);
     let began = begin(&administrator, kept, doors, endpoints, stop);
     match &began {
         Ok(_) => {
-            ready::announce(output, endpoints, reactors.exports(), protocols);
+            let ready = Ready {
+                endpoints,
+                exports: reactors.exports(),
+                contents: match is_first {
+                    true => Contents::New,
+                    false => Contents::Kept,
+                },
+                protocols,
+                options: &config.options_of_clients(),
+            };
+            ready::announce(output, &ready);
             stop.on_ask(ready::announce_stopping);
         }
         // Scripts could not find the daemon; the mounted aggregates are still stopped cleanly.
@@ -135,6 +148,8 @@ fn run(
         }
         Err(error) => Err(error.into()),
     };
+    // The newest events, of the stop.
+    records.settle();
     administrator.see_points();
     administrator.withdraw();
     outcome
@@ -212,10 +227,10 @@ fn begin_records(reactors: &Reactors, records: &Records, config: &Config, is_fir
             what: "aggregate create",
             object: first.aggregate.clone(),
             detail: format!(
-                "with {}/{} of {} bytes",
+                "with {}/{} of {}",
                 first.volume,
                 first.lun,
-                first.lun_size.bytes()
+                first.lun_size.said()
             ),
         };
         records.remember(now, "first start", &deed);
@@ -242,17 +257,24 @@ fn begin_records(reactors: &Reactors, records: &Records, config: &Config, is_fir
         };
         records.remember(now, "--accept-rollback", &deed);
     }
+    // The log has these already.
+    let warn = |aggregate: &str, code: Code, text: String| {
+        let warning = NewEvent {
+            severity: Severity::Warning,
+            kind: EventKind::Daemon,
+            object: format!("aggregate {aggregate}"),
+            code: Some(code.to_string()),
+            text,
+        };
+        records.events.tell(now, warning);
+    };
     for lost in &found.lost_copies {
-        records.events.tell(
-            now,
-            NewEvent {
-                severity: Severity::Warning,
-                kind: EventKind::Daemon,
-                object: format!("aggregate {}", lost.aggregate),
-                code: Some(Code::LabelCopyLost.to_string()),
-                text: lost.text(),
-            },
-        );
+        warn(&lost.aggregate, Code::LabelCopyLost, lost.text());
+    }
+    for lost in &found.lost_segments {
+        for line in lost.lines() {
+            warn(&lost.aggregate, Code::SegmentLost, line);
+        }
     }
     for pending in administrator.pending() {
         if pending.bytes > 0 {

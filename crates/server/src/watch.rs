@@ -1,13 +1,17 @@
 //! The watch: checks the state of the daemon once a second, and reports what has changed.
 //!
-//! A new condition is an alert, and a condition that has ended is cleared; jobs that have ended are
-//! reported. The watch only reads counters, so an idle daemon stays idle.
+//! A new condition is an alert, and a condition that has ended is cleared. A condition counts as
+//! ended when several checks in a row did not find it, so one that comes and goes is told once.
+//! Jobs that have ended are reported, and so are damaged blocks and requests that found no space
+//! (`incidents`). The watch only reads counters, so an idle daemon stays idle.
 //!
 //! Once an hour it records the consistency points of the aggregates in the data directory.
 //!
 //! Under systemd with a watchdog, the watch also asks every reactor for a sign of life. It tells
 //! systemd that the daemon is alive only when all reactors have answered, so systemd restarts a
 //! daemon that hangs.
+
+mod incidents;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -26,6 +30,9 @@ use crate::records::events::NewEvent;
 
 /// The time between two checks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Checks that must not find a condition before it counts as ended.
+const ABSENT_MAX: u32 = 10;
 
 /// Interval between records of the aggregates' consistency points (decision 0031).
 const NOTE_EVERY: Duration = Duration::from_secs(3600);
@@ -49,7 +56,8 @@ pub fn start(
     let mut watcher = Watcher {
         administrator,
         records,
-        conditions: BTreeMap::new(),
+        conditions: Conditions::default(),
+        incidents: incidents::Teller::default(),
         watchdog: ready::watchdog_interval(),
         fed: None,
         noted: Instant::now(),
@@ -79,8 +87,8 @@ impl Watch {
 struct Watcher {
     administrator: Arc<Administrator>,
     records: Arc<Records>,
-    /// The present conditions, by object and code.
-    conditions: BTreeMap<(String, String), Condition>,
+    conditions: Conditions,
+    incidents: incidents::Teller,
     /// Interval at which systemd expects a sign of life.
     watchdog: Option<Duration>,
     fed: Option<Instant>,
@@ -91,17 +99,17 @@ struct Watcher {
 impl Watcher {
     fn check(&mut self) {
         let now = self.administrator.now();
-        let key = |found: &Condition| (found.object.clone(), found.code.clone());
-        let found = self.administrator.status().conditions.into_iter();
-        let found: BTreeMap<_, _> = found
-            .map(|condition| (key(&condition), condition))
-            .collect();
-        for told in changes(&self.conditions, &found) {
+        let incidents = self.administrator.incidents();
+        for told in self.incidents.news(Instant::now(), &incidents) {
             self.records.events.tell(now, told);
         }
-        self.conditions = found;
+        let found = self.administrator.status().conditions;
         let short = Code::HostLow.to_string();
-        if self.conditions.values().any(|known| known.code == short) {
+        let is_host_low = found.iter().any(|condition| condition.code == short);
+        for told in self.conditions.changes(found) {
+            self.records.events.tell(now, told);
+        }
+        if is_host_low {
             self.administrator.give_back();
         }
         let jobs = &self.records.jobs;
@@ -147,33 +155,59 @@ impl Watcher {
     }
 }
 
-/// Returns the events for a change from these conditions to those.
-fn changes(
-    before: &BTreeMap<(String, String), Condition>,
-    after: &BTreeMap<(String, String), Condition>,
-) -> Vec<NewEvent> {
-    let told = |condition: &Condition, severity, kind, text| NewEvent {
+/// The conditions that were told, by object and code, each with the number of checks since that did
+/// not find it.
+#[derive(Default)]
+struct Conditions(BTreeMap<(String, String), (Condition, u32)>);
+
+impl Conditions {
+    /// Takes the conditions that a check found, and returns the events for those that are new or
+    /// have ended.
+    fn changes(&mut self, found: Vec<Condition>) -> Vec<NewEvent> {
+        let mut events = Vec::new();
+        for (_, absent) in self.0.values_mut() {
+            *absent += 1;
+        }
+        for condition in found {
+            let key = (condition.object.clone(), condition.code.clone());
+            if !self.0.contains_key(&key) {
+                events.push(begun(&condition));
+            }
+            self.0.insert(key, (condition, 0));
+        }
+        self.0.retain(|_, (condition, absent)| {
+            let is_over = *absent >= ABSENT_MAX;
+            if is_over {
+                events.push(over(condition));
+            }
+            !is_over
+        });
+        events
+    }
+}
+
+fn begun(condition: &Condition) -> NewEvent {
+    let severity = match condition.health {
+        Health::Unhealthy => Severity::Error,
+        Health::Warning | Health::Healthy => Severity::Warning,
+    };
+    let text = format!("{}; {}", condition.what, condition.action);
+    told(condition, severity, EventKind::Alert, text)
+}
+
+fn over(condition: &Condition) -> NewEvent {
+    let text = format!("it is over: {}", condition.what);
+    told(condition, Severity::Info, EventKind::Cleared, text)
+}
+
+fn told(condition: &Condition, severity: Severity, kind: EventKind, text: String) -> NewEvent {
+    NewEvent {
         severity,
         kind,
         object: condition.object.clone(),
         code: Some(condition.code.clone()),
         text,
-    };
-    let begun = after.iter().filter(|(key, _)| !before.contains_key(*key));
-    let over = before.iter().filter(|(key, _)| !after.contains_key(*key));
-    let begun = begun.map(|(_, condition)| {
-        let severity = match condition.health {
-            Health::Unhealthy => Severity::Error,
-            Health::Warning | Health::Healthy => Severity::Warning,
-        };
-        let text = format!("{}; {}", condition.what, condition.action);
-        told(condition, severity, EventKind::Alert, text)
-    });
-    let over = over.map(|(_, condition)| {
-        let text = format!("it is over: {}", condition.what);
-        told(condition, Severity::Info, EventKind::Cleared, text)
-    });
-    begun.chain(over).collect()
+    }
 }
 
 /// The event for a job that has ended.
@@ -186,7 +220,7 @@ fn ended(job: &Job) -> NewEvent {
         severity,
         kind: EventKind::Job,
         object: job.object.clone(),
-        code: None,
+        code: job.code.clone(),
         text: match &job.detail {
             Some(detail) => format!("job {} ({}) {}: {detail}", job.id, job.kind, job.state),
             None => format!("job {} ({}) is {}", job.id, job.kind, job.state),
@@ -198,7 +232,7 @@ fn ended(job: &Job) -> NewEvent {
 mod tests {
     use super::*;
 
-    fn conditions(codes: &[&str]) -> BTreeMap<(String, String), Condition> {
+    fn conditions(codes: &[&str]) -> Vec<Condition> {
         let condition = |code: &&str| Condition {
             code: (*code).to_owned(),
             health: Health::Warning,
@@ -207,22 +241,34 @@ mod tests {
             action: "delete something".to_owned(),
             page: String::new(),
         };
-        let entry = |code: &&str| {
-            (
-                ("aggregate a".to_owned(), code.to_string()),
-                condition(code),
-            )
-        };
-        codes.iter().map(entry).collect()
+        codes.iter().map(condition).collect()
     }
 
     #[test]
     fn a_condition_is_told_when_it_begins_and_when_it_is_over() {
-        let (none, some) = (conditions(&[]), conditions(&["EVG-4002"]));
-        let begun = changes(&none, &some);
+        let mut known = Conditions::default();
+        let begun = known.changes(conditions(&["EVG-4002"]));
         assert_eq!((begun.len(), begun[0].kind), (1, EventKind::Alert));
         assert_eq!(begun[0].code.as_deref(), Some("EVG-4002"));
-        assert!(changes(&some, &some).is_empty(), "it is told once");
-        assert_eq!(changes(&some, &none)[0].kind, EventKind::Cleared);
+        let again = known.changes(conditions(&["EVG-4002"]));
+        assert!(again.is_empty(), "it is told once");
+        for _ in 1..ABSENT_MAX {
+            assert!(known.changes(Vec::new()).is_empty());
+        }
+        let over = known.changes(Vec::new());
+        assert_eq!((over.len(), over[0].kind), (1, EventKind::Cleared));
+        assert!(known.changes(Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn a_condition_that_comes_and_goes_is_told_once() {
+        let mut known = Conditions::default();
+        known.changes(conditions(&["EVG-4003"]));
+        for _ in 0..3 * ABSENT_MAX {
+            assert!(known.changes(Vec::new()).is_empty());
+            assert!(known.changes(conditions(&["EVG-4003"])).is_empty());
+        }
+        let other = known.changes(conditions(&["EVG-4002", "EVG-4003"]));
+        assert_eq!((other.len(), other[0].kind), (1, EventKind::Alert));
     }
 }

@@ -13,6 +13,8 @@ use std::sync::OnceLock;
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
+use crate::kind::Kind;
+
 pub use route::{Answers, Parameter, ROUTES, Role, Route};
 
 /// Query parameters of every collection.
@@ -111,13 +113,60 @@ pub fn document() -> &'static Value {
     })
 }
 
-/// Returns the fields that items of a schema can have, for parameters that name some.
+/// Returns the fields that items of a schema can have, with their kinds, for parameters that name
+/// some.
 #[must_use]
-pub fn fields_of(schema: &str) -> Vec<&'static str> {
+pub fn kinds_of(schema: &str) -> Vec<(&'static str, Kind)> {
     let properties = &document()["components"]["schemas"][schema]["properties"];
-    let object = properties.as_object();
-    let names = object.map(|object| object.keys().map(String::as_str).collect());
-    names.unwrap_or_default()
+    let object = properties.as_object().into_iter().flatten();
+    object
+        .map(|(name, property)| (name.as_str(), kind_of(name, property)))
+        .collect()
+}
+
+/// Returns the words of a schema that is a set of words.
+#[must_use]
+pub fn words_of(schema: &str) -> Vec<&'static str> {
+    let words = &document()["components"]["schemas"][schema]["enum"];
+    let words = words.as_array().into_iter().flatten();
+    words.filter_map(Value::as_str).collect()
+}
+
+fn kind_of(name: &str, property: &'static Value) -> Kind {
+    if let Some(schema) = named_schema(property) {
+        return match words_of(schema).is_empty() {
+            true => Kind::Text,
+            false => Kind::Word(schema),
+        };
+    }
+    let is = |kind: &str| {
+        let found = &property["type"];
+        let mut all = found.as_array().into_iter().flatten();
+        found == kind || all.any(|found| found == kind)
+    };
+    let ends = |unit: &str| name == unit || name.ends_with(&format!("_{unit}"));
+    if is("boolean") {
+        Kind::Flag
+    } else if is("integer") {
+        match name {
+            _ if ends("bytes") => Kind::Size,
+            _ if ends("percent") => Kind::Percent,
+            _ if ends("seconds") => Kind::Duration,
+            _ => Kind::Count,
+        }
+    } else if property["format"] == "date-time" {
+        Kind::Time
+    } else {
+        Kind::Text
+    }
+}
+
+/// Returns the name of the schema that a property refers to, alone or as an alternative to null.
+fn named_schema(property: &'static Value) -> Option<&'static str> {
+    let alternatives = property["oneOf"].as_array().into_iter().flatten();
+    let mut all = std::iter::once(property).chain(alternatives);
+    let reference = all.find_map(|schema| schema["$ref"].as_str())?;
+    reference.rsplit('/').next()
 }
 
 /// Adds the schema version, which the types lack, to the beginning of every successful answer.
@@ -221,7 +270,10 @@ fn parameters(route: &Route) -> Vec<Value> {
         }
         parameters.push(json!({
             "name": "filter", "in": "query", "style": "form", "explode": true,
-            "description": format!("any field of a {item} and the value it must have"),
+            "description": format!(
+                "any field of a {item} and the value it must have; a name that ends in !, <, > or \
+                ~ compares otherwise (docs/reference/rest.md#requests)"
+            ),
             "schema": {"type": "object", "additionalProperties": {"type": "string"}},
         }));
     }
@@ -345,11 +397,36 @@ mod tests {
     }
 
     #[test]
+    fn fields_have_the_kinds_of_their_types() {
+        for (schema, field, kind) in [
+            ("Lun", "size_bytes", Kind::Size),
+            ("Lun", "name", Kind::Text),
+            ("Job", "state", Kind::Word("JobState")),
+            ("Job", "percent", Kind::Percent),
+            ("Job", "eta_seconds", Kind::Duration),
+            ("Job", "ended", Kind::Time),
+            ("Job", "cancellable", Kind::Flag),
+            ("Event", "number", Kind::Count),
+            ("Event", "time", Kind::Time),
+            ("Snapshot", "created", Kind::Time),
+            ("Snapshot", "taken", Kind::Text),
+            ("Change", "time", Kind::Time),
+            ("Volume", "sync", Kind::Word("Sync")),
+            ("Aggregate", "host_free_bytes", Kind::Size),
+        ] {
+            assert!(
+                kinds_of(schema).contains(&(field, kind)),
+                "{schema}.{field}"
+            );
+        }
+        assert_eq!(words_of("JobState"), ["running", "done", "failed"]);
+    }
+
+    #[test]
     fn fields_are_those_of_the_type() {
-        assert!(fields_of("Lun").contains(&"size_bytes"));
         for route in ROUTES {
             if let Some(item) = route.item {
-                assert!(!fields_of(item).is_empty(), "{item}");
+                assert!(!kinds_of(item).is_empty(), "{item}");
             }
         }
     }

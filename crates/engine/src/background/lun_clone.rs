@@ -229,10 +229,12 @@ pub(crate) fn describe(home: &Home, id: FileId) -> Option<LunCloneInfo> {
     let fs = &home.volumes.get(&id)?.fs;
     let progress = LunClones.progress(home, Target::Volume(id));
     let (Some(progress), Some(entry)) = (progress, entry(fs)) else {
-        let (name, reason) = fs.snapshots.lun_clone.failed.clone()?;
+        let job = &fs.snapshots.lun_clone;
+        let (name, reason) = job.failed.clone()?;
         return Some(LunCloneInfo {
             name,
             failed: Some(reason),
+            found_no_space: job.found_no_space,
             ..LunCloneInfo::default()
         });
     };
@@ -242,6 +244,7 @@ pub(crate) fn describe(home: &Home, id: FileId) -> Option<LunCloneInfo> {
         total_bytes: progress.total,
         eta_seconds: progress.eta_seconds(home.wall_seconds),
         failed: None,
+        found_no_space: false,
     })
 }
 
@@ -320,7 +323,11 @@ fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId, room: Room) -> Result<
     match (fits, is_growing) {
         (true, _) => {}
         (false, true) => return Ok(Turn::Waits),
-        (false, false) => return Ok(give_up(fs, &Error::NoSpace.to_string())),
+        (false, false) => {
+            let turn = give_up(fs, &Error::NoSpace.to_string());
+            fs.snapshots.lun_clone.found_no_space = true;
+            return Ok(turn);
+        }
     }
     let regions = (room.changed_max / 2 / REGION_BLOCKS).clamp(1, STEP_REGIONS);
     let leaves = match read(fs, cx, regions).map_err(Stop::settled) {

@@ -11,4 +11,6 @@ pub(crate) struct Job {
     pub(crate) since: Option<(u64, u64)>,
     /// The name and the error of the last job that failed.
     pub(crate) failed: Option<(String, String)>,
+    /// The last job failed because the pool had no space.
+    pub(crate) found_no_space: bool,
 }

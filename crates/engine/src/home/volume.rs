@@ -38,14 +38,13 @@ impl VolumeHome {
         {
             self.fs.lost += 1;
             let reach = Inode::reach(level);
-            let bytes = |leaf: u64| leaf.saturating_mul(everglade_env::BLOCK_SIZE as u64);
-            aggregate.lost.lost(format!(
-                "{}/{name}: bytes {} up to {} are lost, except where they were overwritten: \
-                {reason}",
-                self.shared.name,
-                bytes(index.saturating_mul(reach)),
-                bytes((index + 1).saturating_mul(reach)),
-            ));
+            let bytes = |index: u64| {
+                let leaf = index.saturating_mul(reach);
+                leaf.saturating_mul(everglade_env::BLOCK_SIZE as u64)
+            };
+            let object = format!("{}/{name}", self.shared.name);
+            let bytes = bytes(index)..bytes(index + 1);
+            aggregate.lost.lost(object, &bytes, &reason);
         }
     }
 }

@@ -4,8 +4,11 @@
 //! extents of the former and appends others. So a place found in one layout is right in every later
 //! one, and a reader need not hold on to the layout while its operation is under way.
 
+use std::ops::Range;
+
 use everglade_env::{BLOCK_SIZE, DeviceId};
-use everglade_format::config::Member;
+use everglade_format::config::{CONFIG_BYTES, Member};
+use everglade_format::label::{CONFIG_OFFSETS, config_slot, label_offsets};
 use everglade_format::{Config, Damage, Geometry, Pvbn};
 
 /// See the module's documentation.
@@ -62,6 +65,33 @@ impl Layout {
     /// Returns each member with its device.
     pub(crate) fn members(&self) -> impl Iterator<Item = (&Member, DeviceId)> {
         self.config.members.iter().zip(self.devices.iter().copied())
+    }
+
+    /// Returns the ranges of the devices that were written by the time of the superblock with these
+    /// frontiers, in bytes: the config records of both labels, the journal, and the areas of each
+    /// extent below its frontier.
+    pub(crate) fn written(&self, frontiers: &[u32]) -> Vec<(DeviceId, Range<u64>)> {
+        let block = BLOCK_SIZE as u64;
+        let bytes = |first: u64, blocks: u64| first * block..(first + blocks) * block;
+        let record = CONFIG_OFFSETS[config_slot(self.config.epoch)];
+        let mut written = Vec::new();
+        for (member, device) in self.members() {
+            for label in label_offsets(member.size_blocks * block) {
+                let first = label + record;
+                written.push((device, first..first + CONFIG_BYTES as u64));
+            }
+        }
+        let journal = &self.config.journal;
+        if journal.blocks > 0 {
+            let device = self.devices[journal.member as usize];
+            written.push((device, bytes(journal.first.0, journal.blocks)));
+        }
+        for (extent, frontier) in self.geometry.extents().iter().zip(frontiers) {
+            let blocks = u64::from(*frontier) * self.geometry.area_blocks();
+            let range = bytes(extent.first_dbn.0, blocks.min(extent.length));
+            written.push((self.devices[extent.member as usize], range));
+        }
+        written
     }
 
     /// Returns the config record as the label of a member has it.
@@ -168,6 +198,32 @@ pub(crate) mod tests {
         assert_eq!((place.device, place.run), (DeviceId(5), 1));
         assert_eq!(place.offset, (700 + 511) * BLOCK_SIZE as u64);
         assert_eq!(layout.locate(Pvbn(1024)), None);
+    }
+
+    #[test]
+    fn labels_journal_and_areas_below_the_frontier_were_written() {
+        let mut layout = two_devices();
+        let block = BLOCK_SIZE as u64;
+        layout.config.journal = JournalRegion {
+            member: 1,
+            first: Dbn(300),
+            blocks: 400,
+        };
+        let written = layout.written(&[1, 0]);
+        let of = |device: u32| written.iter().filter(move |(id, _)| id.0 == device);
+        let has = |device: u32, byte: u64| of(device).any(|(_, range)| range.contains(&byte));
+        for device in [4, 5] {
+            for label in label_offsets(2000 * block) {
+                assert!(has(device, label + CONFIG_OFFSETS[config_slot(1)]));
+            }
+        }
+        assert!(has(4, 300 * block) && has(4, 556 * block - 1), "area 0");
+        assert!(!has(4, 556 * block) && !has(4, 299 * block));
+        assert!(
+            has(5, 300 * block) && has(5, 700 * block - 1),
+            "the journal"
+        );
+        assert!(!has(5, 700 * block), "no area of this extent was opened");
     }
 
     #[test]

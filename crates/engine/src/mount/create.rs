@@ -14,6 +14,9 @@ use everglade_journal::Position;
 
 use crate::alloc::filesystem::FileSystem;
 
+/// Areas that a device with data has at least.
+pub(crate) const AREAS_LEAST: u64 = 4;
+
 /// The plan of a new aggregate.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -130,6 +133,7 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
     let mut extents: Vec<Extent> = Vec::new();
     let mut base = 0;
     let sizes: Vec<u64> = devices.iter().map(|id| storage.size_bytes(*id)).collect();
+    check_sizes(&sizes, plan)?;
     let log_member = plan.journal_device.unwrap_or(0);
     let journal = plan_journal(&sizes, plan, log_member);
     for (index, (device, uuid)) in devices.iter().zip(&plan.device_uuids).enumerate() {
@@ -141,8 +145,6 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
         };
         if plan.journal_device == Some(index) {
             // Labels at both ends, the journal in between, no data.
-            let least = LABEL_BLOCKS * 2 + log_blocks;
-            check_size(index, size_blocks, least)?;
             refuse_labelled(storage, *device, index)?;
             members.push(Member {
                 uuid: *uuid,
@@ -151,8 +153,6 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
             });
             continue;
         }
-        let least = size_for(4, plan.area_blocks, log_blocks);
-        check_size(index, size_blocks, least)?;
         refuse_labelled(storage, *device, index)?;
         let (first, length) =
             data_region(size_blocks, plan.area_blocks, log_blocks).expect("checked above");
@@ -240,15 +240,47 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
     })
 }
 
-fn check_size(device: usize, blocks: u64, least: u64) -> Result<(), CreateError> {
-    if blocks >= least {
-        return Ok(());
+/// Checks whether devices of these sizes in bytes are large enough for a new aggregate.
+///
+/// # Errors
+/// The first device that is too small, with the least size that will do.
+pub fn check_sizes(sizes: &[u64], plan: &Plan) -> Result<(), CreateError> {
+    let is_small = |(index, size): &(usize, &u64)| **size < least_now(sizes, plan, *index);
+    match sizes.iter().enumerate().find(is_small) {
+        None => Ok(()),
+        Some((device, bytes)) => Err(CreateError::TooSmall {
+            device,
+            bytes: *bytes,
+            least: least_bytes(sizes, plan, device),
+        }),
     }
-    Err(CreateError::TooSmall {
-        device,
-        bytes: blocks * BLOCK_SIZE as u64,
-        least: least * BLOCK_SIZE as u64,
-    })
+}
+
+/// Returns the least whole MiB that a device needs beside the others. A larger device may come with
+/// a journal, or a larger one, so its size is raised until it is enough for its own journal.
+fn least_bytes(sizes: &[u64], plan: &Plan, index: usize) -> u64 {
+    let mut sizes = sizes.to_vec();
+    loop {
+        let least = least_now(&sizes, plan, index);
+        if sizes[index] >= least {
+            return sizes[index];
+        }
+        sizes[index] = least.next_multiple_of(1 << 20);
+    }
+}
+
+/// Returns the bytes that a device needs if the journal is that of these sizes.
+fn least_now(sizes: &[u64], plan: &Plan, index: usize) -> u64 {
+    let log_member = plan.journal_device.unwrap_or(0);
+    let log_blocks = match index == log_member {
+        true => plan_journal(sizes, plan, log_member).blocks,
+        false => 0,
+    };
+    let blocks = match plan.journal_device {
+        Some(device) if device == index => LABEL_BLOCKS * 2 + log_blocks,
+        _ => size_for(AREAS_LEAST, plan.area_blocks, log_blocks),
+    };
+    blocks * BLOCK_SIZE as u64
 }
 
 /// Bytes that the host of each device, of these sizes, must be able to give for a new aggregate:
@@ -406,4 +438,45 @@ fn for_each_label(
         })?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A device of the size that a refusal named was refused again, because it was large enough for
+    /// a journal, and then too small beside it.
+    #[test]
+    fn a_device_of_the_least_size_is_large_enough() {
+        const MIB: u64 = 1 << 20;
+        let mut plan = Plan::new("a", [0; 16], Default::default(), Vec::new());
+        let halves = [None, Some(0), Some(16), Some(100), Some(4096)];
+        for half in halves.map(|half| half.map(|mib| mib * MIB / BLOCK_SIZE as u64)) {
+            for others in [0, 1, 600, 900, 1100, 1200, 1300, 1700, 10_000, 1 << 20] {
+                for (index, journal_device) in [(0, None), (1, None), (1, Some(1)), (0, Some(1))] {
+                    plan.journal_half_blocks = half;
+                    plan.journal_device = journal_device;
+                    let mut sizes = [(600 + others) * MIB; 2];
+                    sizes[index] = 0;
+                    let least = least_bytes(&sizes, &plan, index);
+                    let case = format!("{plan:?} {sizes:?} {index}: {least}");
+                    sizes[index] = least;
+                    assert!(least_now(&sizes, &plan, index) <= least, "{case}");
+                    assert!(least.is_multiple_of(MIB), "{case}");
+                }
+            }
+        }
+        plan.journal_half_blocks = None;
+        plan.journal_device = None;
+        let refusal = check_sizes(&[MIB], &plan);
+        let Err(CreateError::TooSmall {
+            device: 0,
+            bytes: MIB,
+            least,
+        }) = refusal
+        else {
+            panic!("{refusal:?}");
+        };
+        assert_eq!(check_sizes(&[least], &plan), Ok(()));
+    }
 }

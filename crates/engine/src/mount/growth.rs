@@ -31,11 +31,8 @@ use everglade_format::{Config, Dbn, Extent, Member};
 use crate::media::Layout;
 use crate::media::next::NextGeometry;
 use crate::mount::copies::strays;
-use crate::mount::create::{has_label, reserve_for};
+use crate::mount::create::{AREAS_LEAST, has_label, reserve_for};
 use crate::pool::aggregate::{Aggregate, State};
-
-/// Areas that an added device has at least.
-const AREAS_LEAST: u64 = 4;
 
 /// What an aggregate gets.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use everglade_affinity::Permit;
 use everglade_env::lock::MutexGuard;
 use everglade_env::{BLOCK_SIZE, PageRef};
-use everglade_format::{CpNumber, Indirect, Layer, Pointer, SPAN};
+use everglade_format::{CpNumber, Indirect, Inode, Layer, Pointer, SPAN};
 use everglade_journal::{Action, Entry};
 use everglade_target::{Error, Op, ReadSpan, Reply};
 
@@ -26,7 +26,7 @@ use crate::pool::aggregate::Aggregate;
 use crate::pool::log::Log;
 use crate::pool::overlay::{Change, LeafContent, Overlay};
 use crate::pool::volume::{Lun, STRIPE_BLOCKS, StripeState};
-use crate::read::load::{LoadCx, Pinned, Stop};
+use crate::read::load::{BlockName, LoadCx, Pinned, Stop};
 use crate::read::shortcuts::Shortcuts;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -122,7 +122,8 @@ impl OpCx<'_, '_> {
         if let Some(block) = self.shortcuts.find(root, region) {
             return Ok(Some(block.clone()));
         }
-        let found = root.level1(self.load, Layer::Volume, region)?;
+        let found = root.level1(self.load, Layer::Volume, region);
+        let found = found.map_err(|stop| stop.at(block_name(lun, 1, region), Pointer::HOLE))?;
         if let Some(block) = &found {
             self.shortcuts.remember(root, region, block);
         }
@@ -235,6 +236,27 @@ impl Client {
             }
         }
         Ok(())
+    }
+
+    /// Bytes of the LUN that cannot be read, as the operation found: those of the damaged block, or
+    /// those of the operation if the block is not known.
+    pub(crate) fn unreadable(&self, stop: &Stop) -> Range<u64> {
+        let name = match stop {
+            Stop::Damaged(damaged) => damaged.name,
+            _ => None,
+        };
+        let Some(name) = name.filter(|name| name.file == self.lun.file) else {
+            return self.range();
+        };
+        let reach = Inode::reach(name.level);
+        let bytes = |index: u64| index.saturating_mul(reach).saturating_mul(BLOCK);
+        bytes(name.index)..bytes(name.index + 1).min(self.lun.size_bytes())
+    }
+
+    /// Counts the operation among those that found no space.
+    pub(crate) fn note_refused(&self) {
+        let refused = &self.lun.volume.aggregate.refused;
+        refused.note(&self.lun.full_name(), self.range().start);
     }
 
     /// Counts the bytes read or written.
@@ -439,9 +461,19 @@ fn over(
 fn committed_content(cx: &mut OpCx<'_, '_>, lun: &Lun, leaf: u64) -> Result<Option<PageRef>, Stop> {
     let pointer = committed_pointer(cx, lun, leaf)?;
     if pointer.is_hole() {
-        Ok(None)
-    } else {
-        cx.load.data(pointer).map(Some)
+        return Ok(None);
+    }
+    let page = cx.load.data(pointer).map(Some);
+    page.map_err(|stop| stop.at(block_name(lun, 0, leaf), pointer))
+}
+
+/// The name of a block of a LUN's tree, for messages about damage.
+pub(crate) fn block_name(lun: &Lun, level: u8, index: u64) -> BlockName {
+    BlockName {
+        volume: Some(lun.volume.id),
+        file: lun.file,
+        level,
+        index,
     }
 }
 

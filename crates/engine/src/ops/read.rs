@@ -13,7 +13,9 @@ use everglade_format::{CpNumber, Indirect, Layer, Pointer, SPAN};
 use everglade_target::span::block_count;
 use everglade_target::{ReadSpan, Reply};
 
-use crate::ops::{BLOCK, OpCx, RunEnd, committed_pointer, content, find_in_overlays, is_mentioned};
+use crate::ops::{
+    BLOCK, OpCx, RunEnd, block_name, committed_pointer, content, find_in_overlays, is_mentioned,
+};
 use crate::pool::overlay::LeafContent;
 use crate::pool::volume::Lun;
 use crate::read::load::{Gather, Pinned, Stop};
@@ -119,7 +121,7 @@ fn committed_block(
     if pointer.is_hole() {
         return Ok(PageRef::zero());
     }
-    cx.load.data(pointer).inspect_err(|stop| {
+    cx.load.data(pointer).map_err(|stop| {
         // Excludes a block that has moved.
         if matches!(stop, Stop::Load) && *cx.load.wants == [pointer] {
             *rest = Some(Box::new(Rest {
@@ -128,7 +130,24 @@ fn committed_block(
                 awaited: vec![pointer],
             }));
         }
+        stop.at(block_name(lun, 0, leaf), pointer)
     })
+}
+
+/// Adds the name of the damaged leaf, if the read stopped because of one. `pointers` are those of
+/// the leaves that only the tree has; `places` are their places behind leaf `first`.
+fn named(lun: &Lun, stop: Stop, first: u64, (pointers, places): (&[Pointer], &[usize])) -> Stop {
+    let Stop::Damaged(damaged) = &stop else {
+        return stop;
+    };
+    let mut leaves = pointers.iter().zip(places);
+    match leaves.find(|(pointer, _)| **pointer == damaged.pointer) {
+        Some((pointer, place)) => {
+            let (leaf, pointer) = (first + *place as u64, *pointer);
+            stop.at(block_name(lun, 0, leaf), pointer)
+        }
+        None => stop,
+    }
 }
 
 /// Blocks that follow each other, from the region `below` on.
@@ -139,6 +158,7 @@ fn blocks(
     committed: CpNumber,
     rest: &mut Option<Box<Rest>>,
 ) -> Result<Vec<PageRef>, Stop> {
+    let first = leaves.start;
     let count = usize::try_from(leaves.end - leaves.start).expect("at most 257");
     let mut pages: Vec<Option<PageRef>> = Vec::with_capacity(count);
     let mut gather = Gather::default();
@@ -190,6 +210,7 @@ fn blocks(
         gather.add(found);
     }
     if let Err(stop) = gather.finish() {
+        let stop = named(lun, stop, first, (&pointers, &places));
         let mut place = places.into_iter();
         pointers.retain(|_| place.next().is_some_and(|place| pages[place].is_none()));
         let absent = pages.iter().filter(|page| page.is_none()).count();

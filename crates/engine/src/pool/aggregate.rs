@@ -17,6 +17,7 @@ use crate::pool::log::{Log, RecoveryInfo};
 use crate::pool::lost::LostBlocks;
 use crate::pool::mended::Mended;
 use crate::pool::name::Name;
+use crate::pool::refused::Refused;
 use crate::pool::space::Space;
 use crate::pool::standing::Standing;
 use crate::pool::trigger::Counts;
@@ -44,6 +45,8 @@ pub(crate) struct Aggregate {
     pub(crate) space: Space,
     /// The consistency point it was opened with.
     pub(crate) opened: CpNumber,
+    /// Areas of each extent that had been opened by then.
+    pub(crate) opened_frontiers: Vec<u32>,
     /// When it was opened, its labels had the record of a change of its devices that was cut
     /// ([`crate::mount::labels`]).
     pub(crate) has_cut_change: bool,
@@ -52,6 +55,8 @@ pub(crate) struct Aggregate {
     pub(crate) counts: Counts,
     pub(crate) lost: LostBlocks,
     pub(crate) mended: Mended,
+    /// Requests of clients that found no space.
+    pub(crate) refused: Refused,
     /// Notes of administrators' programs. Changed in the freeze only.
     notes: Mutex<notes::Text>,
     pub(crate) redirects: Redirects,
@@ -94,9 +99,11 @@ impl Aggregate {
             counts: Counts::default(),
             lost: LostBlocks::default(),
             mended: Mended::default(),
+            refused: Refused::default(),
             notes: Mutex::new(Ok(Arc::default())),
             redirects: Redirects::default(),
             opened: committed,
+            opened_frontiers: superblock.frontiers.clone(),
             has_cut_change,
             topology: AtomicU64::new(0),
             recovery: Mutex::new(None),

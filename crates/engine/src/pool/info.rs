@@ -80,6 +80,8 @@ pub struct LunCloneInfo {
     /// The reason why the last job failed and cloned nothing. Kept until the next job begins or the
     /// volume is closed.
     pub failed: Option<String>,
+    /// The last job failed because the pool had no space.
+    pub found_no_space: bool,
 }
 
 /// State of a clone's split.

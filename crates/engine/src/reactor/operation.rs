@@ -225,6 +225,10 @@ impl<O: Outside> Core<O> {
             unreachable!("a client's")
         };
         let aggregate = client.lun.volume.aggregate.clone();
+        let unreadable = match &outcome {
+            Err(stop @ (Stop::Damaged(_) | Stop::Failed(Error::Io(_)))) => client.unreadable(stop),
+            _ => 0..0,
+        };
         if let (Origin::Session(_), Ok(RunEnd::Done(_) | RunEnd::Durable(_))) =
             (client.origin, &outcome)
         {
@@ -263,6 +267,7 @@ impl<O: Outside> Core<O> {
                 client.space_waits += 1;
                 // Others may keep the pool busy for ever; who waited long enough gets an answer.
                 if client.space_waits > SPACE_WAITS_MAX && !aggregate.space.is_growing() {
+                    client.note_refused();
                     return self.finish_client(id, Err(Error::NoSpace));
                 }
                 self.operations[id].pinned.clear();
@@ -286,9 +291,11 @@ impl<O: Outside> Core<O> {
             }
             Err(Stop::Failed(error)) => {
                 if let Error::Io(reason) = &error {
-                    aggregate.lost.unreadable(&client.lun.full_name(), reason);
+                    let lun = client.lun.full_name();
+                    aggregate.lost.unreadable_bytes(&lun, &unreadable, reason);
                 }
                 if error == Error::NoSpace {
+                    client.note_refused();
                     // The home reactor asks the host again when an operation is refused.
                     self.outside.wake(aggregate.home);
                 }

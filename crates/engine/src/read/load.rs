@@ -39,6 +39,9 @@ pub(crate) enum Stop {
     Failed(Error),
 }
 
+/// The reason for all blocks below a pointer that is lost. It names no block.
+pub(crate) const WAS_LOST: &str = "it was lost with a block that could not be read";
+
 /// A block that cannot be read, or says what cannot be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Damaged {
@@ -343,9 +346,7 @@ impl LoadCx<'_> {
     fn find(&mut self, pointer: Pointer, get: Get) -> Result<Result<PageRef, String>, Stop> {
         assert!(!pointer.is_hole(), "a hole has no page");
         if pointer.is_lost() {
-            return Ok(Err(
-                "it was lost with a block that could not be read".to_owned()
-            ));
+            return Ok(Err(WAS_LOST.to_owned()));
         }
         match self.lookup(pointer, get) {
             Some(Ok(page)) => Ok(Ok(page)),

@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use rustix::ioctl::{self, opcode};
 
-use super::{Device, DeviceKind, OpenError, SIZE_MAX, claim};
+use super::{Access, Device, DeviceKind, OpenError, SIZE_MAX, claim};
 use crate::BLOCK_SIZE;
 use crate::transfer::Fault;
 
@@ -19,9 +19,9 @@ const SIZE: ioctl::Opcode = opcode::read::<usize>(0x12, 114);
 const DISCARD: ioctl::Opcode = opcode::none(0x12, 119);
 
 /// Opens and claims the device.
-pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
+pub(crate) fn open(path: &Path, access: Access) -> Result<Device, OpenError> {
     // O_EXCL without O_CREAT claims a block device against mounts and other openers of this kind.
-    let (file, direct) = claim::open_direct(path, OFlags::EXCL | OFlags::NONBLOCK)?;
+    let (file, direct) = claim::open_direct(path, access, OFlags::EXCL | OFlags::NONBLOCK)?;
     let metadata = file
         .metadata()
         .map_err(|error| OpenError::host("stat", path, error))?;
@@ -29,7 +29,7 @@ pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
         let found = super::directory::describe(metadata.file_type());
         return Err(OpenError::unexpected(path, "a block device", found));
     }
-    claim::lock(&file, path)?;
+    claim::lock(&file, path, access)?;
     let sector = rustix::fs::ioctl_blksszget(&file)
         .map_err(|errno| OpenError::host("ask the sector size of", path, errno))?;
     if sector as usize > BLOCK_SIZE {

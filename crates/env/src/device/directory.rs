@@ -10,10 +10,12 @@ use std::fs::{DirBuilder, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
 
-use super::{Device, DeviceKind, OpenError, SIZE_MAX, Segment, claim};
+use super::{Access, Device, DeviceKind, OpenError, SIZE_MAX, Segment, claim};
 use crate::BLOCK_SIZE;
 use crate::lock::{Mutex, MutexGuard};
 use crate::transfer::Fault;
@@ -54,6 +56,12 @@ impl Geometry {
         self.size_bytes.div_ceil(self.segment_bytes)
     }
 
+    /// Returns the length of a segment's file: the last one may be shorter than the others.
+    fn length_of(&self, index: usize) -> u64 {
+        let before = index as u64 * self.segment_bytes;
+        (self.size_bytes - before).min(self.segment_bytes)
+    }
+
     /// Returns the first rule that the geometry breaks, in words.
     pub(super) fn problem(&self) -> Option<&'static str> {
         let block = BLOCK_SIZE as u64;
@@ -92,11 +100,17 @@ impl Geometry {
 
 /// The open directory; where segments are found and made.
 pub(crate) struct Directory {
-    /// The open directory, for relative names, and to make names durable.
-    file: File,
+    /// The open directory, for relative names, and to make names durable. `None` once the device
+    /// was closed: reactors may know the device for longer, and must not keep the host from
+    /// unmounting its file system.
+    file: Mutex<Option<Arc<File>>>,
     direct: bool,
+    access: Access,
     /// Its lock is the claim on the device; `None` once that was given up.
     card: Mutex<Option<File>>,
+    /// Segments whose files were shorter than they should be at the opening, and their lengths
+    /// ([`super::presence`]).
+    short: Vec<(usize, u64)>,
 }
 
 /// Makes the directory a device of ours and opens it. The directory may exist, but neither as a
@@ -127,20 +141,20 @@ pub(crate) fn create(path: &Path, geometry: Geometry) -> Result<Device, OpenErro
     drop(write_new_card(path, geometry)?);
     rename_card(path)?;
     sync_card(path)?;
-    open(path)
+    open(path, Access::Full)
 }
 
 /// Opens and locks a directory made by [`create`].
-pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
+pub(crate) fn open(path: &Path, access: Access) -> Result<Device, OpenError> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty())
         .map(File::from)
         .map_err(|errno| match errno {
-            rustix::io::Errno::NOTDIR => OpenError::unexpected(path, "a directory", "a file"),
+            Errno::NOTDIR => OpenError::unexpected(path, "a directory", "a file"),
             errno => OpenError::host("open", path, errno),
         })?;
     let card_path = path.join(CARD);
-    let card = match claim::open(&card_path, OFlags::NOFOLLOW) {
+    let card = match claim::open(&card_path, access, OFlags::NOFOLLOW) {
         Err(OpenError::Missing { .. }) => {
             let found = "a directory without one";
             return Err(OpenError::unexpected(
@@ -151,7 +165,7 @@ pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
         }
         other => other?,
     };
-    claim::lock(&card, path)?;
+    claim::lock(&card, path, access)?;
     if !is_at(&card, &card_path)? {
         // Another server has replaced the card, so it has the directory.
         return Err(OpenError::Busy {
@@ -159,9 +173,10 @@ pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
         });
     }
     let geometry = read_card(&card, &card_path)?;
-    let (_, direct) = claim::open_direct(&card_path, OFlags::NOFOLLOW)?;
+    let (_, direct) = claim::open_direct(&card_path, access, OFlags::NOFOLLOW)?;
     let count = usize::try_from(geometry.segments()).expect("checked to be few");
     let mut segments: Vec<Segment> = (0..count).map(|_| Segment::absent()).collect();
+    let mut short = Vec::new();
     for index in list(path)? {
         let Some(segment) = segments.get_mut(index) else {
             let expected = format!("{count} segments");
@@ -172,15 +187,23 @@ pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
             ));
         };
         *segment = Segment::existing();
+        let stat = rustix::fs::statat(&file, name(index), AtFlags::SYMLINK_NOFOLLOW);
+        let stat = stat.map_err(|errno| OpenError::host("stat", &path.join(name(index)), errno))?;
+        let length = stat.st_size.cast_unsigned();
+        if length < geometry.length_of(index) {
+            short.push((index, length));
+        }
     }
     let Geometry {
         size_bytes,
         segment_bytes,
     } = geometry;
     let directory = Directory {
-        file,
+        file: Mutex::new(Some(Arc::new(file))),
         direct,
+        access,
         card: Mutex::new(Some(card)),
+        short,
     };
     let kind = DeviceKind::Directory;
     Ok(Device::new(
@@ -198,21 +221,41 @@ impl Directory {
     /// Opens the file of a segment that exists. It is given its length if the crash of a
     /// predecessor left it empty. A segment that became shorter since then is not repaired: reads
     /// of its missing part fail instead of returning zeroes, and a refused start has changed
-    /// nothing.
+    /// nothing. A reader changes no length at all.
     pub(super) fn open_segment(&self, index: usize, length: u64) -> Result<File, Fault> {
         self.open_at(index, length, OFlags::empty())
     }
 
     /// Makes the file of a segment, so that it survives a power cut from now on.
     pub(super) fn make_segment(&self, index: usize, length: u64) -> Result<File, Fault> {
+        if self.access == Access::ReadOnly {
+            return Err(Errno::ROFS.into());
+        }
         let file = self.open_at(index, length, OFlags::CREATE)?;
         rustix::fs::fsync(&file)?;
-        rustix::fs::fsync(&self.file)?;
+        rustix::fs::fsync(&*self.file()?)?;
         Ok(file)
     }
 
-    pub(super) fn unclaim(&self) {
+    /// Returns the segments whose files were too short at the opening, with their lengths.
+    pub(super) fn short(&self) -> &[(usize, u64)] {
+        &self.short
+    }
+
+    /// Returns the path of a segment's file in the device at `path`.
+    pub(super) fn segment_path(&self, path: &Path, index: usize) -> PathBuf {
+        path.join(name(index))
+    }
+
+    /// Gives up the claim, and closes the directory when the last call in flight has ended.
+    pub(super) fn close(&self) {
         *self.card() = None;
+        *self.file.lock() = None;
+    }
+
+    /// Returns the open directory, unless the device was closed.
+    fn file(&self) -> Result<Arc<File>, Errno> {
+        self.file.lock().clone().ok_or(Errno::BADF)
     }
 
     /// Returns the claimed card; `None` once the claim was given up.
@@ -229,7 +272,7 @@ impl Directory {
         geometry: Geometry,
     ) -> Result<(), OpenError> {
         let new = write_new_card(path, geometry)?;
-        claim::lock(&new, path)?;
+        claim::lock(&new, path, Access::Full)?;
         rename_card(path)?;
         *card = Some(new);
         sync_card(path)
@@ -247,10 +290,11 @@ impl Directory {
         let path = path.join(name(index));
         let host = |verb| {
             let path = &path;
-            move |errno: rustix::io::Errno| OpenError::host(verb, path, errno)
+            move |errno: Errno| OpenError::host(verb, path, errno)
         };
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::openat(&self.file, name(index), flags, Mode::empty())
+        let directory = self.file().map_err(host("open"))?;
+        let file = rustix::fs::openat(&*directory, name(index), flags, Mode::empty())
             .map_err(host("open"))?;
         let length = rustix::fs::fstat(&file).map_err(host("stat"))?.st_size;
         let length = length.cast_unsigned();
@@ -275,10 +319,11 @@ impl Directory {
         } else {
             OFlags::empty()
         };
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | direct | extra;
+        let flags = self.access.flag() | OFlags::CLOEXEC | OFlags::NOFOLLOW | direct | extra;
         let mode = Mode::RUSR | Mode::WUSR;
-        let file = File::from(rustix::fs::openat(&self.file, name(index), flags, mode)?);
-        if rustix::fs::fstat(&file)?.st_size == 0 {
+        let directory = self.file()?;
+        let file = File::from(rustix::fs::openat(&*directory, name(index), flags, mode)?);
+        if self.access == Access::Full && rustix::fs::fstat(&file)?.st_size == 0 {
             rustix::fs::ftruncate(&file, length)?;
         }
         Ok(file)

@@ -6,13 +6,13 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use super::{Device, DeviceKind, OpenError, SIZE_MAX, claim};
+use super::{Access, Device, DeviceKind, OpenError, SIZE_MAX, claim};
 use crate::BLOCK_SIZE;
 
 /// Opens and locks the file.
-pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
+pub(crate) fn open(path: &Path, access: Access) -> Result<Device, OpenError> {
     // Opened without blocking, because the path might be a pipe without a writer.
-    let (file, direct) = claim::open_direct(path, OFlags::NONBLOCK)?;
+    let (file, direct) = claim::open_direct(path, access, OFlags::NONBLOCK)?;
     let metadata = file
         .metadata()
         .map_err(|error| OpenError::host("stat", path, error))?;
@@ -20,7 +20,7 @@ pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
         let found = super::directory::describe(metadata.file_type());
         return Err(OpenError::unexpected(path, "a regular file", found));
     }
-    claim::lock(&file, path)?;
+    claim::lock(&file, path, access)?;
     let size_bytes = metadata.len() - metadata.len() % BLOCK_SIZE as u64;
     if size_bytes == 0 || size_bytes > SIZE_MAX {
         let expected = format!("between {BLOCK_SIZE} and {SIZE_MAX} bytes");

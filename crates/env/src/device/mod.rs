@@ -42,6 +42,7 @@ mod directory;
 mod error;
 mod file;
 mod growth;
+mod presence;
 mod segment;
 mod segments;
 #[cfg(test)]
@@ -50,11 +51,13 @@ mod tests;
 pub(crate) use block::open as open_block;
 pub(crate) use budget::Budget;
 use budget::Wait;
+pub(crate) use claim::Access;
 use directory::Directory;
 pub use directory::Geometry;
 pub(crate) use directory::{create as create_directory, open as open_directory};
 pub use error::OpenError;
 pub(crate) use file::open as open_file;
+pub use presence::SegmentFault;
 pub(crate) use segment::{Handle, Segment};
 use segments::Segments;
 
@@ -74,12 +77,12 @@ use crate::{BLOCK_SIZE, DiskError};
 pub(crate) type Table = Arc<RwLock<Vec<Option<Arc<Device>>>>>;
 
 /// Opens whatever is at the path.
-pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
+pub(crate) fn open(path: &Path, access: Access) -> Result<Device, OpenError> {
     let metadata = std::fs::metadata(path).map_err(|error| OpenError::host("stat", path, error))?;
     match metadata.file_type() {
-        kind if kind.is_dir() => open_directory(path),
-        kind if kind.is_file() => open_file(path),
-        kind if kind.is_block_device() => open_block(path),
+        kind if kind.is_dir() => open_directory(path, access),
+        kind if kind.is_file() => open_file(path, access),
+        kind if kind.is_block_device() => open_block(path, access),
         kind => {
             let expected = "a directory, a regular file or a block device";
             Err(OpenError::unexpected(
@@ -228,7 +231,8 @@ impl Device {
         device
     }
 
-    /// Closes the device. Operations in flight end as usual; the claim ends with the last of them.
+    /// Closes the device, and every file that no operation in flight needs. Operations in flight
+    /// end as usual; the claim ends with the last of them.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         for segment in self.segments.iter() {
@@ -236,7 +240,7 @@ impl Device {
             drop(segment.unset());
         }
         if let Some(directory) = &self.directory {
-            directory.unclaim();
+            directory.close();
         }
     }
 

@@ -80,7 +80,7 @@ fn what_a_predecessor_left_is_synced_by_the_first_flush() {
     let before = device(&scratch, 3);
     before.open_segment(2, true, &budget).unwrap();
     before.close();
-    let after = Arc::new(open_directory(&scratch.path().join("device")).unwrap());
+    let after = Arc::new(open_directory(&scratch.path().join("device"), Access::Full).unwrap());
     assert_eq!(after.soiled(), [(2, 1)]);
     after.sync_segment(2, 1, &budget).unwrap();
     assert_eq!(after.soiled(), []);
@@ -103,7 +103,7 @@ fn a_segment_that_was_cut_short_is_not_made_longer_by_looking_at_it() {
     cut(0, 4096);
     // A crash between making a file and giving it its length.
     cut(1, 0);
-    let after = Arc::new(open_directory(&scratch.path().join("device")).unwrap());
+    let after = Arc::new(open_directory(&scratch.path().join("device"), Access::Full).unwrap());
     after.open_segment(0, false, &budget).unwrap();
     after.open_segment(1, false, &budget).unwrap();
     let lengths = [0, 1].map(|index| std::fs::metadata(path(index)).unwrap().len());
@@ -153,6 +153,27 @@ fn segments_of_a_closed_device_do_not_count() {
     // The test keeps `device` after closing it, as a reactor may do.
     device.close();
     assert_eq!(budget.open_count(), 0);
+}
+
+/// A reactor keeps a device that it has used. The host could not unmount the file system of a
+/// deleted aggregate, because the directory stayed open with it.
+#[test]
+fn nothing_of_a_closed_device_stays_open() {
+    let scratch = tempfile::tempdir().unwrap();
+    let budget = Budget::new(8);
+    let device = device(&scratch, 2);
+    device.open_segment(0, true, &budget).unwrap();
+    let path = scratch.path().canonicalize().unwrap();
+    let open = || {
+        let files = std::fs::read_dir("/proc/self/fd").unwrap();
+        let targets = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+        targets.filter(|target| target.starts_with(&path)).count()
+    };
+    assert_eq!(open(), 3, "directory, card and segment");
+    device.close();
+    assert_eq!(open(), 0);
+    let gone = device.open_segment(1, true, &budget).err();
+    assert_eq!(gone, Some(DiskError::Gone));
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::fs::File;
 
-use everglade_env::{DeviceKind, DiskError, Geometry, OpenError, World};
+use everglade_env::{
+    DeviceKind, DiskError, Geometry, OpenError, Storage as _, World, WorldOptions,
+};
 
 use crate::rig::Storage::{Disk, Memory};
 use crate::rig::{BLOCK, SEGMENT, any_way, everywhere, one_reactor, pattern};
@@ -200,4 +202,45 @@ fn a_device_has_one_server() {
     ));
     rig.world.close(file);
     second.open(&rig.path("file")).unwrap();
+}
+
+/// The verifier needed a device that it could write to, and gave an empty segment its length.
+#[test]
+fn readers_share_a_device_that_they_cannot_change() {
+    let mut rig = any_way(Memory);
+    let device = rig.directory(3 * SEGMENT);
+    let written = pattern(1, BLOCK as usize);
+    rig.write(device, 0, &written).unwrap();
+    rig.world.close(device);
+    // As a power cut leaves it.
+    let empty = rig.path("device/00000001.seg");
+    File::create(&empty).unwrap();
+    let reader = || {
+        let options = WorldOptions {
+            read_only: true,
+            ..one_reactor()
+        };
+        World::new(&options).unwrap()
+    };
+    let (one, other) = (reader(), reader());
+    let path = rig.path("device");
+    let device = one.open_directory(&path, 3 * SEGMENT, false).unwrap();
+    let mut found = vec![0; BLOCK as usize];
+    one.read(device, 0, &mut found).unwrap();
+    assert_eq!(found, written);
+    other.open(&path).unwrap();
+    assert!(
+        matches!(rig.world.open(&path), Err(OpenError::Busy { .. })),
+        "no writer while it is read"
+    );
+    for offset in [0, SEGMENT, 2 * SEGMENT] {
+        assert!(one.write(device, offset, &found).is_err(), "{offset}");
+    }
+    assert_eq!(empty.metadata().unwrap().len(), 0);
+    assert!(!rig.path("device/00000002.seg").exists());
+    // A writer keeps readers out.
+    drop((one, other));
+    let device = rig.world.open(&path).unwrap();
+    assert!(matches!(reader().open(&path), Err(OpenError::Busy { .. })));
+    assert_eq!(rig.read(device, 0, BLOCK as usize).unwrap(), written);
 }

@@ -2,6 +2,7 @@
 //!
 //! The disk is small, because a client without block status reads all of a thin disk to copy it.
 
+mod banner;
 mod hostile;
 mod nbdcopy;
 mod qemu;

@@ -6,6 +6,7 @@ mod devices;
 mod failing;
 mod growing;
 mod refusals;
+mod remedies;
 mod renaming;
 mod rest;
 mod space;

@@ -109,6 +109,21 @@ impl TestDir {
             .expect("the binary runs")
     }
 
+    /// A command of a shell in which `everglade` is the built binary and `$D` the folder of this
+    /// directory; ended when it takes too long.
+    pub(crate) fn shell(&self, command: &str) -> Command {
+        let program = Path::new(env!("CARGO_BIN_EXE_everglade"));
+        let folder = program.parent().and_then(Path::to_str).expect("UTF-8");
+        let path = format!("{folder}:{}", std::env::var("PATH").expect("a PATH"));
+        let mut shell = with_data_dir(Command::new("timeout"), &self.data_dir());
+        shell
+            .args(["--kill-after=5", "120", "sh", "-c", command])
+            .env("PATH", path)
+            .env("D", self.keep.path())
+            .current_dir(self.keep.path());
+        shell
+    }
+
     /// Starts a server that is expected to refuse, and waits for its end.
     pub(crate) fn serve_in_vain(&self, args: &[&str]) -> Output {
         everglade_at_most("60", &self.data_dir())
@@ -209,6 +224,16 @@ impl Server {
     /// `nbd+unix:///EXPORT?socket=PATH`.
     pub(crate) fn unix_uri(&self, export: &str) -> String {
         format!("nbd+unix:///{export}?socket={}", self.unix)
+    }
+
+    /// What it proposes to a person after the ready line; once.
+    pub(crate) fn banner(&mut self) -> String {
+        let mut text = String::new();
+        while !text.contains("Ctrl-C") {
+            let read = self.stdout.read_line(&mut text).expect("stdout is text");
+            assert_ne!(read, 0, "the end of: {text}");
+        }
+        text
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use crate::running::{TestDir, code, stderr};
+use crate::host_space::SmallHost;
+use crate::running::{TestDir, code, stderr, stdout};
+use crate::tools::must;
 
 #[test]
 fn what_cannot_be_read_is_2() {
@@ -28,4 +30,35 @@ fn what_cannot_be_read_is_2() {
         stderr(&output)
     );
     assert_eq!(fs::read_dir(dir.data_dir()).expect("list").count(), 1);
+}
+
+/// A copy that nobody may change is the one that most needs a look.
+#[test]
+fn what_can_only_be_read_is_verified() {
+    let Some(host) = SmallHost::new(1300 << 20) else {
+        return;
+    };
+    let dir = TestDir::within(&host.folder());
+    let args = ["--lun-size", "64MiB", "--aggregate-size", "1GiB"];
+    dir.serve(&args).stop();
+    let folder = host.folder();
+    let folder = folder.to_str().expect("UTF-8");
+    must("mount", &["-o", "remount,ro", folder]);
+    let checked = dir.run(&["check"]);
+    let refused = dir.serve_in_vain(&args);
+    must("mount", &["-o", "remount,rw", folder]);
+    assert_eq!(
+        code(&checked),
+        0,
+        "{}{}",
+        stdout(&checked),
+        stderr(&checked)
+    );
+    assert_eq!(code(&refused), 1);
+    assert!(
+        stderr(&refused).contains("Read-only file system"),
+        "{}",
+        stderr(&refused)
+    );
+    dir.serve(&args).stop();
 }

@@ -22,15 +22,16 @@ use std::time::{Duration, Instant};
 
 use everglade_api::{
     Aggregate, Code, Condition, CreateAggregate, CreateLun, CreateVolume, CreationPlan, Lun,
-    LunName, Moment, Name, Problem, ResizeLun, SnapshotName, Sync, Volume,
+    LunName, Moment, Name, Problem, ResizeLun, Size, SnapshotName, Sync, Volume, counted,
 };
-use everglade_engine::{AggregateInfo, Engine, State, VolumeId, admin};
+use everglade_engine::{AggregateInfo, Engine, State, VolumeId, VolumeInfo, admin};
 use everglade_env::lock::{Mutex, MutexGuard, RwLock};
 use everglade_format::volume::Sync as MediaSync;
 
 use super::allow::Allow;
 use super::candidates;
 use super::creation::{self, Contents, CreationError};
+use super::pauses;
 use super::points;
 use super::unavailable::Unavailable;
 use super::units::bytes;
@@ -63,8 +64,8 @@ pub struct Administrator {
     usual_policy: String,
     /// The allow-lists of the protocols that have one.
     pub(super) allow: Vec<Allow>,
-    /// Copies of labels that are lost and could not be written anew at the start.
-    pub(super) unmended: Vec<Condition>,
+    /// Conditions that were found at the start, and stay until the daemon ends.
+    pub(super) found_at_start: Vec<Condition>,
 }
 
 /// A deleted object, and the work that its deletion left.
@@ -98,7 +99,7 @@ impl Administrator {
             ready: Mutex::new(ready.collect()),
             usual_policy: config.snapshot_policy.clone(),
             allow: Allow::of(protocols),
-            unmended: Vec::new(),
+            found_at_start: Vec::new(),
             directory: Mutex::new(directory),
             populating: RwLock::new(()),
             unavailable: Mutex::new(unavailable),
@@ -424,7 +425,11 @@ impl Administrator {
         }
         Ok(Deleted {
             pending: self.pending_of(aggregate),
-            detail: format!("{} LUNs, {} bytes", volume.lun_count, volume.logical_bytes),
+            detail: format!(
+                "{}, {}",
+                counted(volume.lun_count, "LUN"),
+                Size(volume.logical_bytes).said()
+            ),
         })
     }
 
@@ -442,7 +447,7 @@ impl Administrator {
                 size_bytes,
             },
         )?;
-        tracing::info!("created LUN {volume}/{name} of {size_bytes} bytes");
+        tracing::info!("created LUN {volume}/{name} of {}", Size(size_bytes).said());
         self.lun(volume, name).map_err(Problem::after_change)
     }
 
@@ -460,7 +465,9 @@ impl Administrator {
         let now = self.lun(volume, name)?.size_bytes;
         if size_bytes < now && !request.discard_beyond {
             let text = format!(
-                "{volume}/{name} has {now} bytes, and what lies beyond {size_bytes} would be lost"
+                "{volume}/{name} has {}, and what lies beyond {} would be lost",
+                Size(now).said(),
+                Size(size_bytes).said()
             );
             return Err(Problem::of_field(
                 Code::WouldLoseData,
@@ -483,7 +490,8 @@ impl Administrator {
             }
         };
         self.change_in(volume, change)?;
-        tracing::info!("resized LUN {volume}/{name} from {now} to {size_bytes} bytes");
+        let (now, size) = (Size(now).said(), Size(size_bytes).said());
+        tracing::info!("resized LUN {volume}/{name} from {now} to {size}");
         self.lun(volume, name).map_err(Problem::after_change)
     }
 
@@ -504,7 +512,7 @@ impl Administrator {
         tracing::info!("deleted LUN {volume}/{name}");
         Ok(Deleted {
             pending: self.pending_of(aggregate),
-            detail: format!("{} bytes", lun.size_bytes),
+            detail: Size(lun.size_bytes).said(),
         })
     }
 
@@ -512,14 +520,18 @@ impl Administrator {
     pub(super) fn pending_of(&self, aggregate: u32) -> Pending {
         let aggregates = self.engine.aggregates();
         let found = aggregates.iter().find(|known| known.id == aggregate);
+        let volumes = self.engine.volumes();
         // An aggregate deleted meanwhile has nothing left to free.
-        found.map(pending).unwrap_or_default()
+        found.map_or_else(Pending::default, |info| pending(info, &volumes))
     }
 
     /// Returns the blocks that each aggregate has yet to free.
     #[must_use]
     pub fn pending(&self) -> Vec<Pending> {
-        self.engine.aggregates().iter().map(pending).collect()
+        let volumes = self.engine.volumes();
+        let aggregates = self.engine.aggregates();
+        let pending = |info| pending(info, &volumes);
+        aggregates.iter().map(pending).collect()
     }
 
     /// Returns the number of the aggregate that has a volume.
@@ -567,11 +579,12 @@ impl Administrator {
     }
 }
 
-fn pending(info: &AggregateInfo) -> Pending {
+fn pending(info: &AggregateInfo, volumes: &[VolumeInfo]) -> Pending {
     Pending {
         aggregate: info.name.clone(),
         bytes: bytes(info.usage.pending_blocks),
         failure: info.state.reason().map(str::to_owned),
+        held: pauses::held_in(&info.name, volumes),
     }
 }
 
@@ -617,6 +630,8 @@ pub(super) fn refused(error: &CreationError) -> Problem {
     let text = error.to_string();
     match code {
         Code::Host | Code::Unavailable => Problem::new(code, text),
+        // The field that allows it.
+        Code::WouldLoseData => Problem::of_field(code, "discard_contents", text),
         _ => Problem::of_field(code, "devices", text),
     }
 }

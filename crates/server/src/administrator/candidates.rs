@@ -45,14 +45,6 @@ pub(super) struct WantedJournal {
     pub(super) half_blocks: Option<u64>,
 }
 
-impl WantedJournal {
-    /// Returns the least size in bytes of a device for the journal alone.
-    pub(super) fn least_bytes(&self) -> u64 {
-        let half = self.half_blocks.map(|blocks| blocks * BLOCK_BYTES);
-        2 * LABEL_BYTES + 2 * half.unwrap_or(HALF_MIN.bytes())
-    }
-}
-
 /// Returns the size of a half in blocks, checked.
 fn half_blocks(half: Option<Size>) -> Result<Option<u64>, String> {
     let Some(half) = half else {
@@ -63,7 +55,8 @@ fn half_blocks(half: Option<Size>) -> Result<Option<u64>, String> {
         return Ok(Some(bytes / BLOCK_BYTES));
     }
     Err(format!(
-        "{bytes} is not possible; use a multiple of {BLOCK_BYTES} from {HALF_MIN} to {HALF_MAX}"
+        "{} is not possible; use a multiple of {BLOCK_BYTES} from {HALF_MIN} to {HALF_MAX}",
+        half.said()
     ))
 }
 
@@ -294,7 +287,7 @@ fn check_size(size: Size) -> Result<(), Problem> {
     let text = format!(
         "{} is not possible; use a multiple of {BLOCK_BYTES} from {AGGREGATE_SIZE_MIN} to \
         {POOL_BYTES_MAX}",
-        size.bytes()
+        size.said()
     );
     Err(Problem::invalid("size_bytes", text))
 }

@@ -82,6 +82,6 @@ impl Administrator {
             page: code.page(),
         };
         let unmended = lost.iter().filter(|it| !it.is_mended());
-        self.unmended.extend(unmended.map(condition));
+        self.found_at_start.extend(unmended.map(condition));
     }
 }

@@ -24,15 +24,15 @@ use everglade_engine::{CreateError, Engine, Expected, Plan, Refusal, create as w
 use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, OpenError, Storage, World};
 use everglade_format::Config;
 use everglade_format::config::CONFIG_BYTES;
-use everglade_format::geometry::AREA_BLOCKS;
-use everglade_format::label::{CONFIG_OFFSETS, LABEL_BYTES, label_offsets, size_for};
+use everglade_format::label::{CONFIG_OFFSETS, LABEL_BYTES, label_offsets};
 
 use super::candidates::{Wanted, WantedJournal};
 use super::kinds;
 use super::room::{self, HostFull};
-use crate::DataDir;
 use crate::datadir::{AggregateState, DataDirError, Device, DeviceKind, Phase, Uuid};
+use crate::devices::patiently;
 use crate::plane::control::Plane;
+use crate::{DataDir, Size};
 
 /// Bytes at both ends of a device that are checked for contents. Every file system, partition table
 /// and volume manager in use leaves a mark there.
@@ -112,7 +112,8 @@ pub(super) fn create(
     let mut opened = Vec::new();
     let mut wanted = wanted;
     let journal = wanted.journal;
-    let looked_at = check_devices(world, &mut wanted.devices, journal, contents, &mut opened)
+    let made_with = Some(journal);
+    let looked_at = check_devices(world, &mut wanted.devices, made_with, contents, &mut opened)
         .and_then(|_| Ok(room::refuse_full_hosts(directory.path(), &wanted)?));
     let devices = wanted.devices;
     let made = looked_at.and_then(|()| {
@@ -160,39 +161,34 @@ pub(super) fn finish(directory: &mut DataDir, name: &str) -> Result<(), DataDirE
 }
 
 /// Opens the devices that exist already, checks that they may be used, and fills in their sizes.
-/// Returns for each of them whether it has contents that are lost.
+/// `journal` is that of the aggregate that they make; without it they join one. Returns for each of
+/// the devices whether it has contents that are lost.
 pub(super) fn check_devices(
     world: &World,
     devices: &mut [Device],
-    journal: WantedJournal,
+    journal: Option<WantedJournal>,
     contents: Contents,
     opened: &mut Vec<DeviceId>,
 ) -> Result<Vec<bool>, CreationError> {
-    let mut hold_data = Vec::new();
-    let last = devices.len().saturating_sub(1);
-    for (index, device) in devices.iter_mut().enumerate() {
+    let mut ids = Vec::new();
+    for device in devices.iter_mut() {
         let id = match device.kind {
-            DeviceKind::Directory => continue,
-            DeviceKind::File => world.open_file(&device.path)?,
-            DeviceKind::Block => world.open_block(&device.path)?,
+            DeviceKind::Directory => None,
+            DeviceKind::File => Some(world.open_file(&device.path)?),
+            DeviceKind::Block => Some(world.open_block(&device.path)?),
         };
-        opened.push(id);
-        device.size_bytes = world.size_bytes(id);
-        let path = || device.path.display().to_string();
-        let least = if journal.has_device && index == last {
-            journal.least_bytes()
-        } else {
-            size_for(4, AREA_BLOCKS, 0) * BLOCK_SIZE as u64
-        };
-        if device.size_bytes < least {
-            let problem = format!(
-                "{} bytes are too few; use a device of at least {least}",
-                device.size_bytes
-            );
-            let path = path();
-            return Err(CreationError::Device { path, problem });
+        opened.extend(id);
+        if let Some(id) = id {
+            device.size_bytes = world.size_bytes(id);
         }
-        let found = inspect(world, id).map_err(|error| CreationError::Device {
+        ids.push(id);
+    }
+    check_sizes(devices, journal)?;
+    let mut hold_data = Vec::new();
+    for (device, id) in devices.iter().zip(ids) {
+        let path = || device.path.display().to_string();
+        let found = id.map_or(Ok(DeviceContent::Nothing), |id| inspect(world, id));
+        let found = found.map_err(|error| CreationError::Device {
             path: path(),
             problem: error.to_string(),
         })?;
@@ -206,6 +202,17 @@ pub(super) fn check_devices(
     Ok(hold_data)
 }
 
+/// Checks the sizes of devices that make an aggregate with this journal, or that join one.
+fn check_sizes(devices: &[Device], journal: Option<WantedJournal>) -> Result<(), CreationError> {
+    let mut plan = Plan::new("", [0; 16], Default::default(), Vec::new());
+    // An aggregate has its journal already when devices join it.
+    plan.journal_half_blocks = journal.map_or(Some(0), |journal| journal.half_blocks);
+    let has_device = journal.is_some_and(|journal| journal.has_device);
+    plan.journal_device = has_device.then(|| devices.len() - 1);
+    let sizes: Vec<u64> = devices.iter().map(|device| device.size_bytes).collect();
+    everglade_engine::check_sizes(&sizes, &plan).map_err(|error| explain(error, devices))
+}
+
 /// Returns the devices that an aggregate would have, and their contents that would be lost.
 pub(super) fn examine(
     world: &World,
@@ -214,26 +221,20 @@ pub(super) fn examine(
 ) -> Result<Vec<PlannedDevice>, CreationError> {
     let mut wanted = wanted;
     let (devices, journal) = (&mut wanted.devices, wanted.journal);
-    let mut planned = Vec::new();
+    let mut opened = Vec::new();
+    let contents = Contents::Discarded;
+    let looked_at = check_devices(world, devices, Some(journal), contents, &mut opened);
+    opened.into_iter().for_each(|id| world.close(id));
     let last = devices.len().saturating_sub(1);
-    for (index, device) in devices.iter_mut().enumerate() {
-        let is_journal = journal.has_device && index == last;
-        let journal = WantedJournal {
-            has_device: is_journal,
-            ..journal
-        };
-        let mut opened = Vec::new();
-        let one = std::slice::from_mut(device);
-        let outcome = check_devices(world, one, journal, Contents::Discarded, &mut opened);
-        opened.into_iter().for_each(|id| world.close(id));
-        planned.push(PlannedDevice {
-            path: directory.device_path(device).display().to_string(),
-            kind: kinds::shown(device.kind),
-            holds_data: outcome?.contains(&true),
-            size_bytes: device.size_bytes,
-            is_journal,
-        });
-    }
+    let with_contents = devices.iter().zip(looked_at?).enumerate();
+    let planned = with_contents.map(|(index, (device, holds_data))| PlannedDevice {
+        path: directory.device_path(device).display().to_string(),
+        kind: kinds::shown(device.kind),
+        holds_data,
+        size_bytes: device.size_bytes,
+        is_journal: journal.has_device && index == last,
+    });
+    let planned = planned.collect();
     room::refuse_full_hosts(directory.path(), &wanted)?;
     Ok(planned)
 }
@@ -314,7 +315,7 @@ fn make(
             }
         }
     }
-    write_labels(world, opened, plan).map_err(|error| explain(error, aggregate))?;
+    write_labels(world, opened, plan).map_err(|error| explain(error, &aggregate.devices))?;
     let expected = Expected {
         uuid: plan.uuid,
         epoch: 1,
@@ -326,10 +327,19 @@ fn make(
         .map_err(CreationError::Refused)
 }
 
+/// Returns the message for a device that is too small.
+pub(super) fn too_small(bytes: u64, least: u64) -> String {
+    let least = Size(least).at_least();
+    format!(
+        "{} are too few; use a device of at least {least}",
+        Size(bytes).said()
+    )
+}
+
 /// Turns an error of the engine into one that names each device by its path, not by its number.
-fn explain(error: CreateError, aggregate: &AggregateState) -> CreationError {
+fn explain(error: CreateError, devices: &[Device]) -> CreationError {
     let path = |device: usize| {
-        let device = aggregate.devices.get(device);
+        let device = devices.get(device);
         device.map_or_else(String::new, |device| device.path.display().to_string())
     };
     match error {
@@ -348,7 +358,7 @@ fn explain(error: CreateError, aggregate: &AggregateState) -> CreationError {
             least,
         } => CreationError::Device {
             path: path(device),
-            problem: format!("{bytes} bytes are too few; use a device of at least {least}"),
+            problem: too_small(bytes, least),
         },
         CreateError::Name(name) => unreachable!("{name:?} was checked when it came in"),
     }
@@ -418,13 +428,14 @@ fn remove_own(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Clears a device elsewhere, if it carries the label of this aggregate.
+/// Clears a device elsewhere, if it carries the label of this aggregate. The device may have been
+/// closed a moment ago, with operations in flight whose end releases its lock.
 fn clear_elsewhere(world: &World, device: &Device, uuid: Option<Uuid>) -> Result<(), String> {
-    let opened = match device.kind {
+    let opened = patiently(|| match device.kind {
         DeviceKind::Directory => world.open_directory(&device.path, device.size_bytes, false),
         DeviceKind::File => world.open_file(&device.path),
         DeviceKind::Block => world.open_block(&device.path),
-    };
+    });
     let id = match opened {
         Ok(id) => id,
         // Never made, or made into something else since.

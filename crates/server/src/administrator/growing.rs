@@ -26,7 +26,7 @@ use everglade_engine::{AggregateInfo, GrowError, GrowthInfo, State, admin};
 use everglade_env::{DeviceId, DiskError, OpenError, Storage};
 
 use super::administrator::{Administrator, host, refused};
-use super::candidates::{self, WantedJournal};
+use super::candidates;
 use super::creation::{self, Contents, CreationError};
 use super::imagined::Imagined;
 use super::units::bytes;
@@ -208,8 +208,7 @@ impl Administrator {
         for mut device in devices {
             let one = std::slice::from_mut(&mut device);
             let mut opened = Vec::new();
-            let journal = WantedJournal::default();
-            let checked = creation::check_devices(world, one, journal, contents, &mut opened);
+            let checked = creation::check_devices(world, one, None, contents, &mut opened);
             let holds_data = checked.map_err(|error| {
                 opened.iter().for_each(|id| world.close(*id));
                 refused(&error)
@@ -260,8 +259,9 @@ impl Administrator {
             .size_bytes(member.id.expect("it is a member"));
         if size.bytes() < present {
             let text = format!(
-                "{} has {present} bytes, and a device never becomes smaller; give a larger size",
-                path.display()
+                "{} has {}, and a device never becomes smaller; give a larger size",
+                path.display(),
+                Size(present).said()
             );
             return Err(Problem::invalid("size_bytes", text));
         }
@@ -291,6 +291,8 @@ impl Administrator {
             return Err(Problem::of_field(Code::MissingField, "size_bytes", text));
         }
         let mut larger = Vec::new();
+        // Of each device that is not larger: how much it lacks, its path, the size that it needs.
+        let mut smaller = Vec::new();
         for device in looked_at {
             let member = self.member_to_grow(directory, pool, device)?;
             let id = member.id.expect("it is a member");
@@ -299,15 +301,22 @@ impl Administrator {
             let growth = everglade_engine::Growth::Extend(vec![id]);
             match self.engine.examine_growth(world, pool.known.id, &growth) {
                 Ok(_) => larger.push(member),
-                Err(GrowError::NotLarger { .. } | GrowError::JournalOnly(_)) if named.is_none() => {
+                Err(GrowError::NotLarger { bytes, least, .. }) if named.is_none() => {
+                    let path = member.path.display().to_string();
+                    smaller.push((least.saturating_sub(bytes), path, least));
                 }
+                Err(GrowError::JournalOnly(_)) if named.is_none() => {}
                 Err(error) => return Err(self.explain_growth(&error, &[member])),
             }
         }
         if larger.is_empty() {
+            let nearest = smaller.into_iter().min();
+            let such_as = nearest.map_or(String::new(), |(_, path, least)| {
+                format!(", such as {path} to {}", Size(least).at_least())
+            });
             let text = format!(
                 "no file or block device of aggregate {} is larger than before by an area of 128 \
-                MiB; make one larger on the host first, or give a directory a size",
+                MiB; make one larger on the host first{such_as}, or give a directory a size",
                 recorded.name
             );
             return Err(Problem::new(Code::DeviceUnusable, text));
@@ -499,8 +508,7 @@ impl Administrator {
                 least,
             } => {
                 let path = path(*device);
-                let problem =
-                    format!("{bytes} bytes are too few; use a device of at least {least}");
+                let problem = creation::too_small(*bytes, *least);
                 refused(&CreationError::Device { path, problem })
             }
             GrowError::InUse(device) => refused(&CreationError::Labelled {
@@ -523,9 +531,11 @@ impl Administrator {
                 least,
             } => {
                 let text = format!(
-                    "{} would have {bytes} bytes, too little more than before: an aggregate grows \
-                    by areas of 128 MiB; make it at least {least}",
-                    path(*device)
+                    "{} would have {}, too little more than before: an aggregate grows by areas \
+                    of 128 MiB; make it at least {}",
+                    path(*device),
+                    Size(*bytes).said(),
+                    Size(*least).at_least()
                 );
                 match of(*device) {
                     Some(candidate) if candidate.is_directory() => {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use everglade_api::{
     Aggregate, AggregateState, AggregateStatistics, AggregateSummary, Aggregates, Code, Condition,
     ConsistencyPoints, Damage, Device, DeviceKind, Health, Journal, Lun, Luns, Operation, Problem,
-    Recovery, Size, Statistics, Status, Sync, Version, Volume, Volumes,
+    Recovery, Size, Statistics, Status, Sync, Version, Volume, Volumes, counted,
 };
 use everglade_engine::{
     AggregateInfo, JournalInfo, LunInfo, PhaseTimes, RecoveryInfo, State, VolumeInfo,
@@ -102,6 +102,7 @@ impl Administrator {
             })
             .map(|lun| lun.size_bytes)
             .fold(0, u64::saturating_add);
+        let damaged = info.lost.lines.iter();
         let mended = info.mended.blocks.iter();
         let mended = mended.map(|(file, blocks)| ((*file).to_owned(), *blocks));
         let devices = info.devices.iter();
@@ -131,7 +132,7 @@ impl Administrator {
             damage: Damage {
                 lost_block_count: info.lost.lost,
                 unreadable_block_count: info.lost.unreadable,
-                lines: info.lost.lines.clone(),
+                lines: damaged.map(ToString::to_string).collect(),
                 mended: mended.collect(),
                 mended_lines: info.mended.lines.clone(),
                 metadata_damaged_count: info.mended.beyond_repair.0,
@@ -263,8 +264,9 @@ impl Administrator {
             .iter()
             .flat_map(|known| conditions(known, closed.get(&known.name).copied()))
             .collect();
-        conditions.extend(self.unmended.iter().cloned());
+        conditions.extend(self.found_at_start.iter().cloned());
         conditions.extend(self.schedule().conditions());
+        conditions.extend(self.paused_scans());
         conditions.extend(self.unmatched_patterns());
         let online = |aggregate: &&Aggregate| aggregate.state == AggregateState::Online;
         Status {
@@ -445,6 +447,7 @@ fn view_lun(info: &LunInfo) -> Lun {
     Lun {
         name: name.lun.to_string(),
         volume: name.volume.to_string(),
+        object: info.name.clone(),
         size_bytes: info.size_bytes,
         used_bytes: bytes(info.used_blocks),
         nbd_export: info.name.clone(),
@@ -550,7 +553,10 @@ fn damaged(damage: &Damage, add: &mut impl FnMut(Code, Health, String, &str)) {
         add(
             Code::BlocksUnreadable,
             Health::Unhealthy,
-            format!("{unreadable} blocks cannot be read, {lost} are lost; the first: {first}"),
+            format!(
+                "{} cannot be read, {lost} lost; the first: {first}",
+                counted(unreadable, "block")
+            ),
             "restore what is on them from a copy; 'aggregate show' lists them; look at the device",
         );
     } else if lost > 0 {
@@ -558,7 +564,8 @@ fn damaged(damage: &Damage, add: &mut impl FnMut(Code, Health, String, &str)) {
             Code::BlocksUnreadable,
             Health::Warning,
             format!(
-                "{lost} blocks became lost some time ago; they read as errors until overwritten"
+                "{} became lost some time ago, and reads fail until that is overwritten",
+                counted(lost, "block")
             ),
             "restore what was on them from a copy, if that has not been done",
         );
@@ -570,8 +577,8 @@ fn damaged(damage: &Damage, add: &mut impl FnMut(Code, Health, String, &str)) {
             Code::MetadataMended,
             Health::Warning,
             format!(
-                "{mended} blocks of metadata were damaged and derived from others; the first: \
-                {first}"
+                "damaged and derived from other metadata: {}; the first: {first}",
+                counted(mended, "block")
             ),
             "nothing was lost; look at the device, and let 'everglade repair' look at the rest",
         );
@@ -582,8 +589,8 @@ fn damaged(damage: &Damage, add: &mut impl FnMut(Code, Health, String, &str)) {
             Code::MetadataDamaged,
             Health::Unhealthy,
             format!(
-                "{} blocks of metadata are damaged and cannot be derived; the first: {first}",
-                damage.metadata_damaged_count
+                "damaged metadata that cannot be derived: {}; the first: {first}",
+                counted(damage.metadata_damaged_count, "block")
             ),
             "copy out what you need while it can be read; 'aggregate show' lists the blocks; look \
             at the device",

@@ -54,6 +54,7 @@ impl Administrator {
                 total: size_bytes,
                 eta_seconds: None,
                 failed: None,
+                code: None,
             }
         }))
     }
@@ -95,6 +96,7 @@ impl Administrator {
                 total: info.total_bytes,
                 eta_seconds: info.eta_seconds,
                 failed: info.failed,
+                code: info.found_no_space.then_some(Code::NoSpace),
             })
         });
         let clones = clones.collect();

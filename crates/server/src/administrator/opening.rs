@@ -10,6 +10,7 @@ use everglade_api::Code;
 use everglade_engine::{Engine, Expected, Refusal};
 use everglade_env::{DeviceId, World};
 
+use super::segments::{self, LostSegments};
 use super::unavailable::Unavailable;
 use crate::config::AcceptRollback;
 use crate::datadir::{AggregateState, Phase};
@@ -22,6 +23,8 @@ pub(crate) struct Opened {
     pub(crate) unavailable: Vec<Unavailable>,
     /// Aggregates that are older than the last state seen, and are served all the same.
     pub(crate) accepted: Vec<Accepted>,
+    /// Segment files that are not as they were left.
+    pub(crate) lost_segments: Vec<LostSegments>,
 }
 
 /// An older copy of an aggregate's devices that is served at an operator's request.
@@ -47,7 +50,10 @@ pub(crate) fn open_all(
     let mut opened = Opened::default();
     for aggregate in recorded {
         match open(world, engine, directory, aggregate, &config.accept_rollback) {
-            Ok(accepted) => opened.accepted.extend(accepted),
+            Ok((accepted, lost)) => {
+                opened.accepted.extend(accepted);
+                opened.lost_segments.extend(lost);
+            }
             Err((code, reason)) => {
                 let closed = Unavailable::new(directory, aggregate, reason, code);
                 opened.unavailable.push(closed);
@@ -74,14 +80,15 @@ pub(crate) fn open_all(
     Ok(opened)
 }
 
-/// Opens one aggregate: reads and compares labels and superblock.
+/// Opens one aggregate: reads and compares labels and superblock, then looks for segment files that
+/// are missing.
 fn open(
     world: &World,
     engine: &Engine,
     directory: &DataDir,
     aggregate: &AggregateState,
     accept: &[AcceptRollback],
-) -> Result<Option<Accepted>, (Code, String)> {
+) -> Result<(Option<Accepted>, Option<LostSegments>), (Code, String)> {
     let name = &aggregate.name;
     let opened = devices::open_all(world, directory.path(), aggregate).map_err(|error| {
         (
@@ -90,7 +97,7 @@ fn open(
         )
     })?;
     let seen = aggregate.uuid.and_then(|uuid| directory.seen().of(uuid));
-    let try_open = |cp: u64| -> Result<(), Refusal> {
+    let try_open = |cp: u64| -> Result<Option<LostSegments>, Refusal> {
         let expected = aggregate.uuid.map(|uuid| Expected {
             uuid: uuid.0,
             epoch: aggregate.epoch,
@@ -99,7 +106,7 @@ fn open(
         let (members, joining) = (&opened.members, &opened.joining);
         let id = engine.open(world, members, joining, expected.as_ref())?;
         close_strangers(world, engine, id, joining);
-        Ok(())
+        Ok(segments::find(world, engine, id, name))
     };
     let refuse = |code: Code, refusal: &Refusal, more: &str| {
         opened.all().for_each(|device| world.close(device));
@@ -113,7 +120,7 @@ fn open(
     };
     let seen = seen.unwrap_or(0);
     let refusal = match try_open(seen) {
-        Ok(()) => return Ok(None),
+        Ok(lost) => return Ok((None, lost)),
         Err(refusal) => refusal,
     };
     let Some(found) = refusal.rolled_back_to else {
@@ -135,13 +142,13 @@ fn open(
         return refuse(Code::RolledBack, &refusal, &more);
     }
     match try_open(0) {
-        Ok(()) => {
+        Ok(lost) => {
             tracing::warn!(
                 "aggregate {name} is served at consistency point {found} because of \
                 --accept-rollback, although {seen} was seen before: what was written in between \
                 is lost"
             );
-            Ok(Some(accepted))
+            Ok((Some(accepted), lost))
         }
         Err(refusal) => refuse(Code::AggregateUnavailable, &refusal, ""),
     }

@@ -1,9 +1,10 @@
 //! Scans of a volume's snapshots, as administrators see and slow them (F-10 … F-14).
 
-use everglade_api::{Problem, Scan, SetScan};
+use everglade_api::{Condition, Problem, Scan, SetScan};
 use everglade_engine::admin;
 
 use super::administrator::Administrator;
+use super::pauses;
 use super::units::bytes;
 use crate::records::course::percent;
 
@@ -49,5 +50,12 @@ impl Administrator {
         )?;
         tracing::info!("scans of volume {volume} have a pace of {percent} %");
         self.scan(volume)
+    }
+
+    /// Returns a condition for each volume whose scan is paused while deleted snapshots wait for
+    /// it.
+    pub(super) fn paused_scans(&self) -> Vec<Condition> {
+        let volumes = self.engine.volumes();
+        volumes.iter().filter_map(pauses::condition).collect()
     }
 }

@@ -7,7 +7,7 @@
 
 use everglade_api::{
     Code, CreateSnapshot, HoldSnapshot, Moment, Problem, RenameSnapshot, RestoreSnapshot, Restored,
-    Snapshot, Snapshots, Taken,
+    Size, Snapshot, Snapshots, Taken,
 };
 use everglade_engine::{SnapshotInfo, admin};
 
@@ -114,8 +114,9 @@ impl Administrator {
         Ok(Deleted {
             pending: self.pending_of(aggregate),
             detail: format!(
-                "of {}, {} bytes of its own",
-                snapshot.created, snapshot.exclusive_bytes
+                "of {}, {} of its own",
+                snapshot.created,
+                Size(snapshot.exclusive_bytes).said()
             ),
         })
     }
@@ -314,6 +315,7 @@ fn view(volume: &str, info: &SnapshotInfo) -> Snapshot {
     Snapshot {
         name: info.name.clone(),
         volume: volume.to_owned(),
+        object: format!("{volume}@{}", info.name),
         id: u64::from(info.id),
         parent: info.parent_name.clone(),
         created: Moment(info.created_seconds).to_string(),

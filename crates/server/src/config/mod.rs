@@ -9,6 +9,7 @@ pub mod address;
 pub mod callers;
 pub mod error;
 pub mod file;
+pub mod machine;
 pub mod nbd;
 pub mod pattern;
 pub mod pinning;
@@ -38,6 +39,8 @@ use everglade_api::{DEFAULT_POLICY, Name};
 use crate::{Interval, Size};
 
 /// Limit of all memory. Below 256 MiB the fixed shares of docs/design/design.md §12 do not fit.
+/// Place of the REST interface's socket in the data directory.
+const API_SOCKET: &str = "run/api.sock";
 const MEMORY_DEFAULT: Size = Size::gib(1);
 const MEMORY_MIN: Size = Size::mib(256);
 /// Default limit of reactors. More reactors gained nothing in measurements, and the tree of
@@ -208,6 +211,18 @@ pub struct Config {
 }
 
 impl Config {
+    /// Returns the options with which other commands find a daemon of this configuration, each
+    /// with a space behind it and quoted for a shell. Empty if they find it by themselves.
+    #[must_use]
+    pub fn options_of_clients(&self) -> String {
+        let usual = self.data_dir.join(API_SOCKET);
+        match &self.api_unix {
+            Some(socket) if *socket != usual => format!("--socket {} ", place::quoted(socket)),
+            _ if place::data_dir().is_ok_and(|usual| usual == self.data_dir) => String::new(),
+            _ => format!("--data-dir {} ", place::quoted(&self.data_dir)),
+        }
+    }
+
     /// Returns the same configuration without listeners.
     #[must_use]
     pub fn without_doors(&self) -> Config {
@@ -260,6 +275,8 @@ pub struct FirstStart {
     pub aggregate: String,
     /// Its size, thin.
     pub aggregate_size: Size,
+    /// Somebody chose this size; it is not the default.
+    pub is_size_chosen: bool,
     /// Name of the volume.
     pub volume: String,
     /// Name of the LUN in the volume.
@@ -296,7 +313,7 @@ impl Config {
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let nbd = settings.nbd.complete(&data_dir)?;
-        let api_unix = unix_socket("--api-unix", settings.api_unix, &data_dir, "run/api.sock")?;
+        let api_unix = unix_socket("--api-unix", settings.api_unix, &data_dir, API_SOCKET)?;
         let api_tcp = api_tcp(
             settings.api_tcp,
             settings.api_tokens,
@@ -311,11 +328,7 @@ impl Config {
         };
         let journal = journal(settings.journal_device, settings.journal_half_size)?;
         Ok(Config {
-            memory: at_least(
-                "memory",
-                settings.memory.unwrap_or(MEMORY_DEFAULT),
-                MEMORY_MIN,
-            )?,
+            memory: memory(settings.memory)?,
             reactors: in_range(
                 "reactors",
                 settings
@@ -411,6 +424,7 @@ fn first_start(
     lun_size: Option<Size>,
     journal: Journal,
 ) -> Result<FirstStart, ConfigError> {
+    let is_size_chosen = aggregate_size.is_some();
     let aggregate_size = aggregate_size.unwrap_or(AGGREGATE_SIZE_DEFAULT);
     let aggregate_size = in_range(
         "aggregate-size",
@@ -422,6 +436,7 @@ fn first_start(
     Ok(FirstStart {
         aggregate: "aggr0".to_owned(),
         aggregate_size: whole_blocks("aggregate-size", aggregate_size)?,
+        is_size_chosen,
         volume: "vol0".to_owned(),
         lun: "lun0".to_owned(),
         lun_size: whole_blocks("lun-size", lun_size)?,
@@ -429,15 +444,25 @@ fn first_start(
     })
 }
 
-fn at_least(key: &'static str, value: Size, least: Size) -> Result<Size, ConfigError> {
-    if value < least {
-        return Err(ConfigError::OutOfRange {
-            key: key.into(),
-            found: value.to_string(),
-            expected: format!("at least {least}"),
-        });
+/// Returns the cap of all memory. A value that somebody chose must fit in the machine.
+fn memory(said: Option<Size>) -> Result<Size, ConfigError> {
+    let Some(memory) = said else {
+        return Ok(MEMORY_DEFAULT);
+    };
+    let refused = |expected| ConfigError::OutOfRange {
+        key: "memory".into(),
+        found: memory.to_string(),
+        expected,
+    };
+    if memory < MEMORY_MIN {
+        return Err(refused(format!("at least {MEMORY_MIN}")));
     }
-    Ok(value)
+    match machine::memory().filter(|most| memory > *most) {
+        None => Ok(memory),
+        Some(most) => Err(refused(format!(
+            "at most {most}, the memory of this machine"
+        ))),
+    }
 }
 
 fn in_range<T: PartialOrd + fmt::Display>(
@@ -459,7 +484,7 @@ fn whole_blocks(key: &'static str, value: Size) -> Result<Size, ConfigError> {
     if !value.bytes().is_multiple_of(BLOCK_BYTES) {
         return Err(ConfigError::OutOfRange {
             key: key.into(),
-            found: format!("{} bytes", value.bytes()),
+            found: value.said(),
             expected: format!("a multiple of {BLOCK_BYTES} bytes"),
         });
     }

@@ -48,6 +48,17 @@ fn is_root() -> bool {
         .is_ok_and(|metadata| metadata.uid() == 0)
 }
 
+/// Returns the path as one word of a shell's command.
+#[must_use]
+pub fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@%=".contains(c);
+    if text.chars().all(is_plain) {
+        return text;
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
 /// Makes `path` absolute without checking whether it exists.
 ///
 /// # Errors

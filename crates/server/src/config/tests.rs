@@ -76,6 +76,24 @@ fn a_relative_data_directory_becomes_absolute() {
 }
 
 #[test]
+fn other_commands_find_the_daemon_with_the_options_that_are_named() {
+    let options = |settings: Settings| complete(settings).options_of_clients();
+    assert_eq!(options(said("/srv/e")), "--data-dir /srv/e ");
+    assert_eq!(
+        options(said("/srv/my e's")),
+        "--data-dir '/srv/my e'\\''s' "
+    );
+    let elsewhere = Settings {
+        api_unix: Some(UnixListen::At("/run/e.sock".into())),
+        ..said("/srv/e")
+    };
+    assert_eq!(options(elsewhere), "--socket /run/e.sock ");
+    let usual = super::place::data_dir().expect("a home");
+    let usual = usual.to_str().expect("UTF-8");
+    assert_eq!(options(said(usual)), "");
+}
+
+#[test]
 fn values_out_of_bounds_are_refused_by_name() {
     let with = |change: fn(&mut Settings)| {
         let mut settings = said("/srv/e");
@@ -83,6 +101,12 @@ fn values_out_of_bounds_are_refused_by_name() {
         refused(settings)
     };
     assert!(with(|s| s.memory = Some(Size::mib(255))).contains("memory is 255.0 MiB"));
+    let beyond = with(|s| s.memory = Some(Size::gib(1 << 20)));
+    assert!(
+        beyond.contains("memory is 1.0 PiB; expected at most"),
+        "{beyond}"
+    );
+    assert!(beyond.contains("the memory of this machine"), "{beyond}");
     assert!(with(|s| s.reactors = Some(0)).contains("reactors is 0; expected 1 to 64"));
     assert!(with(|s| s.reactors = Some(65)).contains("reactors is 65"));
     assert!(with(|s| s.nbd.connections_max = Some(0)).contains("nbd.connections_max"));

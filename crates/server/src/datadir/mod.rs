@@ -55,15 +55,17 @@ pub use uuid::Uuid;
 use everglade_format::config::name_is_valid;
 use format_file::Recognised;
 use lock::Lock;
+use rustix::fs::Access;
 
 /// Mode for files that everybody may read; only the owner may read the pool's bytes.
 const MODE_OPEN: u32 = 0o755;
 const MODE_PRIVATE: u32 = 0o700;
 
 /// The widest modes of the entries in the data directory.
-const MODES: [(&str, u32); 8] = [
+const MODES: [(&str, u32); 9] = [
     ("aggregates", MODE_PRIVATE),
     ("log", MODE_PRIVATE),
+    ("log/events.jsonl", modes::FILE_PRIVATE),
     ("log/history.jsonl", modes::FILE_PRIVATE),
     ("run", MODE_OPEN),
     (state::NAME, modes::FILE_PRIVATE),
@@ -101,12 +103,8 @@ impl DataDir {
         if fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
             create_dir(path, MODE_OPEN)?;
         }
-        let recognised = format_file::recognise(path)?;
-        modes::check(path)?;
-        if recognised == Recognised::Ours {
-            // Damage is found before the lock file is touched.
-            State::read(path)?;
-        }
+        // Damage is found before the lock file is touched.
+        look(path)?;
         let lock = Lock::exclusive(path)?;
         if format_file::recognise(path)? == Recognised::Blank {
             format_file::write(path)?;
@@ -121,6 +119,32 @@ impl DataDir {
         };
         directory.prepare()?;
         Ok(directory)
+    }
+
+    /// Refuses a path that [`DataDir::open`] would refuse, and changes nothing. A directory that a
+    /// daemon has open is not refused.
+    ///
+    /// # Errors
+    /// As those of [`DataDir::open`].
+    pub fn examine(path: &Path) -> Result<(), DataDirError> {
+        let is_missing =
+            fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        if !is_missing {
+            look(path)?;
+            let lock = path.join(lock::NAME);
+            let wanted = if lock.exists() { &lock } else { path };
+            let writable = rustix::fs::access(wanted, Access::WRITE_OK);
+            return writable.map_err(|errno| DataDirError::io("open", &lock, errno.into()));
+        }
+        let Some(parent) = path.ancestors().skip(1).find(|parent| parent.exists()) else {
+            return Ok(());
+        };
+        let refused =
+            |errno: rustix::io::Errno| DataDirError::io("create the directory", path, errno.into());
+        if !parent.is_dir() {
+            return Err(refused(rustix::io::Errno::NOTDIR));
+        }
+        rustix::fs::access(parent, Access::WRITE_OK | Access::EXEC_OK).map_err(refused)
     }
 
     /// Returns whether nothing is at `path`, or nothing that a start would keep.
@@ -313,6 +337,16 @@ impl DataDir {
             tracing::warn!("{error}");
         }
     }
+}
+
+/// Looks whether the directory can be ours, or is, and is in order. Changes nothing.
+fn look(path: &Path) -> Result<(), DataDirError> {
+    let recognised = format_file::recognise(path)?;
+    modes::check(path)?;
+    if recognised == Recognised::Ours {
+        State::read(path)?;
+    }
+    Ok(())
 }
 
 /// Makes a directory and its parents, and makes its name durable.

@@ -50,11 +50,21 @@ pub trait Protocol: Send + Sync {
     /// `memory_bytes` for their peers.
     fn front(&self, owner: Owner, memory_bytes: u64) -> Box<dyn Front>;
 
-    /// Returns commands for a person to try on the running daemon; empty if none would work.
-    fn commands(&self, endpoints: &Endpoints, exports: &[Export]) -> String {
-        let _ = (endpoints, exports);
+    /// Returns commands for a person to try on the running daemon; empty if none would work. None
+    /// of them writes to an export that may hold data.
+    fn commands(&self, endpoints: &Endpoints, exports: &[Export], contents: Contents) -> String {
+        let _ = (endpoints, exports, contents);
         String::new()
     }
+}
+
+/// The data in the exports, which decides what a person may try without a loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// This start made the exports, so they are empty.
+    New,
+    /// The exports may hold data.
+    Kept,
 }
 
 /// A door as it is configured.

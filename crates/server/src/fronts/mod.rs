@@ -20,7 +20,7 @@ pub mod socket;
 
 pub use admission::Admission;
 pub use doors::Listeners;
-pub use front::{Counts, Door, Front, Protocol};
+pub use front::{Contents, Counts, Door, Front, Protocol};
 
 use everglade_target::sessions::Owner;
 

@@ -8,7 +8,7 @@ use everglade_nbd::{Sessions, Settings};
 use everglade_target::Export;
 use everglade_target::sessions::Owner;
 
-use super::front::{Door, Front, Protocol};
+use super::front::{Contents, Door, Front, Protocol};
 use crate::Size;
 use crate::config::{self, Callers};
 use crate::datadir::{Address, Endpoint, Endpoints};
@@ -78,8 +78,8 @@ impl Protocol for Nbd {
         Box::new(Sessions::of_owner(owner, settings, memory_bytes))
     }
 
-    fn commands(&self, endpoints: &Endpoints, exports: &[Export]) -> String {
-        commands(endpoints, exports)
+    fn commands(&self, endpoints: &Endpoints, exports: &[Export], contents: Contents) -> String {
+        commands(endpoints, exports, contents)
     }
 }
 
@@ -119,8 +119,8 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Returns the exact commands to try on the first export.
-fn commands(endpoints: &Endpoints, exports: &[Export]) -> String {
+/// Returns the exact commands to try on the first export. Unless the export is new, they only read.
+fn commands(endpoints: &Endpoints, exports: &[Export], contents: Contents) -> String {
     let mut text = String::new();
     let Some(export) = exports.first() else {
         return text;
@@ -138,38 +138,74 @@ fn commands(endpoints: &Endpoints, exports: &[Export]) -> String {
     } else {
         uri
     };
-    let mut lines = vec![
-        format!("nbdinfo {quoted}"),
-        format!("nbdcopy disk.img {quoted}"),
-        format!("nbdcopy {quoted} disk.img"),
-        format!("qemu-img convert -n -O raw disk.qcow2 {quoted}"),
-    ];
-    let place = |door: Option<&Endpoint>| door.and_then(|door| door.at.clone());
-    match place(tcp).or_else(|| place(unix)) {
-        Some(Address::Tcp(address)) => {
-            let address = reachable(address);
-            let (ip, port) = (address.ip(), address.port());
-            lines.push(format!("nbd-client -N {name} {ip} {port} /dev/nbd0"));
-        }
-        Some(Address::Unix(path)) => lines.push(format!(
-            "nbd-client -N {name} -u {} /dev/nbd0",
-            path.display()
-        )),
-        None => {}
-    }
-    lines.push(format!(
-        "fio --name=try --ioengine=nbd --uri={quoted} --rw=randrw --bs=4k --size=256M --iodepth=16"
-    ));
+    let (about, lines) = match contents {
+        Contents::New => ("disk", writing(&quoted, export.size_bytes)),
+        Contents::Kept => (
+            "disk; these commands only read it",
+            reading(&quoted, export.size_bytes),
+        ),
+    };
     // Writing to a String cannot fail.
     let size = Size(export.size_bytes);
     let _ = writeln!(
         text,
-        "\n{name} is a {size} disk. Try, in another terminal:\n"
+        "\n{name} is a {size} {about}. Try, in another terminal:\n"
     );
-    for line in lines {
+    let attach = attach(tcp, unix, name, contents);
+    for line in lines.into_iter().chain(attach) {
         let _ = writeln!(text, "  {line}");
     }
     text
+}
+
+/// Commands for an export without data.
+fn writing(uri: &str, bytes: u64) -> Vec<String> {
+    vec![
+        format!("nbdinfo {uri}"),
+        format!("nbdcopy disk.img {uri}"),
+        format!("nbdcopy {uri} copy.img"),
+        format!("qemu-img convert -n -O raw disk.qcow2 {uri}"),
+        fio(uri, "--rw=randrw", bytes),
+    ]
+}
+
+/// Commands for an export that may hold data.
+fn reading(uri: &str, bytes: u64) -> Vec<String> {
+    vec![
+        format!("nbdinfo {uri}"),
+        format!("nbdcopy {uri} copy.img"),
+        fio(uri, "--readonly --rw=randread", bytes),
+    ]
+}
+
+/// A short run of fio in the first part of an export of this size.
+fn fio(uri: &str, how: &str, bytes: u64) -> String {
+    let size = bytes.min(256 << 20);
+    format!("fio --name=try --ioengine=nbd --uri={uri} {how} --bs=4k --size={size} --iodepth=16")
+}
+
+/// Returns the command that makes the export a block device of this machine.
+fn attach(
+    tcp: Option<&Endpoint>,
+    unix: Option<&Endpoint>,
+    name: &str,
+    contents: Contents,
+) -> Option<String> {
+    let place = |door: Option<&Endpoint>| door.and_then(|door| door.at.clone());
+    let how = match contents {
+        Contents::New => "",
+        Contents::Kept => "-readonly ",
+    };
+    Some(match place(tcp).or_else(|| place(unix))? {
+        Address::Tcp(address) => {
+            let address = reachable(address);
+            let (ip, port) = (address.ip(), address.port());
+            format!("nbd-client {how}-N {name} {ip} {port} /dev/nbd0")
+        }
+        Address::Unix(path) => {
+            format!("nbd-client {how}-N {name} -u {} /dev/nbd0", path.display())
+        }
+    })
 }
 
 #[cfg(test)]
@@ -200,6 +236,7 @@ mod tests {
 
     #[test]
     fn commands_name_the_export_and_the_address() {
+        let commands = |doors: &Endpoints, all: &[Export]| commands(doors, all, Contents::New);
         let text = commands(&endpoints(Some("0.0.0.0:99"), None), &[export()]);
         assert!(text.contains("vol0/lun0 is a 16.0 GiB disk"), "{text}");
         assert!(
@@ -219,6 +256,37 @@ mod tests {
         assert_eq!(commands(&endpoints(None, Some("/s")), &[]), "");
     }
 
+    /// An operator who copied the second line of the banner after a restart lost the disk.
+    #[test]
+    fn commands_for_an_export_with_data_only_read_it() {
+        for doors in [
+            endpoints(Some("127.0.0.1:99"), None),
+            endpoints(None, Some("/s")),
+        ] {
+            let uri = uri(&doors, "vol0/lun0").expect("an address");
+            let text = commands(&doors, &[export()], Contents::Kept);
+            let lines: Vec<_> = text.lines().filter(|line| line.starts_with("  ")).collect();
+            assert_eq!(lines.len(), 4, "{text}");
+            for line in lines {
+                let reads = line.starts_with("  nbdinfo ")
+                    || line.contains("--readonly --rw=randread ")
+                    || line.starts_with("  nbd-client -readonly ")
+                    || (line.starts_with("  nbdcopy ") && line.ends_with(" copy.img"));
+                assert!(reads, "{line}");
+            }
+            let new = commands(&doors, &[export()], Contents::New);
+            let destination = if uri.contains('?') {
+                format!("'{uri}'")
+            } else {
+                uri
+            };
+            assert!(
+                new.contains(&format!("nbdcopy disk.img {destination}\n")),
+                "{new}"
+            );
+        }
+    }
+
     #[test]
     fn where_encryption_is_required_the_address_says_so() {
         let mut secure = endpoints(Some("10.0.0.1:9"), Some("/s"));
@@ -227,7 +295,7 @@ mod tests {
             uri(&secure, "v/l").as_deref(),
             Some("nbds://10.0.0.1:9/v/l")
         );
-        let text = commands(&secure, &[export()]);
+        let text = commands(&secure, &[export()], Contents::Kept);
         assert!(
             !text.contains("10.0.0.1") && text.contains("socket=/s"),
             "{text}"

@@ -5,7 +5,7 @@
 //! when the engine says so or does not know the clone any more. A clone that is under way when the
 //! daemon starts gets a job, too.
 
-use everglade_api::{Job, Moment};
+use everglade_api::{Code, Job, Moment};
 use everglade_engine::VolumeId;
 
 use super::course::{Course, Work};
@@ -32,6 +32,8 @@ pub struct CloneProgress {
     pub eta_seconds: Option<u64>,
     /// The reason why cloning failed.
     pub failed: Option<String>,
+    /// The code of this reason, if it has one.
+    pub code: Option<Code>,
 }
 
 /// The state of all clones.
@@ -54,6 +56,8 @@ pub(super) struct LunClone {
     total: u64,
     eta_seconds: Option<u64>,
     unseen: u32,
+    /// The code of the failure, if it has one.
+    code: Option<Code>,
     course: Course,
 }
 
@@ -78,6 +82,7 @@ impl Follow for LunClone {
             total: progress.total,
             eta_seconds: None,
             unseen: 0,
+            code: None,
             course: Course::begun(now),
         }
     }
@@ -99,7 +104,10 @@ impl Follow for LunClone {
                 return;
             }
             _ if is_there => Ok(()),
-            Some(progress) => Err(progress.failed.clone().unwrap_or_default()),
+            Some(progress) => {
+                self.code = progress.code;
+                Err(progress.failed.clone().unwrap_or_default())
+            }
             None => {
                 self.unseen += 1;
                 if self.unseen < UNSEEN_MAX {
@@ -131,7 +139,10 @@ impl Follow for LunClone {
             note: None,
             is_cancellable: true,
         };
-        self.course.view(id, now, work)
+        Job {
+            code: self.code.map(|code| code.to_string()),
+            ..self.course.view(id, now, work)
+        }
     }
 }
 
@@ -156,6 +167,7 @@ mod tests {
             total: 400,
             eta_seconds: Some(3),
             failed: failed.map(str::to_owned),
+            code: failed.map(|_| Code::NoSpace),
         }
     }
 
@@ -190,13 +202,14 @@ mod tests {
         let failed = overview(vec![progress(0, Some("full"))], &[]);
         let ended = clones.advance(&mut next, Moment(11), &failed);
         assert_eq!(ended[0].detail.as_deref(), Some("full"));
+        assert_eq!(ended[0].code.as_deref(), Some("EVG-3001"));
         clones.begin(&mut next, Moment(10), &progress(0, None));
         let nothing = overview(vec![], &[]);
         let ended: Vec<Job> = (0..UNSEEN_MAX)
             .flat_map(|_| clones.advance(&mut next, Moment(12), &nothing))
             .collect();
         assert_eq!(ended.len(), 1);
-        assert_eq!(ended[0].state, JobState::Failed);
+        assert_eq!((ended[0].state, &ended[0].code), (JobState::Failed, &None));
         assert!(clones.under_way(2).is_none());
     }
 

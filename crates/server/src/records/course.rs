@@ -92,6 +92,7 @@ impl Course {
             started: self.started.to_string(),
             ended: self.ended.as_ref().map(|(when, _)| when.to_string()),
             cancellable: work.is_cancellable && is_running,
+            code: None,
             detail,
         }
     }

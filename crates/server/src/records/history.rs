@@ -1,48 +1,28 @@
-//! The history of administrative changes: `log/history.jsonl` in the data directory, one JSON
-//! object a line.
+//! The history of administrative changes: `log/history.jsonl` in the data directory (`lines`).
 //!
 //! A line is appended and synced when its change is durable, so after a power cut the history may
 //! lack the last change, but it never has a change that was not made. A line also has the
 //! idempotency key of its request, if there was one, so that a repetition after a restart is
-//! recognised. When the file has twice as many lines as are kept, it is replaced as a whole by the
-//! newest half. On a full host the replacement waits, and lines are still appended.
+//! recognised.
 //!
-//! Behind the last line, space of the host is set aside (`AHEAD`), so that lines can be written on
-//! a full host, too. When this space is used up, lines are kept in memory and written with the next
-//! change, or once a second (`History::settle`). A change is made even if its line cannot be
-//! written.
-//!
-//! A line that cannot be read (torn by a power cut, or edited) is skipped. The next append then
-//! replaces the file, as soon as the host has space for a second copy.
+//! A change is made even if its line cannot be written. Then the line is written with the next
+//! change, or once a second (`History::settle`).
 
-use std::collections::VecDeque;
-use std::fs::{self, File};
-use std::io::Read;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use everglade_api::{Change, Moment};
 use everglade_env::lock::{Mutex, MutexGuard};
-use rustix::fs::FallocateFlags;
 use serde::{Deserialize, Serialize};
 
 use super::Deed;
-use crate::datadir::{DataDirError, atomic, modes};
+use super::lines::{Lines, Record};
+use crate::datadir::DataDirError;
 
-/// Changes that are kept.
-const KEPT: usize = 4096;
 /// Longest detail: a request's devices may have long paths.
 const DETAIL_CHARS_MAX: usize = 400;
-/// Twice the kept number of lines, if all have the maximum length.
-const BYTES_MAX: u64 = 16 << 20;
-/// Space that is set aside behind the last line: hundreds of changes.
-const AHEAD: u64 = 128 << 10;
 
 /// See the module's documentation.
-pub struct History {
-    path: PathBuf,
-    inner: Mutex<Inner>,
-}
+pub struct History(Mutex<Lines<Kept>>);
 
 /// One line of the file: a change, with the data that only the daemon needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,48 +44,30 @@ pub struct Keyed {
     pub request: String,
 }
 
-#[derive(Default)]
-struct Inner {
-    changes: VecDeque<Kept>,
-    /// Lines in the file. With more than are kept, the file is due for replacement.
-    lines: usize,
-    /// Whether the file has a torn or unreadable line. Then the file is due for replacement.
-    is_torn: bool,
-    /// The newest changes, which are not in the file.
-    unwritten: usize,
+impl Record for Kept {
+    fn number(&self) -> u64 {
+        self.change.number
+    }
 }
 
 impl History {
     pub(super) fn open(data_dir: &Path) -> History {
-        let path = data_dir.join("log").join("history.jsonl");
-        let inner = read(&path).unwrap_or_else(|error| {
-            tracing::warn!("the history of changes cannot be read and begins anew: {error}");
-            Inner {
-                is_torn: true,
-                ..Inner::default()
-            }
-        });
-        if let Ok(file) = File::options().write(true).open(&path) {
-            set_aside(&file);
-        }
-        History {
-            path,
-            inner: Mutex::new(inner),
-        }
+        let lines = Lines::open(data_dir, "history.jsonl", "the history of changes");
+        History(Mutex::new(lines))
     }
 
     /// Returns all changes that are kept, oldest first.
     #[must_use]
     pub fn changes(&self) -> Vec<Change> {
-        let inner = self.lock();
-        let changes = inner.changes.iter().map(|kept| &kept.change);
+        let lines = self.lock();
+        let changes = lines.records.iter().map(|kept| &kept.change);
         changes.cloned().collect()
     }
 
     /// Returns all changes that are kept, oldest first, with their keys.
     #[must_use]
     pub fn kept(&self) -> Vec<Kept> {
-        self.lock().changes.iter().cloned().collect()
+        self.lock().records.iter().cloned().collect()
     }
 
     /// Changes that are not in the file, because the host had no space or refused otherwise.
@@ -116,8 +78,8 @@ impl History {
 
     /// Writes the lines that could not be written before. Costs nothing if there are none.
     pub(super) fn settle(&self) {
-        let mut inner = self.lock();
-        if inner.unwritten > 0 && self.write(&mut inner).is_ok() {
+        let mut lines = self.lock();
+        if lines.unwritten > 0 && lines.write().is_ok() {
             tracing::info!("the history of changes is written again");
         }
     }
@@ -131,168 +93,34 @@ impl History {
         deed: &Deed,
         keyed: Option<Keyed>,
     ) -> (Change, Result<(), DataDirError>) {
-        let mut inner = self.lock();
-        let last = inner.changes.back();
-        let number = last.map_or(1, |last| last.change.number + 1);
+        let mut lines = self.lock();
         let change = Change {
-            number,
+            number: lines.next(),
             time: now.to_string(),
             who: who.to_owned(),
             what: deed.what.to_owned(),
             object: deed.object.clone(),
             detail: deed.detail.chars().take(DETAIL_CHARS_MAX).collect(),
         };
-        inner.changes.push_back(Kept {
+        lines.push(Kept {
             change: change.clone(),
             keyed,
         });
-        inner.unwritten += 1;
-        if inner.changes.len() > KEPT {
-            inner.changes.pop_front();
-            inner.unwritten = inner.unwritten.min(KEPT);
-        }
-        let written = self.write(&mut inner);
+        let written = lines.write();
         (change, written)
     }
 
-    /// Writes all changes that are not in the file.
-    fn write(&self, inner: &mut Inner) -> Result<(), DataDirError> {
-        self.make_folder()?;
-        if inner.is_torn || inner.lines >= 2 * KEPT {
-            let all: String = inner.changes.iter().map(line).collect();
-            match atomic::replace(&self.path, all.as_bytes(), modes::FILE_PRIVATE) {
-                Ok(()) => {
-                    inner.lines = inner.changes.len();
-                    (inner.is_torn, inner.unwritten) = (false, 0);
-                    return Ok(());
-                }
-                // Twice as long as it should be is as long as can be read.
-                Err(error) if inner.lines >= 4 * KEPT => return Err(error),
-                Err(_) => {}
-            }
-        }
-        let first = inner.changes.len() - inner.unwritten;
-        let mut text: String = inner.changes.iter().skip(first).map(line).collect();
-        if inner.is_torn {
-            // A torn line must not spoil the next one.
-            text.insert(0, '\n');
-        }
-        match append(&self.path, text.as_bytes()) {
-            Ok(()) => {
-                inner.lines += inner.unwritten;
-                inner.unwritten = 0;
-                Ok(())
-            }
-            Err(Unwritten { is_torn, error }) => {
-                inner.is_torn |= is_torn;
-                Err(DataDirError::io("write", &self.path, error))
-            }
-        }
+    fn lock(&self) -> MutexGuard<'_, Lines<Kept>> {
+        self.0.lock()
     }
-
-    fn make_folder(&self) -> Result<(), DataDirError> {
-        let folder = self.path.parent().expect("a file in a folder");
-        if folder.is_dir() {
-            return Ok(());
-        }
-        fs::DirBuilder::new()
-            .mode(0o700)
-            .create(folder)
-            .map_err(|error| DataDirError::io("create the directory", folder, error))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock()
-    }
-}
-
-/// The reason why lines were not appended.
-struct Unwritten {
-    /// Whether a line is torn or unreadable.
-    is_torn: bool,
-    error: std::io::Error,
-}
-
-/// Appends whole lines, or nothing, and sets space aside for the next ones.
-fn append(path: &Path, text: &[u8]) -> Result<(), Unwritten> {
-    let whole = |error| Unwritten {
-        is_torn: false,
-        error,
-    };
-    let file = File::options()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(modes::FILE_PRIVATE)
-        .open(path)
-        .map_err(whole)?;
-    let before = file.metadata().map_err(whole)?.len();
-    let written = file.write_all_at(text, before);
-    let written = written.and_then(|()| file.sync_data());
-    let written = written.map_err(|error| Unwritten {
-        is_torn: file.set_len(before).is_err(),
-        error,
-    });
-    set_aside(&file);
-    written
-}
-
-/// Asks the host for space behind the last line, unless half of it is left. The host may refuse.
-fn set_aside(file: &File) {
-    let Ok(metadata) = file.metadata() else {
-        return;
-    };
-    let length = metadata.len();
-    if metadata.blocks() * 512 < length + AHEAD / 2 {
-        let _ = rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, length, AHEAD);
-    }
-}
-
-fn line(kept: &Kept) -> String {
-    let text = serde_json::to_string(kept).expect("texts and numbers are JSON");
-    format!("{text}\n")
-}
-
-fn read(path: &Path) -> std::io::Result<Inner> {
-    let mut bytes = Vec::new();
-    match File::open(path) {
-        Ok(file) => file.take(BYTES_MAX).read_to_end(&mut bytes)?,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Inner::default()),
-        Err(error) => return Err(error),
-    };
-    let mut inner = Inner::default();
-    let text = String::from_utf8_lossy(&bytes);
-    let is_whole = text.is_empty() || text.ends_with('\n');
-    let mut lost = usize::from(!is_whole);
-    for line in text.lines() {
-        inner.lines += 1;
-        match serde_json::from_str::<Kept>(line) {
-            Ok(kept)
-                if inner
-                    .changes
-                    .back()
-                    .is_none_or(|last| last.change.number < kept.change.number) =>
-            {
-                inner.changes.push_back(kept);
-            }
-            _ => lost += 1,
-        }
-    }
-    while inner.changes.len() > KEPT {
-        inner.changes.pop_front();
-    }
-    if lost > 0 {
-        tracing::warn!(
-            "{} has a line that cannot be read; it is left out",
-            path.display()
-        );
-        inner.is_torn = true;
-    }
-    Ok(inner)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+
+    use super::super::lines::{AHEAD, KEPT};
     use super::*;
 
     fn deed(number: usize) -> Deed {
@@ -438,8 +266,8 @@ mod tests {
         let folder = temp_dir();
         let history = History::open(folder.path());
         {
-            let mut inner = history.lock();
-            inner.changes = (1..=KEPT as u64)
+            let mut lines = history.lock();
+            lines.records = (1..=KEPT as u64)
                 .map(|number| Kept {
                     change: Change {
                         number,
@@ -452,13 +280,13 @@ mod tests {
                     keyed: None,
                 })
                 .collect();
-            inner.lines = 2 * KEPT;
+            lines.count = 2 * KEPT;
         }
         append(&history, Moment(1), "who", &deed(1));
         assert_eq!(history.changes().len(), KEPT);
         let again = History::open(folder.path());
         assert_eq!(again.changes(), history.changes());
-        assert_eq!(again.lock().lines, KEPT);
+        assert_eq!(again.lock().count, KEPT);
         assert_eq!(
             again.changes().last().map(|last| last.number),
             Some(KEPT as u64 + 1)

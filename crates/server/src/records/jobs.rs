@@ -36,6 +36,8 @@ pub struct Pending {
     pub bytes: u64,
     /// The reason why it frees nothing any more.
     pub failure: Option<String>,
+    /// The reason why some of it is not freed now, and how to go on.
+    pub held: Option<String>,
 }
 
 /// See the module's documentation.
@@ -55,12 +57,14 @@ struct Inner {
     progress: BTreeMap<String, Progress>,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Progress {
     /// The pending space at the last check.
     pending: u64,
     /// Given back since the daemon began.
     given_back: u64,
+    /// The reason why some of the space waited at the last check.
+    held: Option<String>,
 }
 
 struct Reclaim {
@@ -85,7 +89,9 @@ impl Jobs {
         let mut inner = self.lock();
         let progress = inner.progress.entry(pending.aggregate.clone()).or_default();
         progress.pending = pending.bytes;
-        let from = progress.given_back;
+        progress.held.clone_from(&pending.held);
+        let now_at = progress.clone();
+        let from = now_at.given_back;
         inner.next += 1;
         let id = inner.next;
         let mut reclaim = Reclaim {
@@ -99,7 +105,7 @@ impl Jobs {
         if pending.bytes == 0 {
             reclaim.course.end(now, Ok(()));
         }
-        let job = reclaim.view(id, from, now);
+        let job = reclaim.view(id, &now_at, now);
         inner.jobs.insert(id, reclaim);
         inner.forget_old();
         job
@@ -153,6 +159,8 @@ impl Jobs {
             };
             progress.given_back += progress.pending.saturating_sub(found.bytes);
             progress.pending = found.bytes;
+            progress.held.clone_from(&found.held);
+            let progress = progress.clone();
             let given_back = progress.given_back;
             let here = inner.jobs.iter_mut();
             let running = here.filter(|(_, job)| job.is_running_in(&found.aggregate));
@@ -163,7 +171,7 @@ impl Jobs {
                     None => continue,
                 };
                 job.course.end(now, outcome);
-                ended.push(job.view(*id, given_back, now));
+                ended.push(job.view(*id, &progress, now));
             }
         }
         inner.forget_old();
@@ -191,12 +199,12 @@ impl Jobs {
     /// Ends the jobs of a deleted aggregate, whose space is free; returns them.
     pub fn end_of(&self, now: Moment, aggregate: &str) -> Vec<Job> {
         let mut inner = self.lock();
-        inner.progress.remove(aggregate);
+        let progress = inner.progress.remove(aggregate).unwrap_or_default();
         let mut ended = Vec::new();
         for (id, job) in &mut inner.jobs {
             if job.is_running_in(aggregate) {
                 job.course.end(now, Ok(()));
-                ended.push(job.view(*id, job.from, now));
+                ended.push(job.view(*id, &progress, now));
             }
         }
         ended
@@ -229,7 +237,7 @@ impl Jobs {
     #[must_use]
     pub fn all(&self, now: Moment) -> Vec<Job> {
         let inner = self.lock();
-        let view = |(id, job): (&u64, &Reclaim)| job.view(*id, inner.given_back(job), now);
+        let view = |(id, job): (&u64, &Reclaim)| job.view(*id, &inner.progress_of(job), now);
         let mut all: Vec<Job> = inner.jobs.iter().map(view).collect();
         all.extend(inner.splits.all(now));
         all.extend(inner.clones.all(now));
@@ -254,7 +262,7 @@ impl Jobs {
         }
         let found = inner.jobs.get(&id);
         let job = found.ok_or_else(|| Problem::not_found("job", id))?;
-        Ok(job.view(id, inner.given_back(job), now))
+        Ok(job.view(id, &inner.progress_of(job), now))
     }
 
     /// Ends one early.
@@ -279,9 +287,13 @@ impl Jobs {
 }
 
 impl Inner {
-    fn given_back(&self, job: &Reclaim) -> u64 {
+    /// Returns the progress of a job's aggregate; of one that is deleted, as the job began.
+    fn progress_of(&self, job: &Reclaim) -> Progress {
         let progress = self.progress.get(&job.aggregate);
-        progress.map_or(job.from, |progress| progress.given_back)
+        progress.cloned().unwrap_or_else(|| Progress {
+            given_back: job.from,
+            ..Progress::default()
+        })
     }
 
     fn forget_old(&mut self) {
@@ -294,8 +306,9 @@ impl Reclaim {
         !self.course.has_ended() && self.aggregate == aggregate
     }
 
-    fn view(&self, id: u64, given_back: u64, now: Moment) -> Job {
-        let done = given_back.saturating_sub(self.from).min(self.total);
+    fn view(&self, id: u64, progress: &Progress, now: Moment) -> Job {
+        let done = progress.given_back.saturating_sub(self.from);
+        let done = done.min(self.total);
         let rate = self.course.rate(now, done);
         let work = Work {
             kind: self.kind,
@@ -304,7 +317,7 @@ impl Reclaim {
             done,
             from: 0,
             eta_seconds: (rate > 0).then(|| (self.total - done).div_ceil(rate)),
-            note: None,
+            note: progress.held.clone(),
             is_cancellable: false,
         };
         self.course.view(id, now, work)
@@ -323,7 +336,26 @@ mod tests {
             aggregate: "a".to_owned(),
             bytes,
             failure: None,
+            held: None,
         }
+    }
+
+    #[test]
+    fn a_deletion_that_a_paused_scan_holds_says_so_until_it_goes_on() {
+        let jobs = Jobs::new();
+        let held = Pending {
+            held: Some("the scan of volume v is paused".to_owned()),
+            ..pending(1000)
+        };
+        let job = jobs.begin(Moment(1), "snapshot delete", "v@s", &held);
+        let note = Some("the scan of volume v is paused");
+        assert_eq!((job.detail.as_deref(), job.percent), (note, 0));
+        assert!(jobs.advance(Moment(2), &[held]).is_empty());
+        assert_eq!(jobs.all(Moment(2))[0].detail.as_deref(), note);
+        assert!(jobs.advance(Moment(3), &[pending(500)]).is_empty());
+        assert_eq!(jobs.one(Moment(3), 1).map(|job| job.detail), Ok(None));
+        let ended = jobs.advance(Moment(4), &[pending(0)]);
+        assert_eq!((ended[0].state, &ended[0].detail), (JobState::Done, &None));
     }
 
     #[test]
@@ -424,6 +456,7 @@ mod tests {
             total: 400,
             eta_seconds: None,
             failed: None,
+            code: None,
         }
     }
 

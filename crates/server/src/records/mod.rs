@@ -3,12 +3,12 @@
 //! | | kept | lost when |
 //! | --- | --- | --- |
 //! | [`history`] | in the data directory, the newest thousands | never, up to its bound |
-//! | [`events`] | in memory, the newest thousand | the daemon ends |
+//! | [`events`] | likewise | never, but for the last second of a daemon that was killed |
 //! | [`jobs`] | in memory, running jobs and the newest that ended | the daemon ends, except the work |
 //!
 //! Jobs that clone LUNs ([`clones`]), repair aggregates ([`repairs`]) and split clones ([`splits`])
-//! share `follow` and `course`. All records are bounded, and no client operation waits for a
-//! record.
+//! share `follow` and `course`; the history and the events share `lines`. All records are bounded,
+//! and no client operation waits for a record.
 
 pub mod clones;
 pub(crate) mod course;
@@ -16,6 +16,7 @@ pub mod events;
 mod follow;
 pub mod history;
 pub mod jobs;
+mod lines;
 pub mod repairs;
 pub mod splits;
 
@@ -31,7 +32,7 @@ use jobs::Jobs;
 pub struct Records {
     /// Changes that administrators made.
     pub history: History,
-    /// Events of this process.
+    /// Events, also those of earlier daemons.
     pub events: Events,
     /// Running jobs, and the newest that ended.
     pub jobs: Jobs,
@@ -49,20 +50,21 @@ pub struct Deed {
 }
 
 impl Records {
-    /// Opens the records of a data directory. An unreadable history is begun anew, and the log
+    /// Opens the records of a data directory. A file that cannot be read is begun anew, and the log
     /// says so.
     #[must_use]
     pub fn open(data_dir: &Path) -> Records {
         Records {
             history: History::open(data_dir),
-            events: Events::new(),
+            events: Events::open(data_dir),
             jobs: Jobs::new(),
         }
     }
 
-    /// Writes the lines of the history that could not be written before.
+    /// Writes new events, and the lines of the history that could not be written before.
     pub fn settle(&self) {
         self.history.settle();
+        self.events.settle();
     }
 
     /// Writes down a change. A failed write of the line does not undo the change.

@@ -6,7 +6,7 @@
 //!    ├──it was stopped──▶ failed
 //!    └──the aggregate failed or went──▶ failed
 
-use everglade_api::{Job, Moment, Repair, RepairState};
+use everglade_api::{Job, Moment, Repair, RepairState, counted};
 use everglade_env::BLOCK_SIZE;
 
 use super::course::{Course, Work};
@@ -47,8 +47,8 @@ impl Repairing {
             (None, RepairState::Running) => return,
             (None, RepairState::Done) if self.repair.damaged_blocks == 0 => Ok(()),
             (None, RepairState::Done) => Err(format!(
-                "{} blocks are damaged and cannot be derived; 'status' says what to do",
-                self.repair.damaged_blocks
+                "damaged, and cannot be derived: {}; 'status' says what to do",
+                counted(self.repair.damaged_blocks, "block")
             )),
             (None, RepairState::Stopped | RepairState::None) => {
                 let reason = self.repair.reason.as_ref();

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everglade_api::{Code, EventKind, Job, JobState, Lun, Outcome, Problem, Severity};
+use everglade_api::{Code, EventKind, Job, JobState, Lun, Outcome, Problem, Severity, Size};
 use everglade_env::lock::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::spawn_blocking;
@@ -194,7 +194,7 @@ impl Desk {
                     code: None,
                     text: match job.state {
                         JobState::Done => format!("job {} ({what}) is done", job.id),
-                        _ => format!("job {} gives back {} bytes", job.id, job.total_bytes),
+                        _ => format!("job {} gives back {}", job.id, Size(job.total_bytes)),
                     },
                 },
             );

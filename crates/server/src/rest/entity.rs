@@ -132,6 +132,7 @@ mod tests {
         Lun {
             name: "l".to_owned(),
             volume: "v".to_owned(),
+            object: "v/l".to_owned(),
             size_bytes,
             used_bytes: 0,
             nbd_export: "v/l".to_owned(),

@@ -2,13 +2,15 @@
 //! field.
 //!
 //! Items are sorted and filtered in their JSON form, so a new field of a type needs no change here.
-//! The OpenAPI description has the names of the fields.
+//! The OpenAPI description has the names and kinds of the fields, and `everglade_api` the grammar
+//! of filters: `size_bytes%3E=1.5GiB` is the filter `size_bytes>=1.5GiB`.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use everglade_api::{Code, Problem, openapi};
+use everglade_api::{Code, Filter, Found, Kind, Problem, Relation, openapi, split_filter};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -22,8 +24,19 @@ const QUERY_BYTES_MAX: usize = 4096;
 /// The parameters of a request, each at most once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Listing {
-    parameters: Vec<(String, String)>,
+    parameters: Vec<Parameter>,
 }
+
+/// A parameter; only those that filter have a relation other than `=`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Parameter {
+    name: String,
+    relation: Relation,
+    value: String,
+}
+
+/// A field of the items, and the kind of its values.
+type Field<'a> = (&'a str, Kind);
 
 impl<S: Send + Sync> FromRequestParts<S> for Listing {
     type Rejection = Refusal;
@@ -39,14 +52,17 @@ impl Listing {
             let text = format!("longer than {QUERY_BYTES_MAX} bytes; ask for less at a time");
             return Err(Problem::invalid("query", text));
         }
-        let mut parameters: Vec<(String, String)> = Vec::new();
+        let mut parameters: Vec<Parameter> = Vec::new();
         for part in query.split('&').filter(|part| !part.is_empty()) {
-            let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            let (name, value) = (decoded(name)?, decoded(value)?);
-            if parameters.iter().any(|(known, _)| *known == name) {
-                return Err(Problem::invalid(&shown(&name), "given twice; give it once"));
+            let parameter = Parameter::parse(part)?;
+            let is_same = |known: &Parameter| {
+                known.name == parameter.name && known.relation == parameter.relation
+            };
+            if parameters.iter().any(is_same) {
+                let text = "given twice; give it once";
+                return Err(Problem::invalid(&shown(&parameter.name), text));
             }
-            parameters.push((name, value));
+            parameters.push(parameter);
         }
         Ok(Listing { parameters })
     }
@@ -62,17 +78,15 @@ impl Listing {
         known: [&str; N],
     ) -> Result<[Option<String>; N], Problem> {
         let values = known.map(|name| {
-            let found = self
-                .parameters
-                .iter()
-                .position(|(known, _)| known == name)?;
-            Some(self.parameters.swap_remove(found).1)
+            let found = self.parameters.iter().position(|known| known.is(name))?;
+            Some(self.parameters.swap_remove(found).value)
         });
         match self.parameters.first() {
             None => Ok(values),
-            Some((name, _)) => {
+            Some(other) => {
+                let name = shown(&other.name);
                 let text = format!("unknown parameter; this path takes {}", known.join(", "));
-                Err(Problem::of_field(Code::UnknownField, &shown(name), text))
+                Err(Problem::of_field(Code::UnknownField, &name, text))
             }
         }
     }
@@ -87,42 +101,36 @@ impl Listing {
         let items = items
             .iter()
             .map(|item| serde_json::to_value(item).expect("maps with text keys are JSON"));
-        found(self.select(key, &openapi::fields_of(schema), items.collect())?)
+        found(self.select(key, &openapi::kinds_of(schema), items.collect())?)
     }
 
     fn select(
         &self,
         key: &str,
-        known: &[&str],
+        known: &[Field<'_>],
         mut items: Vec<Value>,
     ) -> Result<Map<String, Value>, Problem> {
         let mut fields = None;
         let (mut most, mut first) = (RECORDS_MAX, 0);
-        for (name, value) in &self.parameters {
-            match name.as_str() {
-                "fields" => fields = Some(names(name, value, known)?),
-                "order_by" => {
-                    let downwards = value.starts_with('-');
-                    let field = value.trim_start_matches('-');
-                    let field = one(name, field, known)?;
-                    items.sort_by(|a, b| compare(a.get(field), b.get(field)));
-                    if downwards {
-                        items.reverse();
-                    }
+        for parameter in &self.parameters {
+            let (name, value) = (parameter.name.as_str(), parameter.value.as_str());
+            if parameter.is("fields") {
+                fields = Some(names(name, value, known)?);
+            } else if parameter.is("order_by") {
+                let downwards = value.starts_with('-');
+                let field = value.trim_start_matches('-');
+                let field = one(name, field, known)?;
+                items.sort_by(|a, b| compare(a.get(field), b.get(field)));
+                if downwards {
+                    items.reverse();
                 }
-                "max_records" => most = number(name, value, 1, RECORDS_MAX)?,
-                "cursor" => first = number(name, value, 0, usize::MAX)?,
-                filter if known.contains(&filter) => {
-                    items.retain(|item| text_of(item.get(filter)).as_deref() == Some(value));
-                }
-                _ => {
-                    let known = known.join(", ");
-                    let text = format!(
-                        "unknown parameter; known are fields, order_by, max_records, cursor, and \
-                        as filters {known}"
-                    );
-                    return Err(Problem::of_field(Code::UnknownField, &shown(name), text));
-                }
+            } else if parameter.is("max_records") {
+                most = number(name, value, 1, RECORDS_MAX)?;
+            } else if parameter.is("cursor") {
+                first = number(name, value, 0, usize::MAX)?;
+            } else {
+                let filter = parameter.filter(known)?;
+                items.retain(|item| filter.keeps(&found_in(item.get(name))));
             }
         }
         let total = items.len();
@@ -142,6 +150,48 @@ impl Listing {
         }
         Ok(answer)
     }
+}
+
+impl Parameter {
+    fn parse(part: &str) -> Result<Parameter, Problem> {
+        let text = match part.split_once('=') {
+            Some((name, value)) => format!("{}={}", decoded(name)?, decoded(value)?),
+            None => decoded(part)?,
+        };
+        let parameter = |name: &str, relation, value: &str| Parameter {
+            name: name.to_owned(),
+            relation,
+            value: value.to_owned(),
+        };
+        Ok(match split_filter(&text) {
+            Some((name, relation, value)) => parameter(name, relation, value),
+            None => parameter(&text, Relation::Equal, ""),
+        })
+    }
+
+    /// Returns whether this is the parameter of that name, which is no filter.
+    fn is(&self, name: &str) -> bool {
+        self.name == name && self.relation == Relation::Equal
+    }
+
+    fn filter(&self, known: &[Field<'_>]) -> Result<Filter, Problem> {
+        let name = shown(&self.name);
+        let Some((_, kind)) = known.iter().find(|(known, _)| *known == self.name) else {
+            let text = format!(
+                "unknown parameter; known are fields, order_by, max_records, cursor, and as \
+                filters {}",
+                joined(known)
+            );
+            return Err(Problem::of_field(Code::UnknownField, &name, text));
+        };
+        let filter = Filter::parse(*kind, self.relation, &self.value);
+        filter.map_err(|error| Problem::invalid(&name, error))
+    }
+}
+
+fn joined(known: &[Field<'_>]) -> String {
+    let names: Vec<_> = known.iter().map(|(name, _)| *name).collect();
+    names.join(", ")
 }
 
 /// Decodes percent-encoding; a '+' is a space.
@@ -174,16 +224,20 @@ fn shown(name: &str) -> String {
     printable.collect()
 }
 
-fn one<'a>(parameter: &str, name: &'a str, known: &[&str]) -> Result<&'a str, Problem> {
-    if known.contains(&name) {
+fn one<'a>(parameter: &str, name: &'a str, known: &[Field<'_>]) -> Result<&'a str, Problem> {
+    if known.iter().any(|(known, _)| *known == name) {
         return Ok(name);
     }
-    let known = known.join(", ");
-    let text = format!("{:?} is not a field here; use one of {known}", shown(name));
+    let (shown, known) = (shown(name), joined(known));
+    let text = format!("{shown:?} is not a field here; use one of {known}");
     Err(Problem::invalid(parameter, text))
 }
 
-fn names<'a>(parameter: &str, value: &'a str, known: &[&str]) -> Result<Vec<&'a str>, Problem> {
+fn names<'a>(
+    parameter: &str,
+    value: &'a str,
+    known: &[Field<'_>],
+) -> Result<Vec<&'a str>, Problem> {
     value
         .split(',')
         .map(|name| one(parameter, name.trim(), known))
@@ -219,18 +273,37 @@ fn text_of(value: Option<&Value>) -> Option<String> {
     }
 }
 
+/// Returns a field's value as filters compare it. Lists and objects are the text of their JSON.
+fn found_in(value: Option<&Value>) -> Found<'_> {
+    match value {
+        None | Some(Value::Null) => Found::Absent,
+        Some(Value::String(text)) => Found::Text(Cow::Borrowed(text)),
+        Some(Value::Bool(true)) => Found::Text(Cow::Borrowed("yes")),
+        Some(Value::Bool(false)) => Found::Text(Cow::Borrowed("no")),
+        Some(other) => match other.as_u64() {
+            Some(number) => Found::Number(number),
+            None => Found::Text(Cow::Owned(other.to_string())),
+        },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
 
-    const KNOWN: [&str; 2] = ["name", "size"];
+    const KNOWN: [Field<'_>; 4] = [
+        ("name", Kind::Text),
+        ("size", Kind::Size),
+        ("on", Kind::Flag),
+        ("state", Kind::Word("JobState")),
+    ];
 
     fn items() -> Vec<Value> {
         vec![
-            json!({"name": "b", "size": 9}),
-            json!({"name": "a", "size": 10}),
-            json!({"name": "c d", "size": 10}),
+            json!({"name": "b", "size": 9, "on": true, "state": "done"}),
+            json!({"name": "a", "size": 10, "on": false}),
+            json!({"name": "c d", "size": 10, "on": null}),
         ]
     }
 
@@ -259,6 +332,15 @@ mod tests {
         assert_eq!(shown_names("size=10"), "a|c d");
         assert_eq!(shown_names("name=c%20d"), "c d");
         assert_eq!(shown_names("name=c+d&size=10"), "c d");
+        assert_eq!(shown_names("size%3E=10"), "a|c d");
+        assert_eq!(shown_names("size%3E9"), "a|c d");
+        assert_eq!(shown_names("size%3C0.01KiB&size%3E=9"), "b|a|c d");
+        assert_eq!(shown_names("name!=a"), "b|c d");
+        assert_eq!(shown_names("name~d"), "c d");
+        assert_eq!(shown_names("on=true"), "b");
+        assert_eq!(shown_names("on!=true"), "a|c d");
+        assert_eq!(shown_names("on=-"), "c d");
+        assert_eq!(shown_names("state=done"), "b");
         assert_eq!(shown_names("fields=size"), "-|-|-");
         let page = select("max_records=2").expect("a page");
         assert_eq!(page["next_cursor"], "2");
@@ -279,6 +361,13 @@ mod tests {
             ("max_records=-1", Code::InvalidValue, "max_records"),
             ("cursor=x", Code::InvalidValue, "cursor"),
             ("name=a&name=b", Code::InvalidValue, "name"),
+            ("size%3E1&size%3E2", Code::InvalidValue, "size"),
+            ("size=bla", Code::InvalidValue, "size"),
+            ("size%3E=1.5GB", Code::InvalidValue, "size"),
+            ("size~1", Code::InvalidValue, "size"),
+            ("on=perhaps", Code::InvalidValue, "on"),
+            ("state=runing", Code::InvalidValue, "state"),
+            ("fields!=name", Code::UnknownField, "fields"),
             ("name=%zz", Code::InvalidValue, "%zz"),
             ("name=%ff", Code::InvalidValue, "%ff"),
             ("name=%", Code::InvalidValue, "%"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
-use everglade_api::{CloneLun, Code, CreateLun, Lun, Problem, PutLun, Rename, ResizeLun};
+use everglade_api::{CloneLun, Code, CreateLun, Lun, Problem, PutLun, Rename, ResizeLun, Size};
 
 use super::answer::{Answer, accepted, created, tagged, with_tag};
 use super::body::Body;
@@ -49,7 +49,7 @@ async fn make(desk: &Arc<Desk>, caller: Caller, volume: String, request: CreateL
     let deed = Deed {
         what: "lun create",
         object: format!("{volume}/{}", request.name),
-        detail: format!("{} bytes", request.size_bytes),
+        detail: Size(request.size_bytes).said(),
     };
     let lun = desk
         .change(caller, deed, move |administrator| {
@@ -77,9 +77,9 @@ pub(super) async fn put(
         }
         Ok(lun) => {
             let text = format!(
-                "LUN {volume}/{} exists with {} bytes; choose another name or this size, or resize \
-                it",
-                lun.name, lun.size_bytes
+                "LUN {volume}/{} exists with {}; choose another name or this size, or resize it",
+                lun.name,
+                Size(lun.size_bytes).said()
             );
             Err(Problem::new(Code::Exists, text).into())
         }
@@ -95,7 +95,7 @@ pub(super) async fn resize(
     Body(body): Body,
 ) -> Answer {
     let request = ResizeLun::parse(&body)?;
-    let detail = format!("{} bytes", request.size_bytes);
+    let detail = Size(request.size_bytes).said();
     let change = move |administrator: &Administrator, volume: &str, name: &str| {
         administrator.resize_lun(volume, name, &request)
     };

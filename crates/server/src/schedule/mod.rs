@@ -173,11 +173,16 @@ impl Schedule {
             let having = inner.book.volumes.iter();
             let having = having.filter(|(_, entry)| entry.policy == name).take(10);
             let names: Vec<_> = having.map(|(volume, _)| volume.as_str()).collect();
-            let text = format!(
-                "policy {name} is the one of {} volumes ({}); 'policy set' gives them another",
-                policy.volume_count,
-                names.join(", ")
-            );
+            let names = names.join(", ");
+            let text = match policy.volume_count {
+                1 => format!(
+                    "policy {name} is used by volume {names}; 'policy set' gives it another"
+                ),
+                count => format!(
+                    "policy {name} is used by {count} volumes ({names}); 'policy set' gives them \
+                    another"
+                ),
+            };
             return Err(Problem::new(Code::InUse, text));
         }
         inner.change(|book| book.remove(name))

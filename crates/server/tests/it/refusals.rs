@@ -157,5 +157,12 @@ fn offline_tools_refuse_what_was_never_served() {
         .to_string();
     assert_says(&error, &["holds no aggregates", "everglade serve"]);
     assert_eq!(world.picture(), before);
-    assert!(Offline::open(&world.path.join("missing")).is_err());
+    // What was never made is told like what is empty: the remedy is the same.
+    let missing = Offline::open(&world.path.join("missing"));
+    let error = missing.expect_err("a refusal").to_string();
+    assert_says(&error, &["holds no aggregates", "everglade serve"]);
+    let link = world.path.join("link");
+    std::os::unix::fs::symlink("/nonexistent/place", &link).expect("link");
+    let dangling = Offline::open(&link).expect_err("a refusal").to_string();
+    assert_says(&dangling, &["cannot read the directory", "check the path"]);
 }

@@ -4,7 +4,7 @@ use super::{LUN, SERVE, assert_clean, assert_same, disk_image, ready_for, serve,
 use crate::running::{Server, TestDir, code, stderr};
 use crate::tools::must;
 
-fn nbdcopy_in(server: &Server, image: &std::path::Path, flush: bool) {
+pub(super) fn nbdcopy_in(server: &Server, image: &std::path::Path, flush: bool) {
     let uri = server.uri(LUN);
     let mut args = vec![text(image), &uri];
     if flush {
@@ -14,7 +14,7 @@ fn nbdcopy_in(server: &Server, image: &std::path::Path, flush: bool) {
 }
 
 #[track_caller]
-fn assert_holds(dir: &TestDir, server: &Server, image: &std::path::Path) {
+pub(super) fn assert_holds(dir: &TestDir, server: &Server, image: &std::path::Path) {
     let copy = dir.file("copy.img");
     must("nbdcopy", &[&server.uri(LUN), text(&copy)]);
     assert_same(image, &copy);

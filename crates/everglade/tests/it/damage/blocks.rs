@@ -8,7 +8,9 @@ use super::{
     BLOCK, BLOCK_U32, Medium, assert_refused_untouched, assert_serves, noise, open, serve,
     with_blocks,
 };
+use crate::manage::ask;
 use crate::running::{TestDir, code, stdout};
+use crate::waiting::event;
 use crate::wire::EIO;
 
 fn at(number: u64) -> u64 {
@@ -61,6 +63,55 @@ fn a_damaged_block_is_an_error_and_its_neighbours_are_served() {
     server.stop();
     crate::clients::assert_clean(&dir);
     assert_serves(&dir, &[1, 3]);
+}
+
+/// An operator who finds only numbers of blocks in the aggregate does not know which file to
+/// restore, and one who finds no line in the log does not know that there is anything to restore.
+#[test]
+fn a_damaged_block_is_a_line_of_the_log_and_an_event_that_outlives_the_daemon() {
+    let dir = with_blocks(&[1, 2, 3]);
+    let medium = Medium::of(&dir);
+    let victim = noise(2);
+    medium.flip(medium.find(|block| block == victim)[0]);
+    let server = serve(&dir);
+    let mut client = open(&server);
+    for _ in 0..3 {
+        assert_eq!(client.read(at(1), 3 * BLOCK_U32), Err(EIO));
+        assert_eq!(client.read(at(2), BLOCK_U32), Err(EIO));
+    }
+    // The condition follows from it, and is told after it.
+    event(&dir, "EVG-4005  aggregate aggr0");
+    let (part, alert) = (
+        "ERROR vol0/lun0: bytes 8192 up to 12288 cannot be read: ",
+        "ERROR aggregate aggr0: 1 blocks cannot be read",
+    );
+    let log = server.log();
+    for part in [part, alert] {
+        let lines: Vec<_> = log.lines().filter(|line| line.contains(part)).collect();
+        assert_eq!(lines.len(), 1, "{part}: {log}");
+        assert!(lines[0].ends_with("(EVG-4005)"), "{lines:?}");
+    }
+    let shown = ask(&dir, &["aggregate", "show", "aggr0"]);
+    assert!(
+        shown.contains("vol0/lun0: bytes 8192 up to 12288"),
+        "{shown}"
+    );
+    drop(client);
+    server.stop();
+
+    let server = serve(&dir);
+    let events = ask(&dir, &["event", "show", "--where", "object=vol0/lun0"]);
+    assert!(events.contains("bytes 8192 up to 12288"), "{events}");
+    let numbers = ask(
+        &dir,
+        &["event", "show", "--columns", "number", "--no-header"],
+    );
+    let numbers: Vec<u64> = numbers
+        .lines()
+        .map(|number| number.trim().parse().expect("a number"))
+        .collect();
+    assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
+    server.stop();
 }
 
 #[test]

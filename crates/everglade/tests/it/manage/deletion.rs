@@ -2,7 +2,8 @@
 //! again when it was cut short.
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 
 use super::devices::sparse;
 use super::{GIB, MIB, TestDir, ask, ask_json, assert_clean, everything, refused, serve, text};
@@ -11,9 +12,13 @@ use crate::wire::Client;
 
 /// Nothing of a label is left at the ends of a device.
 fn is_blank(path: &Path) -> bool {
-    let bytes = fs::read(path).expect("read");
-    let ends = [&bytes[..1 << 20], &bytes[bytes.len() - (1 << 20)..]];
-    ends.concat().iter().all(|byte| *byte == 0)
+    let file = fs::File::open(path).expect("open");
+    let length = file.metadata().expect("its length").len();
+    [0, length - MIB].into_iter().all(|offset| {
+        let mut end = vec![0; 1 << 20];
+        file.read_exact_at(&mut end, offset).expect("read");
+        end.iter().all(|byte| *byte == 0)
+    })
 }
 
 #[test]
@@ -156,6 +161,60 @@ fn a_deleted_aggregate_leaves_nothing_behind_and_takes_nothing_along() {
     let open = |lun: &str| Client::open(&server.tcp, lun).expect("a client").0;
     assert_eq!(open("v/l").read(0, 4096), Ok(vec![3; 4096]));
     assert_eq!(open("vol0/lun0").read(0, 4096), Ok(vec![2; 4096]));
+    server.stop();
+}
+
+/// The files below a folder that a process has open.
+fn open_below(pid: u32, folder: &Path) -> Vec<PathBuf> {
+    let folder = folder.canonicalize().expect("it exists");
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).expect("a running process");
+    let targets = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+    targets
+        .filter(|target| target.starts_with(&folder))
+        .collect()
+}
+
+/// `umount` said that the file system of a deleted aggregate was busy until another aggregate had
+/// its place; and a file on tmpfs was still locked by the daemon itself, which then answered with
+/// EVG-9001.
+#[test]
+fn a_deleted_aggregate_is_let_go_of_at_once() {
+    let shm = Path::new("/dev/shm");
+    let memory = fs::metadata(shm).is_ok_and(|found| found.is_dir());
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    let beside = memory.then(|| TestDir::within(shm));
+    let places = [Some(&dir), beside.as_ref()].into_iter().flatten();
+    for place in places {
+        let (folder, file) = (place.file("folder"), sparse(place, "file", GIB));
+        fs::create_dir(&folder).expect("create");
+        let both = format!("{},{}", text(&folder), text(&file));
+        for devices in [text(&folder), text(&file), &both].repeat(4) {
+            let size: &[&str] = match devices == text(&file) {
+                true => &[],
+                false => &["--size", "1GiB"],
+            };
+            let create = ["aggregate", "create", "b", "--devices", devices];
+            ask(&dir, &[&create[..], size].concat());
+            ask(&dir, &["volume", "create", "v", "--aggregate", "b"]);
+            ask(&dir, &["lun", "create", "v/l", "--size", "64MiB"]);
+            let mut client = Client::open(&server.tcp, "v/l").expect("a client").0;
+            for mib in 0..16 {
+                client.write(mib * MIB, &vec![7; 1 << 20]).expect("written");
+            }
+            ask(
+                &dir,
+                &["aggregate", "delete", "b", "--yes", "--discard-volumes"],
+            );
+            assert_eq!(open_below(server.pid(), &folder), Vec::<PathBuf>::new());
+            let whole = folder.parent().expect("a parent");
+            let left = open_below(server.pid(), whole);
+            let is_of_device = |path: &&PathBuf| path.starts_with(&file);
+            assert_eq!(left.iter().find(is_of_device), None);
+            assert!(is_blank(&file), "{devices}");
+            assert_eq!(fs::read_dir(&folder).expect("read").count(), 0);
+        }
+    }
     server.stop();
 }
 

@@ -410,7 +410,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         (
             &["--size", "2GiB"],
             2,
-            &["--size", "2147483648", "too little more"],
+            &["--size", "2.0 GiB", "too little more"],
         ),
         (&["--size", "2052MiB"], 2, &["areas of 128 MiB", "at least"]),
         (

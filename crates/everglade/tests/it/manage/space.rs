@@ -7,7 +7,9 @@ use super::{
     GIB, MIB, TestDir, Value, ask, ask_json, assert_clean, assert_holds, assert_size, copy_in,
     noise, refused, serve,
 };
+use crate::host_space::write_until_full;
 use crate::tools::{have, must, must_fail};
+use crate::waiting::event;
 use crate::wire::Client;
 
 /// Reclaiming goes on in the background, a slice with each consistency point.
@@ -130,6 +132,34 @@ fn what_was_answered_survives_a_kill() {
     assert_eq!(luns[0]["size_bytes"], 2 * GIB);
     server.stop();
     assert_clean(&dir, 1);
+}
+
+/// A client that gets ENOSPC often tells nobody, and nobody who administers it sees its machine.
+#[test]
+fn a_request_that_finds_no_space_is_one_line_of_the_log_and_an_event() {
+    let dir = TestDir::new();
+    let server = dir.serve(&["--lun-size", "2GiB", "--aggregate-size", "1GiB"]);
+    let (mut client, _) = Client::open(&server.tcp, "vol0/lun0").expect("a client");
+    let full = write_until_full(&mut client, 0, 2048, 1);
+    event(&dir, "EVG-3001");
+    event(&dir, "EVG-4002");
+    let log = server.log();
+    let lines: Vec<_> = log
+        .lines()
+        .filter(|line| line.contains("EVG-3001"))
+        .collect();
+    assert_eq!(lines.len(), 1, "{log}");
+    let part = format!(
+        "ERROR vol0/lun0: a request of a client, from byte {} on, was refused",
+        full * MIB
+    );
+    assert!(lines[0].contains(&part), "{part}: {lines:?}");
+    assert!(
+        log.contains(" are left; delete or discard"),
+        "the alert: {log}"
+    );
+    drop(client);
+    server.stop();
 }
 
 /// Writes different blocks and reads them back, until told to end; how many.

@@ -38,6 +38,17 @@ fn a_list_is_as_the_one_who_asks_wants_it() {
         shown(&["--where", "name~lun0", "--columns", "volume"]),
         "VOLUME\nvol0\n"
     );
+    assert_eq!(
+        shown(&[
+            "--where",
+            "size>=1.5GiB",
+            "--columns",
+            "name",
+            "--no-header"
+        ]),
+        "v/b\n",
+        "a fraction, as lists print it"
+    );
     // What is left out is left out for programs too.
     let some = ask_json(&dir, &["lun", "show", "--where", "size>1GiB"]);
     let names: Vec<_> = some["luns"]
@@ -67,6 +78,21 @@ fn a_list_is_as_the_one_who_asks_wants_it() {
         ),
         (&["lun", "show", "--where", "nmae=1"], "--where"),
         (&["lun", "show", "--where", "name"], "COLUMN=VALUE"),
+        (
+            &["lun", "show", "--where", "size>bla"],
+            "'bla' is not a size",
+        ),
+        (&["lun", "show", "--where", "size>=1.5GB"], "GiB"),
+        (
+            &["snapshot", "show", "--where", "created<yesterday"],
+            "2026-11-25",
+        ),
+        (
+            &["job", "show", "--where", "state=runing"],
+            "running, done, failed",
+        ),
+        (&["df", "--where", "use%>half"], "percent"),
+        (&["lun", "show", "v/a", "--where", "size>1"], "for lists"),
         (&["volume", "show", "--sort", "nmae"], "--sort"),
         (&["job", "show", "x"], "invalid value"),
         (&["top", "--interval", "0"], "0"),
@@ -93,11 +119,20 @@ fn rest_sorts_filters_and_pages_collections() {
     assert_eq!(page["next_cursor"], "2");
     let rest = get("/v1/volumes/v/luns?order_by=-size_bytes&fields=name&cursor=2").json();
     assert_eq!(rest["luns"], serde_json::json!([{"name": "c"}]));
+    let large = get("/v1/volumes/v/luns?size_bytes%3E=1.5GiB&fields=name").json();
+    assert_eq!(large["luns"], serde_json::json!([{"name": "b"}]));
+    let today = get("/v1/events?time%3E=1970-01-01&kind=daemon&max_records=1").json();
+    assert_eq!(today["events"][0]["kind"], "daemon", "{today}");
     let always = get("/v1/volumes?sync=always&fields=name").json();
     assert_eq!(always["volumes"], serde_json::json!([{"name": "v"}]));
     for (path, code) in [
         ("/v1/volumes?nmae=v", "EVG-1002"),
         ("/v1/volumes?order_by=nmae", "EVG-1004"),
+        ("/v1/volumes?sync=allways", "EVG-1004"),
+        ("/v1/volumes?lun_count=1.5", "EVG-1004"),
+        ("/v1/volumes/v/luns?size_bytes=bla", "EVG-1004"),
+        ("/v1/events?time%3Cyesterday", "EVG-1004"),
+        ("/v1/jobs?cancellable=perhaps", "EVG-1004"),
         ("/v1/volumes?max_records=lots", "EVG-1004"),
         ("/v1/volumes?name=v&name=w", "EVG-1004"),
         ("/v1/volumes?name=%f", "EVG-1004"),

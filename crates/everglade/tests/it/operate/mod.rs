@@ -12,6 +12,7 @@ mod patterns;
 mod processors;
 mod remembering;
 mod remote;
+mod scripting;
 mod service;
 mod serving;
 mod silent;

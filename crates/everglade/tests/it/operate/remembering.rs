@@ -54,7 +54,7 @@ fn every_change_is_remembered_with_who_and_when_also_after_a_crash() {
             "--no-header",
         ],
     );
-    assert_eq!(shown, "v/l  1073741824 bytes\n");
+    assert_eq!(shown, "v/l  1.0 GiB\n");
     server.stop();
 }
 

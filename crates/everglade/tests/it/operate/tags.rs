@@ -65,7 +65,7 @@ fn a_creation_may_be_repeated() {
         );
     }
     let other = ["lun", "create", "w/l", "--size", "2M", "--if-missing"];
-    refused(&dir, &other, 5, &["EVG-2002", "1048576"]);
+    refused(&dir, &other, 5, &["EVG-2002", "1.0 MiB"]);
     server.stop();
 }
 

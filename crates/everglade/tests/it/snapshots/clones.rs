@@ -183,7 +183,7 @@ fn wrong_clones_are_refused_with_what_is_wrong_and_nothing_is_made() {
         ("c", "vol0@nix", 4, &["no snapshot vol0@nix"][..]),
         ("c", "nix@s", 4, &["no volume nix"][..]),
         ("c", "vol0", 2, &["VOLUME@SNAPSHOT"][..]),
-        ("c", "vol0/lun0@s", 2, &["is not a name"][..]),
+        ("c", "vol0/lun0@s", 2, &["without a LUN"][..]),
         ("c@x", "vol0@s", 2, &["is not a name"][..]),
         ("", "vol0@s", 2, &["is not a name"][..]),
     ] {

@@ -1,9 +1,13 @@
 //! `lun clone`: another LUN of the volume with the same blocks; a job makes it.
 
+use std::time::Duration;
+
 use super::names;
+use crate::host_space::write_until_full;
 use crate::manage::{ask, ask_json, assert_clean, refused, serve};
 use crate::operate::http;
-use crate::running::{Server, TestDir};
+use crate::running::{Server, TestDir, code, stderr};
+use crate::waiting::within;
 use crate::wire::Client;
 
 const MIB: u64 = 1 << 20;
@@ -108,5 +112,45 @@ fn what_cannot_be_cloned_is_refused_and_named() {
             .map(Vec::len),
         Some(1)
     );
+    server.stop();
+}
+
+/// The job said that there was no space, and the exit code that anything may have gone wrong.
+#[test]
+fn a_clone_that_finds_no_space_ends_with_the_exit_code_of_that() {
+    let dir = TestDir::new();
+    let server = dir.serve(&[
+        "--lun-size",
+        "2GiB",
+        "--aggregate-size",
+        "1GiB",
+        "--cp-interval",
+        "1s",
+    ]);
+    let mut client = open(&server, "vol0/lun0");
+    write_until_full(&mut client, 0, 2048, 1);
+    client.flush().expect("flushed");
+    let (mut trimmed, mut said) = (0, String::new());
+    // The beginning of a clone needs space, too, and is refused without a job.
+    within(Duration::from_secs(60), "a clone begins", || {
+        let failed = dir.run(&["lun", "clone", "vol0/lun0", "vol0/copy", "--wait"]);
+        said = stderr(&failed);
+        assert_eq!(code(&failed), 7, "{said}");
+        client.trim(trimmed << 16, 1 << 16).expect("trimmed");
+        client.flush().expect("flushed");
+        trimmed += 1;
+        said.contains("job ")
+    });
+    for part in ["failed: no space left in the pool", "(EVG-3001)"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let job = &ask_json(&dir, &["job", "show"])["jobs"][0];
+    assert_eq!(
+        (&job["kind"], &job["state"], &job["code"]),
+        (&"lun clone".into(), &"failed".into(), &"EVG-3001".into())
+    );
+    let id = job["id"].to_string();
+    refused(&dir, &["job", "wait", &id], 7, &["EVG-3001"]);
+    drop(client);
     server.stop();
 }

@@ -75,7 +75,10 @@ fn a_volume_with_a_held_snapshot_stays_until_the_hold_is_released() {
     let remedy = ["vol0@b is held by audit", "release", "EVG-2010"];
     refused(&dir, &delete, 5, &remedy);
     let would = ask_json(&dir, &["volume", "delete", "vol0", "--dry-run"]);
-    assert_eq!(would["obstacle"], "vol0@b is held by audit", "{would}");
+    assert_eq!(
+        would["obstacle"], "vol0@b is held by audit, release the holds first",
+        "{would}"
+    );
     let shown = ask_json(&dir, &["snapshot", "list", "vol0"]);
     assert_eq!(shown["snapshots"].as_array().map(Vec::len), Some(2));
     ask(&dir, &["snapshot", "release", "vol0@b", "audit"]);
@@ -160,7 +163,7 @@ fn what_is_missing_taken_or_contradictory_is_named() {
         ),
         (vec!["create", "nix@a"], 4, vec!["no volume nix"]),
         (vec!["create", "vol0"], 2, vec!["VOLUME@SNAPSHOT"]),
-        (vec!["create", "vol0/lun0@a"], 2, vec!["is not a name"]),
+        (vec!["create", "vol0/lun0@a"], 2, vec!["without a LUN"]),
         (vec!["show", "vol0@nix"], 4, vec!["no snapshot vol0@nix"]),
         (vec!["rename", "vol0@a", "b"], 5, vec!["vol0@b exists"]),
         (vec!["rename", "vol0@nix", "c"], 4, vec!["vol0@nix"]),

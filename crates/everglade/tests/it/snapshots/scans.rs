@@ -29,6 +29,37 @@ fn until(dir: &TestDir, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
     }
 }
 
+const PAUSED: &str =
+    "the scan of volume vol0 is paused; 'everglade snapshot scan vol0 --resume' lets it go on";
+
+/// A pause that somebody forgot held deletions for ever, and nothing said why.
+#[track_caller]
+fn assert_says_why(dir: &TestDir) {
+    let status = ask_json(dir, &["status"]);
+    assert_eq!(status["health"], "warning", "{status}");
+    let conditions = status["conditions"].as_array().expect("a list");
+    let found = conditions.iter().find(|it| it["code"] == "EVG-4016");
+    let found = found.unwrap_or_else(|| panic!("no such condition: {status}"));
+    assert_eq!(found["object"], "volume vol0");
+    let what = found["what"].as_str().expect("a text");
+    assert!(what.contains("2 deleted snapshots wait"), "{what}");
+    let action = found["action"].as_str().expect("a text");
+    assert!(
+        action.contains("'everglade snapshot scan vol0 --resume'"),
+        "{action}"
+    );
+    let jobs = ask_json(dir, &["job", "show"]);
+    let running = jobs["jobs"].as_array().expect("a list").iter();
+    let running: Vec<_> = running.filter(|job| job["state"] == "running").collect();
+    assert!(!running.is_empty(), "{jobs}");
+    for job in running {
+        assert_eq!(
+            (&job["percent"], &job["detail"]),
+            (&0.into(), &PAUSED.into())
+        );
+    }
+}
+
 #[test]
 fn a_scan_that_rests_goes_on_when_it_is_told_to() {
     let dir = TestDir::new();
@@ -47,9 +78,12 @@ fn a_scan_that_rests_goes_on_when_it_is_told_to() {
         (&shown["kind"], &shown["pace_percent"]),
         (&"none".into(), &0.into())
     );
+    assert_eq!(ask_json(&dir, &["status"])["health"], "healthy", "no harm");
     for name in ["vol0@a", "vol0@b"] {
-        ask(&dir, &["snapshot", "delete", name, "--yes"]);
+        let deleted = ask_json(&dir, &["snapshot", "delete", name, "--yes"]);
+        assert_eq!(deleted["detail"], PAUSED, "{deleted}");
     }
+    assert_says_why(&dir);
     let rests = |shown: &Value| {
         assert!(
             shown["pending_free_bytes"].as_u64() >= Some(8 << 20),
@@ -68,6 +102,7 @@ fn a_scan_that_rests_goes_on_when_it_is_told_to() {
     server.stop();
     let server = serve(&dir);
     rests(&scan(&dir, &[]));
+    assert_says_why(&dir);
     let shown = ask(
         &dir,
         &[
@@ -84,6 +119,7 @@ fn a_scan_that_rests_goes_on_when_it_is_told_to() {
         shown["kind"] == "none" && shown["waiting_count"] == 0 && shown["deleted_count"] == 0
     });
     assert_eq!(done["pending_free_bytes"], 0);
+    assert_eq!(ask_json(&dir, &["status"])["health"], "healthy");
     let ways = ["subtracted_maps", "added_maps"].map(|way| done[way].as_u64().expect("a number"));
     assert!(ways.iter().sum::<u64>() > 0, "{done}");
     assert_eq!(scan(&dir, &["--resume"])["pace_percent"], 100);
