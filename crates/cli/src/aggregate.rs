@@ -77,7 +77,7 @@ pub(crate) fn run(
         }
         AggregateVerb::Show(show) => match &show.name {
             Some(name) => {
-                listing::for_one(&show.listing)?;
+                listing::for_one(&COLUMNS, &show.listing)?;
                 let told = session.get::<Aggregate>(&format!("/v1/aggregates/{name}"))?;
                 if show.listing.columns.is_empty() {
                     output.data(&told.raw, || details(&told.meant, show.listing.exact))?;

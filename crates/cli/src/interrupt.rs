@@ -27,7 +27,7 @@ impl Interrupt {
         // The order matters: the first signal must find the flag unset.
         let watched = flag::register_conditional_shutdown(SIGINT, status, Arc::clone(&is_asked))
             .and_then(|_| flag::register(SIGINT, Arc::clone(&is_asked)));
-        // Without a handler there is nothing to say.
+        // If this failed, Ctrl-C ends the program as usual.
         drop(watched);
         Interrupt { is_asked }
     }

@@ -93,7 +93,7 @@ pub(crate) fn follow_work(
     if job.meant.state == JobState::Running {
         let detail = why_it_waits(&job.meant);
         output.done(&format!(
-            "job {id} {what}{detail}; 'job wait {id}' waits for it"
+            "job {id} {what}{detail}; wait for it with 'job wait {id}'"
         ));
     }
     Ok(exit::OK)

@@ -238,7 +238,7 @@ pub(crate) fn print_one<T>(
     listing: &Listing,
     output: &Output,
 ) -> Result<(), Failure> {
-    for_one(listing)?;
+    for_one(columns, listing)?;
     let items = std::slice::from_ref(&told.meant);
     let chosen = choose(columns, listing)?;
     let raw = match listing.columns.is_empty() {
@@ -248,11 +248,13 @@ pub(crate) fn print_one<T>(
     output.data(&raw, || table(items, &[0], &chosen, listing))
 }
 
-/// Refuses to choose or sort rows where there is only one.
+/// Refuses options that cannot be followed for one object. A verb that changes something asks this
+/// first.
 ///
 /// # Errors
-/// There is a `--where` or a `--sort`.
-pub(crate) fn for_one(listing: &Listing) -> Result<(), Failure> {
+/// There is a `--where` or a `--sort`, or a column that does not exist.
+pub(crate) fn for_one<T>(columns: &[Column<T>], listing: &Listing) -> Result<(), Failure> {
+    choose(columns, listing)?;
     if listing.filters.is_empty() && listing.sort.is_empty() {
         return Ok(());
     }
@@ -450,9 +452,16 @@ mod tests {
 
     #[test]
     fn one_object_has_no_rows_to_choose_from() {
-        assert_eq!(for_one(&listing(&[], &[], &["size"])), Ok(()));
-        for listing in [listing(&["size>1"], &[], &[]), listing(&[], &["size"], &[])] {
-            assert_eq!(for_one(&listing).expect_err("refused").code, exit::USAGE);
+        assert_eq!(for_one(&COLUMNS, &listing(&[], &[], &["size"])), Ok(()));
+        for listing in [
+            listing(&["size>1"], &[], &[]),
+            listing(&[], &["size"], &[]),
+            listing(&[], &[], &["nix"]),
+        ] {
+            assert_eq!(
+                for_one(&COLUMNS, &listing).expect_err("refused").code,
+                exit::USAGE
+            );
         }
     }
 

@@ -1,6 +1,5 @@
 //! `everglade repair` on a running daemon, and the report of a repair, also of an offline one.
 
-use std::thread::sleep;
 use std::time::Duration;
 
 use everglade_api::{Aggregates, Job, Name, Repair, RepairState, counted};
@@ -8,6 +7,7 @@ use serde_json::json;
 
 use crate::Options;
 use crate::failure::{Failure, exit};
+use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::session::Session;
@@ -35,9 +35,16 @@ pub fn repair(wanted: &[Name], is_awaited: bool, options: &Options) -> Result<u8
         wanted => wanted.iter().map(ToString::to_string).collect::<Vec<_>>(),
     };
     let mut progress = Progress::new(options.quiet);
+    let interrupt = Interrupt::watch();
     let mut repaired = Vec::new();
     for name in names {
-        let outcome = repair_one(&session, &name, is_awaited, &mut progress);
+        let outcome = repair_one(&session, &name, is_awaited, &mut progress, &interrupt);
+        if let Err(failure) = &outcome
+            && failure.code == exit::INTERRUPTED
+        {
+            progress.clear();
+            return outcome.map(|_| exit::INTERRUPTED);
+        }
         repaired.push((name, outcome));
     }
     progress.clear();
@@ -49,8 +56,9 @@ fn repair_one(
     name: &str,
     is_awaited: bool,
     progress: &mut Progress,
+    interrupt: &Interrupt,
 ) -> Result<Repair, Failure> {
-    session.act::<Job>(&format!("/v1/aggregates/{name}/actions/repair"))?;
+    let job = session.act::<Job>(&format!("/v1/aggregates/{name}/actions/repair"))?;
     loop {
         let repair = session.get::<Repair>(&format!("/v1/aggregates/{name}/repair"))?;
         let repair = repair.meant;
@@ -58,7 +66,9 @@ fn repair_one(
             return Ok(repair);
         }
         progress.show(&line(&repair));
-        sleep(LOOK_EVERY);
+        if !interrupt.sleep(LOOK_EVERY) {
+            return Err(Failure::interrupted(job.meant.id));
+        }
     }
 }
 
@@ -81,11 +91,15 @@ pub fn report(repaired: &[Repaired], is_awaited: bool, output: &Output) -> Resul
         "repairs": repairs,
         "errors": errors
             .iter()
-            .map(|(name, failure)| json!({ "aggregate": name, "detail": failure.message }))
+            .map(|(name, failure)| {
+                let mut document = failure.document();
+                document["aggregate"] = json!(name);
+                document
+            })
             .collect::<Vec<_>>(),
     });
     output.data(&raw, || repairs.iter().map(|it| text(it)).collect())?;
-    for (name, failure) in &errors {
+    for (name, failure) in errors.iter().filter(|_| !output.is_json()) {
         eprintln!("everglade: aggregate {name} was not repaired: {failure}");
     }
     let is_whole = |it: &&Repair| match it.state {
@@ -142,8 +156,10 @@ pub fn line(repair: &Repair) -> String {
         None => String::new(),
     };
     format!(
-        "repairing {}: {} % of {} blocks{eta}",
-        repair.aggregate, repair.percent, repair.total_blocks
+        "repairing {}: {} % of {}{eta}",
+        repair.aggregate,
+        repair.percent,
+        counted(repair.total_blocks, "block")
     )
 }
 

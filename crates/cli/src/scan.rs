@@ -12,9 +12,7 @@ const COLUMNS: [Column<Scan>; 12] = [
     Column::text("volume", |it| Cell::text(&it.volume)),
     Column::text("scan", |it| Cell::text(&it.kind)),
     Column::percent("done", |it| Cell::Percent(it.percent)),
-    Column::count("seconds-left", |it| {
-        it.eta_seconds.map_or(Cell::None, Cell::Count)
-    }),
+    Column::seconds("eta", |it| Cell::seconds(it.eta_seconds)),
     Column::text("way", |it| it.way.as_ref().map_or(Cell::None, Cell::text)),
     Column::count("deleted", |it| Cell::Count(it.deleted_count)),
     Column::count("waiting", |it| Cell::Count(it.waiting_count)),
@@ -28,7 +26,7 @@ const COLUMNS: [Column<Scan>; 12] = [
 ];
 
 pub(crate) fn run(verb: &SnapshotScan, session: &Session, output: &Output) -> Result<(), Failure> {
-    listing::for_one(&verb.listing)?;
+    listing::for_one(&COLUMNS, &verb.listing)?;
     let path = format!("/v1/volumes/{}/scan", verb.volume);
     let pace = match (verb.pause, verb.resume) {
         (true, _) => Some(0),

@@ -29,7 +29,7 @@ pub(crate) fn run(verb: &SplitVerb, session: &Session, output: &Output) -> Resul
     match verb {
         SplitVerb::Start(start) => return run_start(start, session, output),
         SplitVerb::Stop(one) => {
-            listing::for_one(&one.listing)?;
+            listing::for_one(&COLUMNS, &one.listing)?;
             let path = format!("/v1/volumes/{}/actions/stop-split", one.name);
             let told = session.act::<Split>(&path)?;
             listing::print_one(&told, &COLUMNS, &one.listing, output)?;

@@ -16,7 +16,7 @@ pub(crate) fn run(global: &Global, verb: &ConfigVerb) -> Result<ExitCode, Failur
             config.check_files().map_err(refused)?;
             config.check_place().map_err(refused)?;
             let warnings = config.warnings();
-            if !global.quiet {
+            if !global.quiet && !global.json {
                 for warning in &warnings {
                     eprintln!("everglade: warning: {warning}");
                 }

@@ -4,13 +4,13 @@
 //! `serve` refuses what is refused here, because it takes the same steps. It also needs free
 //! addresses and its devices, which a daemon that runs has at the moment.
 
-use crate::config::{FirstStart, machine};
+use crate::config::{ConfigError, FirstStart, machine};
 use crate::datadir::{AggregateState, DeviceKind, Phase, State};
 use crate::fronts::{self, Admission};
 use crate::rest::tokens::Tokens;
 use crate::signal::Again;
 use crate::tls::Certificates;
-use crate::{Config, DataDir, Descriptors, StartError, administrator, descriptors};
+use crate::{Config, DataDir, Descriptors, Size, StartError, administrator, descriptors};
 
 impl Config {
     /// Checks the files that the configuration names, as a start would.
@@ -39,6 +39,7 @@ impl Config {
     /// # Errors
     /// The refusal of a start.
     pub fn check_place(&self) -> Result<(), StartError> {
+        check_memory(self.memory, machine::memory())?;
         let (limit, open) = (descriptors::raise_limit(), descriptors::open_now());
         let clients = fronts::clients(&fronts::all(self));
         Descriptors::share_out(limit, open, (self, clients), None)?;
@@ -51,7 +52,9 @@ impl Config {
     pub fn warnings(&self) -> Vec<String> {
         let state = State::read(&self.data_dir).unwrap_or_default();
         let size = self.first_start.unused_size(&state);
-        size.into_iter().chain(self.memory_beyond_group()).collect()
+        let beyond = memory_beyond(self.memory, machine::memory());
+        let warnings = size.into_iter().chain(beyond);
+        warnings.chain(self.memory_beyond_group()).collect()
     }
 
     fn memory_beyond_group(&self) -> Option<String> {
@@ -63,6 +66,27 @@ impl Config {
             self.memory
         ))
     }
+}
+
+/// Refuses a limit of memory that was meant for another machine. A machine has a little less memory
+/// than its name says, so an eighth more than there is passes, with a warning.
+fn check_memory(limit: Size, machine: Option<Size>) -> Result<(), ConfigError> {
+    let Some(most) = machine.filter(|most| limit.bytes() > most.bytes() + most.bytes() / 8) else {
+        return Ok(());
+    };
+    Err(ConfigError::OutOfRange {
+        key: "memory".into(),
+        found: limit.to_string(),
+        expected: format!("at most {most}, the memory of this machine"),
+    })
+}
+
+fn memory_beyond(limit: Size, machine: Option<Size>) -> Option<String> {
+    let most = machine.filter(|most| limit > *most)?;
+    Some(format!(
+        "memory is {limit}, and this machine has {most}: the kernel may kill the daemon; set \
+        memory lower"
+    ))
 }
 
 impl FirstStart {
@@ -78,18 +102,26 @@ impl FirstStart {
             .aggregate(name)
             .and_then(|known| known.devices.first());
         let directory = device.filter(|device| device.kind == DeviceKind::Directory);
-        let exists = match directory {
+        let (exists, larger) = match directory {
             Some(device) if device.size_bytes == chosen.bytes() => return None,
-            Some(device) => format!(
-                "aggregate {name} exists on a directory of {}",
-                crate::Size(device.size_bytes)
+            Some(device) => (
+                format!(
+                    "aggregate {name} exists on a directory of {}",
+                    Size(device.size_bytes)
+                ),
+                format!(
+                    ", and use 'everglade aggregate resize {name} --size SIZE' to make the \
+                    aggregate larger"
+                ),
             ),
-            None => "the data directory has aggregates already".to_owned(),
+            None => (
+                "the data directory has aggregates already".to_owned(),
+                String::new(),
+            ),
         };
         Some(format!(
             "--aggregate-size {chosen} has no effect, because it is for the first start only, and \
-            {exists}; leave it out, and use 'everglade aggregate resize {name} --size SIZE' to \
-            make the aggregate larger"
+            {exists}; leave it out{larger}"
         ))
     }
 }
@@ -97,7 +129,7 @@ impl FirstStart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Settings, Size};
+    use crate::Settings;
 
     fn first_start(aggregate_size: Option<Size>) -> FirstStart {
         let settings = Settings {
@@ -140,6 +172,31 @@ mod tests {
             assert!(other.contains(part), "{part}: {other}");
         }
         let renamed = chosen(2).unused_size(&state("b")).expect("told");
-        assert!(renamed.contains("has aggregates already"), "{renamed}");
+        assert!(
+            renamed.ends_with("has aggregates already; leave it out"),
+            "{renamed}"
+        );
+    }
+
+    #[test]
+    fn memory_that_the_machine_nearly_has_is_a_warning_and_much_more_is_refused() {
+        let machine = Some(Size::mib(31_900));
+        let both = |gib| {
+            let limit = Size::gib(gib);
+            let refused = check_memory(limit, machine).map_err(|error| error.to_string());
+            (refused.err(), memory_beyond(limit, machine))
+        };
+        assert_eq!(both(31), (None, None));
+        let (refused, warning) = both(32);
+        assert_eq!(refused, None);
+        assert!(
+            warning
+                .expect("a warning")
+                .contains("this machine has 31.2 GiB")
+        );
+        let refused = both(36).0.expect("refused");
+        for part in ["memory is 36.0 GiB", "at most 31.2 GiB, the memory of this"] {
+            assert!(refused.contains(part), "{part}: {refused}");
+        }
     }
 }

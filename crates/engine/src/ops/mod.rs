@@ -28,6 +28,7 @@ use crate::pool::overlay::{Change, LeafContent, Overlay};
 use crate::pool::volume::{Lun, STRIPE_BLOCKS, StripeState};
 use crate::read::load::{BlockName, LoadCx, Pinned, Stop};
 use crate::read::shortcuts::Shortcuts;
+use crate::read::walk::Stopped;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 
@@ -122,8 +123,11 @@ impl OpCx<'_, '_> {
         if let Some(block) = self.shortcuts.find(root, region) {
             return Ok(Some(block.clone()));
         }
-        let found = root.level1(self.load, Layer::Volume, region);
-        let found = found.map_err(|stop| stop.at(block_name(lun, 1, region), Pointer::HOLE))?;
+        let found = root.find_level1(self.load, Layer::Volume, region);
+        let found = found.map_err(|Stopped { level, stop }| {
+            let index = region / Inode::reach(level - 1);
+            stop.at(block_name(lun, level, index), Pointer::HOLE)
+        })?;
         if let Some(block) = &found {
             self.shortcuts.remember(root, region, block);
         }
@@ -245,12 +249,14 @@ impl Client {
             Stop::Damaged(damaged) => damaged.name,
             _ => None,
         };
-        let Some(name) = name.filter(|name| name.file == self.lun.file) else {
+        let own = (Some(self.lun.volume.id), self.lun.file);
+        let Some(name) = name.filter(|name| (name.volume, name.file) == own) else {
             return self.range();
         };
         let reach = Inode::reach(name.level);
         let bytes = |index: u64| index.saturating_mul(reach).saturating_mul(BLOCK);
-        bytes(name.index)..bytes(name.index + 1).min(self.lun.size_bytes())
+        let size = self.lun.size_bytes();
+        bytes(name.index).min(size)..bytes(name.index.saturating_add(1)).min(size)
     }
 
     /// Counts the operation among those that found no space.

@@ -46,7 +46,7 @@ pub struct LostInfo {
 pub struct DamageLine {
     /// The object: `volume/lun`, `volume/lun@snapshot`, or another part of the aggregate in words.
     pub object: String,
-    /// The bytes of the object that are concerned, if they are known, and the reason.
+    /// The damaged bytes of the object, if they are known, and the reason.
     pub text: String,
 }
 

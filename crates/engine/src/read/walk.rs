@@ -31,16 +31,29 @@ impl Root {
         level: u8,
         index: u64,
     ) -> Result<Pointer, Stop> {
+        self.descend(cx, layer, level, index)
+            .map_err(|stopped| stopped.stop)
+    }
+
+    fn descend(
+        self,
+        cx: &mut LoadCx<'_>,
+        layer: Layer,
+        level: u8,
+        index: u64,
+    ) -> Result<Pointer, Stopped> {
         if level > self.levels || index >= Inode::reach(self.levels - level) {
             return Ok(Pointer::HOLE);
         }
         let mut pointer = self.pointer;
         let mut at = self.levels;
         while at > level && pointer.has_block() {
-            let page = cx.page(pointer)?;
+            let stopped = |stop| Stopped { level: at, stop };
+            let page = cx.page(pointer).map_err(stopped)?;
+            let slot = index / Inode::reach(at - 1 - level) % SPAN;
+            let below = Indirect(&page).pointer(slot, layer);
+            pointer = below.map_err(|damage| stopped(damage.into()))?;
             at -= 1;
-            let slot = index / Inode::reach(at - level) % SPAN;
-            pointer = Indirect(&page).pointer(slot, layer)?;
         }
         Ok(pointer)
     }
@@ -53,12 +66,23 @@ impl Root {
         layer: Layer,
         index: u64,
     ) -> Result<Option<PageRef>, Stop> {
-        let pointer = self.pointer(cx, layer, 1, index)?;
+        self.find_level1(cx, layer, index)
+            .map_err(|stopped| stopped.stop)
+    }
+
+    /// Like [`Self::level1`], for callers that say which block could not be read.
+    pub(crate) fn find_level1(
+        self,
+        cx: &mut LoadCx<'_>,
+        layer: Layer,
+        index: u64,
+    ) -> Result<Option<PageRef>, Stopped> {
+        let pointer = self.descend(cx, layer, 1, index)?;
         if pointer.is_hole() {
-            Ok(None)
-        } else {
-            cx.page(pointer).map(Some)
+            return Ok(None);
         }
+        let page = cx.page(pointer);
+        page.map(Some).map_err(|stop| Stopped { level: 1, stop })
     }
 
     /// Returns the first block of `level` at or after `index` that is not a hole. Every position
@@ -152,6 +176,13 @@ impl Root {
         }
         Ok(())
     }
+}
+
+/// A walk to a block that stopped on the way.
+pub(crate) struct Stopped {
+    /// Level of the block at which it stopped.
+    pub(crate) level: u8,
+    pub(crate) stop: Stop,
 }
 
 /// A search for a block of `level` that is not a hole, at or after `index`.
@@ -397,6 +428,22 @@ mod tests {
         let (outcome, wants) = shelf.load(|cx| root.pointer(cx, LAYER, 0, 4 * SPAN));
         assert!(matches!(outcome, Err(Stop::Load)));
         assert_eq!(wants, [absent]);
+    }
+
+    #[test]
+    fn a_walk_that_stops_tells_at_which_level() {
+        let mut shelf = Shelf::new();
+        let absent = shelf.vacant();
+        let middle = shelf.put_indirect(FILE, (2, 0), &[(4, absent)]);
+        let pointer = shelf.put_indirect(FILE, (3, 0), &[(0, middle), (1, absent)]);
+        let root = Root { pointer, levels: 3 };
+        let level = |index| {
+            let (outcome, _) = shelf.load(|cx| root.find_level1(cx, LAYER, index));
+            outcome.err().map(|stopped| stopped.level)
+        };
+        assert_eq!(level(4), Some(1));
+        assert_eq!(level(SPAN), Some(2));
+        assert_eq!(level(0), None, "a hole");
     }
 
     #[test]

@@ -331,7 +331,7 @@ fn make(
 pub(super) fn too_small(bytes: u64, least: u64) -> String {
     let least = Size(least).at_least();
     format!(
-        "{} are too few; use a device of at least {least}",
+        "{} is too small; use a device of at least {least}",
         Size(bytes).said()
     )
 }

@@ -554,7 +554,7 @@ fn damaged(damage: &Damage, add: &mut impl FnMut(Code, Health, String, &str)) {
             Code::BlocksUnreadable,
             Health::Unhealthy,
             format!(
-                "{} cannot be read, {lost} lost; the first: {first}",
+                "{} cannot be read, of which {lost} are lost; the first: {first}",
                 counted(unreadable, "block")
             ),
             "restore what is on them from a copy; 'aggregate show' lists them; look at the device",
@@ -564,7 +564,7 @@ fn damaged(damage: &Damage, add: &mut impl FnMut(Code, Health, String, &str)) {
             Code::BlocksUnreadable,
             Health::Warning,
             format!(
-                "{} became lost some time ago, and reads fail until that is overwritten",
+                "{} were lost earlier; reads of them fail until they are overwritten",
                 counted(lost, "block")
             ),
             "restore what was on them from a copy, if that has not been done",
@@ -577,7 +577,7 @@ fn damaged(damage: &Damage, add: &mut impl FnMut(Code, Health, String, &str)) {
             Code::MetadataMended,
             Health::Warning,
             format!(
-                "damaged and derived from other metadata: {}; the first: {first}",
+                "metadata was damaged and derived again: {}; the first: {first}",
                 counted(mended, "block")
             ),
             "nothing was lost; look at the device, and let 'everglade repair' look at the rest",
@@ -589,7 +589,7 @@ fn damaged(damage: &Damage, add: &mut impl FnMut(Code, Health, String, &str)) {
             Code::MetadataDamaged,
             Health::Unhealthy,
             format!(
-                "damaged metadata that cannot be derived: {}; the first: {first}",
+                "metadata is damaged and cannot be derived: {}; the first: {first}",
                 counted(damage.metadata_damaged_count, "block")
             ),
             "copy out what you need while it can be read; 'aggregate show' lists the blocks; look \

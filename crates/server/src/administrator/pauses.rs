@@ -2,7 +2,7 @@
 //! snapshots wait for a scan that is paused, `status` warns, and the jobs that free space in the
 //! aggregate say why they do not go on.
 
-use everglade_api::{Code, Condition, Health, Size};
+use everglade_api::{Code, Condition, Health, Size, counted};
 use everglade_engine::VolumeInfo;
 
 use super::units::bytes;
@@ -17,21 +17,18 @@ fn held_by_pause(volume: &VolumeInfo) -> Option<u64> {
 /// Returns the condition of a volume whose scan is paused while deleted snapshots wait for it.
 pub(super) fn condition(volume: &VolumeInfo) -> Option<Condition> {
     let code = Code::ScanPaused;
-    let what = match held_by_pause(volume)? {
-        1 => "1 deleted snapshot waits".to_owned(),
-        count => format!("{count} deleted snapshots wait"),
-    };
+    let what = counted(held_by_pause(volume)?, "deleted snapshot");
     Some(Condition {
         code: code.to_string(),
         health: Health::Warning,
         object: format!("volume {}", volume.name),
         what: format!(
-            "its scan is paused, and {what} for it; about {} are not freed before it goes on",
+            "its scan is paused, so the space of {what} (about {}) is not freed",
             Size(bytes(volume.pending_blocks))
         ),
         action: format!(
-            "'everglade snapshot scan {} --resume' lets it go on; a pool that is short of space \
-            does so by itself",
+            "run 'everglade snapshot scan {} --resume'; a pool that is short of space runs the scan \
+            in any case",
             volume.name
         ),
         page: code.page(),
@@ -45,7 +42,7 @@ pub(super) fn held_in(aggregate: &str, volumes: &[VolumeInfo]) -> Option<String>
         .filter(|volume| volume.aggregate == aggregate);
     let volume = here.find(|volume| held_by_pause(volume).is_some())?;
     Some(format!(
-        "the scan of volume {0} is paused; 'everglade snapshot scan {0} --resume' lets it go on",
+        "the scan of volume {0} is paused; run 'everglade snapshot scan {0} --resume'",
         volume.name
     ))
 }

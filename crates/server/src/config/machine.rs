@@ -9,7 +9,8 @@ use crate::Size;
 const GROUPS: &str = "/sys/fs/cgroup";
 
 /// Returns the memory of the machine; `None` if the kernel does not say.
-pub(super) fn memory() -> Option<Size> {
+#[must_use]
+pub fn memory() -> Option<Size> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     total(&text)
 }

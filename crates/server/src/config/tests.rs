@@ -101,12 +101,6 @@ fn values_out_of_bounds_are_refused_by_name() {
         refused(settings)
     };
     assert!(with(|s| s.memory = Some(Size::mib(255))).contains("memory is 255.0 MiB"));
-    let beyond = with(|s| s.memory = Some(Size::gib(1 << 20)));
-    assert!(
-        beyond.contains("memory is 1.0 PiB; expected at most"),
-        "{beyond}"
-    );
-    assert!(beyond.contains("the memory of this machine"), "{beyond}");
     assert!(with(|s| s.reactors = Some(0)).contains("reactors is 0; expected 1 to 64"));
     assert!(with(|s| s.reactors = Some(65)).contains("reactors is 65"));
     assert!(with(|s| s.nbd.connections_max = Some(0)).contains("nbd.connections_max"));

@@ -10,6 +10,7 @@ use everglade_target::sessions::Owner;
 
 use super::front::{Contents, Door, Front, Protocol};
 use crate::Size;
+use crate::config::place::quoted;
 use crate::config::{self, Callers};
 use crate::datadir::{Address, Endpoint, Endpoints};
 
@@ -203,7 +204,7 @@ fn attach(
             format!("nbd-client {how}-N {name} {ip} {port} /dev/nbd0")
         }
         Address::Unix(path) => {
-            format!("nbd-client {how}-N {name} -u {} /dev/nbd0", path.display())
+            format!("nbd-client {how}-N {name} -u {} /dev/nbd0", quoted(&path))
         }
     })
 }

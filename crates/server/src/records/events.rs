@@ -1,8 +1,8 @@
 //! Events: the newest events, also those of earlier daemons, and the listeners.
 //!
 //! The file `log/events.jsonl` in the data directory has them (`lines`). It is written once a
-//! second, if there are new events, so nobody who tells an event waits for the host. A daemon that
-//! is killed loses the events of its last second.
+//! second, if there are new events, and the list is not locked meanwhile. So nobody who tells or
+//! reads events waits for the host. A daemon that is killed loses the events of its last second.
 //!
 //! Alerts, failures and jobs also become lines of the log, at once. The other kinds of events are
 //! logged where they happen.
@@ -41,6 +41,8 @@ pub struct NewEvent {
 /// See the module's documentation.
 pub struct Events {
     lines: Mutex<Lines<Event>>,
+    /// Held by the one that writes the file.
+    writing: Mutex<()>,
     listeners: broadcast::Sender<Event>,
 }
 
@@ -55,6 +57,7 @@ impl Events {
         let lines = Lines::open(data_dir, "events.jsonl", "the list of events");
         Events {
             lines: Mutex::new(lines),
+            writing: Mutex::new(()),
             listeners: broadcast::channel(BEHIND_MAX).0,
         }
     }
@@ -71,20 +74,26 @@ impl Events {
             code: told.code,
             text: told.text.chars().take(TEXT_CHARS_MAX).collect(),
         };
-        log(&event);
         lines.push(event.clone());
         // Sent under the lock, so that listeners receive events in order. There may be no
         // listeners.
-        let _ = self.listeners.send(event);
+        let _ = self.listeners.send(event.clone());
+        drop(lines);
+        log(&event);
     }
 
     /// Writes the events that are not in the file. A failed write is tried again with the next
     /// call. Costs nothing if there are none.
     pub(super) fn settle(&self) {
-        let mut lines = self.lock();
-        if lines.unwritten > 0
-            && let Err(error) = lines.write()
-        {
+        let _one = self.writing.lock();
+        let lines = self.lock();
+        if lines.unwritten == 0 {
+            return;
+        }
+        let draft = lines.draft();
+        drop(lines);
+        let outcome = draft.write();
+        if let Err(error) = self.lock().written(&draft, outcome) {
             tracing::debug!("the newest events are not written yet: {error}");
         }
     }
@@ -124,7 +133,7 @@ fn log(event: &Event) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::lines::KEPT;
+    use super::super::lines::{KEPT, LINE_BYTES_MAX};
     use super::*;
 
     fn told(text: &str) -> NewEvent {
@@ -187,6 +196,47 @@ mod tests {
             let text = std::fs::read_to_string(folder.path().join("log/events.jsonl"));
             assert!(text.expect("written").lines().count() < 3 * KEPT);
         }
+        assert_eq!(Events::open(folder.path()).recent(), events.recent());
+    }
+
+    #[test]
+    fn of_a_file_that_grew_too_long_the_newest_are_read_and_numbers_go_on() {
+        let folder = temp_dir();
+        let path = folder.path().join("log/events.jsonl");
+        let events = Events::open(folder.path());
+        events.tell(Moment(1), told("first"));
+        events.settle();
+        let event = |number| Event {
+            number,
+            text: "\u{1}".repeat(TEXT_CHARS_MAX),
+            ..events.recent()[0].clone()
+        };
+        let count = 2 * KEPT as u64;
+        let line = |number| serde_json::to_string(&event(number)).expect("JSON") + "\n";
+        let long: String = (1..=count).map(line).collect();
+        assert!(line(count).len() as u64 <= LINE_BYTES_MAX);
+        std::fs::write(&path, &long).expect("written");
+        let events = Events::open(folder.path());
+        let recent = events.recent();
+        assert_eq!((recent.len(), recent[KEPT - 1].number), (KEPT, count));
+        events.tell(Moment(1), told("next"));
+        assert_eq!(events.recent()[KEPT - 1].number, count + 1);
+        events.settle();
+        let text = std::fs::read_to_string(&path).expect("written");
+        assert_eq!(text.lines().count(), KEPT, "it was replaced");
+    }
+
+    #[test]
+    fn what_is_told_while_the_file_is_written_is_written_by_the_next_call() {
+        let folder = temp_dir();
+        let events = Events::open(folder.path());
+        events.tell(Moment(1), told("before"));
+        let draft = events.lock().draft();
+        events.tell(Moment(1), told("meanwhile"));
+        let outcome = draft.write();
+        events.lock().written(&draft, outcome).expect("written");
+        assert_eq!(Events::open(folder.path()).recent().len(), 1);
+        events.settle();
         assert_eq!(Events::open(folder.path()).recent(), events.recent());
     }
 

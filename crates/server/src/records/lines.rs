@@ -2,7 +2,10 @@
 //!
 //! New records are appended and synced. When the file has twice as many lines as records are kept,
 //! it is replaced as a whole by the newest half. On a full host the replacement waits, and lines
-//! are still appended.
+//! are still appended. Of a file that grew very long, the newest lines are read.
+//!
+//! A write has three steps, so that a list can be used while the host writes: [`Lines::draft`],
+//! [`Draft::write`], which needs no list, and [`Lines::written`]. Only one write may be under way.
 //!
 //! Behind the last line, space of the host is set aside (`AHEAD`), so that lines can be written on
 //! a full host, too. When this space is used up, records are kept in memory until a later
@@ -13,7 +16,7 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -25,9 +28,10 @@ use crate::datadir::{DataDirError, atomic, modes};
 
 /// Records of each list that are kept.
 pub(super) const KEPT: usize = 4096;
-/// Limit of the bytes that are read: twice the kept number of lines, if all have the maximum
-/// length.
-const BYTES_MAX: u64 = 16 << 20;
+/// Longest line: the longest text of a record, with each character escaped, and its other fields.
+pub(super) const LINE_BYTES_MAX: u64 = 8 << 10;
+/// Bytes that are read, from the end of the file: they have all records that are kept.
+const BYTES_MAX: u64 = KEPT as u64 * LINE_BYTES_MAX;
 /// Space that is set aside behind the last line: hundreds of records.
 pub(super) const AHEAD: u64 = 128 << 10;
 
@@ -63,7 +67,7 @@ impl<R: Record> Lines<R> {
             unwritten: 0,
         };
         let lines = match read(&path) {
-            Ok(bytes) => lines.parsed(&bytes),
+            Ok(tail) => lines.parsed(&tail),
             Err(error) => {
                 tracing::warn!("{what} cannot be read and begins anew: {error}");
                 Lines {
@@ -78,8 +82,8 @@ impl<R: Record> Lines<R> {
         lines
     }
 
-    fn parsed(mut self, bytes: &[u8]) -> Lines<R> {
-        let text = String::from_utf8_lossy(bytes);
+    fn parsed(mut self, tail: &Tail) -> Lines<R> {
+        let text = String::from_utf8_lossy(&tail.bytes);
         let is_whole = text.is_empty() || text.ends_with('\n');
         let mut lost = usize::from(!is_whole);
         for line in text.lines() {
@@ -92,6 +96,9 @@ impl<R: Record> Lines<R> {
         }
         while self.records.len() > KEPT {
             self.records.pop_front();
+        }
+        if !tail.is_all {
+            self.count = self.count.max(2 * KEPT);
         }
         if lost > 0 {
             tracing::warn!(
@@ -120,37 +127,87 @@ impl<R: Record> Lines<R> {
 
     /// Writes all records that are not in the file.
     pub(super) fn write(&mut self) -> Result<(), DataDirError> {
-        self.make_folder()?;
-        if self.is_torn || self.count >= 2 * KEPT {
-            let all: String = self.records.iter().map(line).collect();
+        let draft = self.draft();
+        let outcome = draft.write();
+        self.written(&draft, outcome)
+    }
+
+    /// Returns the text to be written: all records that are not in the file.
+    pub(super) fn draft(&self) -> Draft {
+        let is_due = self.is_torn || self.count >= 2 * KEPT;
+        let first = self.records.len() - self.unwritten;
+        let mut newest: String = self.records.iter().skip(first).map(line).collect();
+        if self.is_torn {
+            // A torn line must not spoil the next one.
+            newest.insert(0, '\n');
+        }
+        Draft {
+            path: self.path.clone(),
+            all: is_due.then(|| self.records.iter().map(line).collect()),
+            // A file of so many lines grows no longer.
+            may_append: self.count < 4 * KEPT,
+            newest,
+            counts: (self.records.len(), self.unwritten),
+            last: self.records.back().map_or(0, R::number),
+        }
+    }
+
+    /// Notes the outcome of a draft's write. Records may have been added meanwhile.
+    pub(super) fn written(
+        &mut self,
+        draft: &Draft,
+        outcome: Result<Written, Unwritten>,
+    ) -> Result<(), DataDirError> {
+        let (all, newest) = draft.counts;
+        match outcome {
+            Ok(Written::Replaced) => (self.count, self.is_torn) = (all, false),
+            Ok(Written::Appended) => self.count += newest,
+            Err(Unwritten { is_torn, error }) => {
+                self.is_torn |= is_torn;
+                return Err(error);
+            }
+        }
+        let mut newer = self.records.iter().rev();
+        self.unwritten = newer
+            .position(|it| it.number() <= draft.last)
+            .unwrap_or(self.records.len());
+        Ok(())
+    }
+}
+
+/// Text for the file; see [`Lines::draft`].
+pub(super) struct Draft {
+    path: PathBuf,
+    /// All records, if the file is due for replacement.
+    all: Option<String>,
+    may_append: bool,
+    newest: String,
+    /// Number of all records, and of the newest.
+    counts: (usize, usize),
+    /// Number of the last record.
+    last: u64,
+}
+
+/// How a draft was written.
+pub(super) enum Written {
+    /// The file has all records of the draft, and nothing else.
+    Replaced,
+    /// The newest records were appended.
+    Appended,
+}
+
+impl Draft {
+    /// Writes the text, and waits until it is durable.
+    pub(super) fn write(&self) -> Result<Written, Unwritten> {
+        self.make_folder().map_err(Unwritten::whole)?;
+        if let Some(all) = &self.all {
             match atomic::replace(&self.path, all.as_bytes(), modes::FILE_PRIVATE) {
-                Ok(()) => {
-                    self.count = self.records.len();
-                    (self.is_torn, self.unwritten) = (false, 0);
-                    return Ok(());
-                }
-                // Twice as long as it should be is as long as can be read.
-                Err(error) if self.count >= 4 * KEPT => return Err(error),
+                Ok(()) => return Ok(Written::Replaced),
+                Err(error) if !self.may_append => return Err(Unwritten::whole(error)),
                 Err(_) => {}
             }
         }
-        let first = self.records.len() - self.unwritten;
-        let mut text: String = self.records.iter().skip(first).map(line).collect();
-        if self.is_torn {
-            // A torn line must not spoil the next one.
-            text.insert(0, '\n');
-        }
-        match append(&self.path, text.as_bytes()) {
-            Ok(()) => {
-                self.count += self.unwritten;
-                self.unwritten = 0;
-                Ok(())
-            }
-            Err(Unwritten { is_torn, error }) => {
-                self.is_torn |= is_torn;
-                Err(DataDirError::io("write", &self.path, error))
-            }
-        }
+        append(&self.path, self.newest.as_bytes()).map(|()| Written::Appended)
     }
 
     fn make_folder(&self) -> Result<(), DataDirError> {
@@ -165,19 +222,27 @@ impl<R: Record> Lines<R> {
     }
 }
 
-/// The reason why lines were not appended.
-struct Unwritten {
+/// The reason why a draft was not written.
+pub(super) struct Unwritten {
     /// Whether a line is torn or unreadable.
     is_torn: bool,
-    error: std::io::Error,
+    error: DataDirError,
+}
+
+impl Unwritten {
+    /// The file has whole lines.
+    fn whole(error: DataDirError) -> Unwritten {
+        Unwritten {
+            is_torn: false,
+            error,
+        }
+    }
 }
 
 /// Appends whole lines, or nothing, and sets space aside for the next ones.
 fn append(path: &Path, text: &[u8]) -> Result<(), Unwritten> {
-    let whole = |error| Unwritten {
-        is_torn: false,
-        error,
-    };
+    let failed = |error| DataDirError::io("write", path, error);
+    let whole = |error| Unwritten::whole(failed(error));
     let file = File::options()
         .write(true)
         .create(true)
@@ -190,7 +255,7 @@ fn append(path: &Path, text: &[u8]) -> Result<(), Unwritten> {
     let written = written.and_then(|()| file.sync_data());
     let written = written.map_err(|error| Unwritten {
         is_torn: file.set_len(before).is_err(),
-        error,
+        error: failed(error),
     });
     set_aside(&file);
     written
@@ -212,13 +277,35 @@ fn line<R: Serialize>(record: &R) -> String {
     format!("{text}\n")
 }
 
-/// Returns the bytes of the file; none if it does not exist.
-fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+/// The newest bytes of a file.
+struct Tail {
+    /// Whole lines.
+    bytes: Vec<u8>,
+    /// Whether the file has no older ones.
+    is_all: bool,
+}
+
+/// Returns the end of the file; nothing if it does not exist.
+fn read(path: &Path) -> std::io::Result<Tail> {
     let mut bytes = Vec::new();
-    match File::open(path) {
-        Ok(file) => file.take(BYTES_MAX).read_to_end(&mut bytes)?,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(Tail {
+                bytes,
+                is_all: true,
+            });
+        }
         Err(error) => return Err(error),
     };
-    Ok(bytes)
+    let skipped = file.metadata()?.len().saturating_sub(BYTES_MAX);
+    file.seek(SeekFrom::Start(skipped))?;
+    file.take(BYTES_MAX).read_to_end(&mut bytes)?;
+    let is_all = skipped == 0;
+    if !is_all {
+        // The first line may lack its beginning.
+        let begun = bytes.iter().position(|byte| *byte == b'\n');
+        bytes.drain(..begun.map_or(bytes.len(), |at| at + 1));
+    }
+    Ok(Tail { bytes, is_all })
 }

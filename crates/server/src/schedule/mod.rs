@@ -176,7 +176,7 @@ impl Schedule {
             let names = names.join(", ");
             let text = match policy.volume_count {
                 1 => format!(
-                    "policy {name} is used by volume {names}; 'policy set' gives it another"
+                    "policy {name} is used by volume {names}; give it another with 'policy set'"
                 ),
                 count => format!(
                     "policy {name} is used by {count} volumes ({names}); 'policy set' gives them \

@@ -61,7 +61,11 @@ impl Told {
             let before = self.refused.get(lun).copied();
             let (count, is_due) = match before {
                 None => (0, true),
-                Some((count, when)) => (count, now.duration_since(when) >= REFUSED_EVERY),
+                Some((count, when)) => {
+                    // The engine may have begun to count anew.
+                    let count = if count > refused.count { 0 } else { count };
+                    (count, now.duration_since(when) >= REFUSED_EVERY)
+                }
             };
             if refused.count > count && is_due {
                 let text = words(&incidents.aggregate, *refused, refused.count - count);

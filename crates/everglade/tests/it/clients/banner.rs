@@ -13,7 +13,7 @@ fn proposed(banner: &str) -> Vec<&str> {
 
 /// A person who copied the second line of the banner after a restart lost the disk.
 #[test]
-fn after_a_restart_every_proposed_shellworks_and_writes_nothing() {
+fn after_a_restart_every_proposed_command_works_and_writes_nothing() {
     if !ready_for(&["nbdinfo", "nbdcopy", "fio"]) {
         return;
     }

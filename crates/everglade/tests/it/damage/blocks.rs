@@ -83,7 +83,7 @@ fn a_damaged_block_is_a_line_of_the_log_and_an_event_that_outlives_the_daemon() 
     event(&dir, "EVG-4005  aggregate aggr0");
     let (part, alert) = (
         "ERROR vol0/lun0: bytes 8192 up to 12288 cannot be read: ",
-        "ERROR aggregate aggr0: 1 blocks cannot be read",
+        "ERROR aggregate aggr0: 1 block cannot be read",
     );
     let log = server.log();
     for part in [part, alert] {

@@ -125,7 +125,7 @@ fn a_repair_is_cancelled_and_what_cannot_be_repaired_is_refused() {
         &["everglade serve"],
     );
     let empty = TestDir::new();
-    refused(&empty, &["repair"], 1, &["check the path"]);
+    refused(&empty, &["repair"], 1, &["holds no aggregates"]);
     assert!(!empty.data_dir().exists(), "nothing was made");
 
     write_blocks(&dir, &BLOCKS);

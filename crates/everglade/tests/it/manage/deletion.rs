@@ -178,7 +178,7 @@ fn open_below(pid: u32, folder: &Path) -> Vec<PathBuf> {
 /// its place; and a file on tmpfs was still locked by the daemon itself, which then answered with
 /// EVG-9001.
 #[test]
-fn a_deleted_aggregate_is_let_go_of_at_once() {
+fn the_files_of_a_deleted_aggregate_are_closed_at_once() {
     let shm = Path::new("/dev/shm");
     let memory = fs::metadata(shm).is_ok_and(|found| found.is_dir());
     let dir = TestDir::new();
