@@ -192,7 +192,7 @@ fn bad_input_has_its_exit_code_and_changes_nothing() {
         (
             &["aggregate", "create", "b", "--devices", small],
             1,
-            &["too few"],
+            &["is too small"],
         ),
         (
             &[

@@ -299,7 +299,7 @@ fn remedies_of_refused_changes_work() {
             (
                 "policy delete p",
                 5,
-                "'policy set' gives",
+                "with 'policy set'",
                 "everglade policy set v none && everglade policy delete p",
             ),
             (
