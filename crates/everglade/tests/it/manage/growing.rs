@@ -379,7 +379,11 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         (&["--devices", &twice], 2, &["twice"]),
         (&["--devices", "/dev/null"], 1, &["EVG-2005"]),
         (&["--devices", "/nix"], 1, &["No such file"]),
-        (&["--devices", text(&small)], 1, &["is too small", "EVG-2005"]),
+        (
+            &["--devices", text(&small)],
+            1,
+            &["is too small", "EVG-2005"],
+        ),
         (&["--devices", text(&used)], 5, &["device of aggregate b"]),
         (
             &["--devices", text(&used), "--yes"],

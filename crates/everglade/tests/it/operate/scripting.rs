@@ -204,7 +204,7 @@ fn a_script_gets_the_jobs_id_and_ctrl_c_leaves_the_job_alone() {
     let mut pipe = wait.stderr.take().expect("a pipe");
     pipe.read_to_string(&mut said).expect("text");
     assert_eq!(status.code(), Some(130), "{said}");
-    assert!(said.contains(&format!("job {id} goes on")), "{said}");
+    assert!(said.contains(&format!("job {id} continues")), "{said}");
     assert!(
         said.contains(&format!("'everglade job wait {id}'")),
         "{said}"

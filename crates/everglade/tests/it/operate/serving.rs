@@ -139,7 +139,12 @@ fn a_journal_is_as_large_and_where_it_is_wanted() {
         );
     }
     let small = device(&dir, "small", 1 << 20);
-    refused(&dir, &[&create[..], &[&small]].concat(), 1, &["is too small"]);
+    refused(
+        &dir,
+        &[&create[..], &[&small]].concat(),
+        1,
+        &["is too small"],
+    );
     ask(
         &dir,
         &[&create[..], &[&other, "--journal-half", "64M"]].concat(),

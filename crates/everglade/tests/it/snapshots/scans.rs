@@ -30,7 +30,7 @@ fn until(dir: &TestDir, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
 }
 
 const PAUSED: &str =
-    "the scan of volume vol0 is paused; 'everglade snapshot scan vol0 --resume' lets it go on";
+    "the scan of volume vol0 is paused; run 'everglade snapshot scan vol0 --resume'";
 
 /// A pause that somebody forgot held deletions for ever, and nothing said why.
 #[track_caller]
@@ -42,7 +42,7 @@ fn assert_says_why(dir: &TestDir) {
     let found = found.unwrap_or_else(|| panic!("no such condition: {status}"));
     assert_eq!(found["object"], "volume vol0");
     let what = found["what"].as_str().expect("a text");
-    assert!(what.contains("2 deleted snapshots wait"), "{what}");
+    assert!(what.contains("the space of 2 deleted snapshots"), "{what}");
     let action = found["action"].as_str().expect("a text");
     assert!(
         action.contains("'everglade snapshot scan vol0 --resume'"),
