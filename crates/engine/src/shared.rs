@@ -2,13 +2,12 @@
 //! mailboxes.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use everglade_affinity::{Affinities, AggregateAffinities, Permit, RANGES};
 use everglade_env::lock::{Mutex, RwLock};
-use everglade_env::{BLOCK_SIZE, DeviceId, Nanos, Storage};
+use everglade_env::{BLOCK_SIZE, DeviceId, Nanos, SegmentFault, Storage};
 use everglade_format::volume::Sync;
 use everglade_pagecache::PageCache;
 
@@ -21,6 +20,7 @@ use crate::mend::Mender;
 use crate::mount::copies::{self, LostCopy};
 use crate::mount::growth::{self, GrowError, Growth, GrowthInfo};
 use crate::mount::labels;
+use crate::mount::lost;
 use crate::mount::mounting::Mounting;
 use crate::mount::refusal::Refusal;
 use crate::pool::aggregate::{Aggregate, State};
@@ -266,6 +266,7 @@ impl Engine {
         let affinities = AggregateAffinities::add(&shared.affinities, RANGES)
             .map_err(|gone| Refusal::new(gone.to_string(), "a running engine", "Start again"))?;
         let superblock = labels.superblock;
+        let lost_segments = lost::find(storage, &layout, &superblock)?;
         // After the crash of a daemon, the content read here may still be in a device's cache. A
         // flush is answered from committed content, so that content must be stable now.
         for (_, device) in layout.members() {
@@ -286,7 +287,7 @@ impl Engine {
             backed,
         );
         let home = id as usize % shared.options.reactors;
-        let aggregate = Arc::new(Aggregate::new(
+        let mut aggregate = Aggregate::new(
             id,
             layout,
             labels.has_cut_change,
@@ -294,7 +295,9 @@ impl Engine {
             home,
             &superblock,
             space,
-        ));
+        );
+        aggregate.lost_segments = lost_segments;
+        let aggregate = Arc::new(aggregate);
         let aggregates = shared.aggregates.write();
         let mut aggregates = aggregates;
         aggregates.push(aggregate.clone());
@@ -315,18 +318,14 @@ impl Engine {
         Ok(id)
     }
 
-    /// Returns the ranges of its devices, in bytes, that an aggregate had written by the time of
-    /// the consistency point it was opened with.
+    /// Returns the segment files that were lost when the aggregate was opened. Nothing is written
+    /// there for as long as it is open.
     ///
     /// # Panics
     /// If there never was one of this number.
     #[must_use]
-    pub fn written(&self, id: u32) -> Vec<(DeviceId, Range<u64>)> {
-        let aggregate = self.0.aggregate(id);
-        aggregate
-            .media
-            .layout()
-            .written(&aggregate.opened_frontiers)
+    pub fn lost_segments(&self, id: u32) -> Vec<SegmentFault> {
+        self.0.aggregate(id).lost_segments.clone()
     }
 
     /// Rewrites lost copies of an aggregate's labels; returns the lost copies, and those that could

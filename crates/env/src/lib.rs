@@ -28,10 +28,10 @@ mod waker;
 mod workers;
 pub mod world;
 
-pub use device::{DeviceInfo, DeviceKind, Geometry, OpenError, SegmentFault};
+pub use device::{DeviceInfo, DeviceKind, Geometry, OpenError};
 pub use disk::{Completion, DeviceId, DiskError, Op};
 pub use io_mode::{IoMode, IoReport};
-pub use outside::{Nanos, Outside, Storage};
+pub use outside::{Nanos, Outside, SegmentFault, Storage};
 pub use page::{Page, PageRef, pages_in_use};
 pub use prefetch::prefetch;
 pub use reactor::{Interest, Ready, Real};

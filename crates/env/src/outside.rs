@@ -1,5 +1,8 @@
 //! The two views of the world: one per reactor for the data path, one blocking for start-up.
 
+use std::ops::Range;
+use std::path::PathBuf;
+
 use crate::{Completion, DeviceId, DiskError, Op};
 
 /// Monotonic time in nanoseconds since an arbitrary start (virtual in simulation).
@@ -66,4 +69,38 @@ pub trait Storage: Send + Sync {
     /// # Errors
     /// [`DiskError::NoSpace`] if the host is full; it has the range back.
     fn allocate(&self, device: DeviceId, offset: u64, length: u64) -> Result<(), DiskError>;
+
+    /// Says which ranges of a device were written, in bytes, and returns the segment files that are
+    /// missing, empty or too short although a part of them was written. From then on these are
+    /// *lost*: a read of what is not there is an error, and so is every write and allocation in
+    /// them, so that the right file can be put back at any time. Called after the device was opened
+    /// and before anything is written. Returns none if the device has no segment files.
+    fn find_lost(&self, device: DeviceId, written: &[Range<u64>]) -> Vec<SegmentFault> {
+        let (_, _) = (device, written);
+        Vec::new()
+    }
+}
+
+/// A segment file that is absent, empty or too short.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentFault {
+    /// The device it is a part of.
+    pub device: DeviceId,
+    /// The file.
+    pub path: PathBuf,
+    /// Its length when the device was opened; `None` if it is absent.
+    pub found_bytes: Option<u64>,
+    /// The length that it should have.
+    pub expected_bytes: u64,
+    /// The bytes of the device that are in this file.
+    pub range: Range<u64>,
+}
+
+impl SegmentFault {
+    /// Returns the command that makes the file anew, full of zeroes, with its whole length.
+    #[must_use]
+    pub fn making(&self) -> String {
+        let path = self.path.display().to_string().replace('\'', "'\\''");
+        format!("truncate -s {} '{path}'", self.expected_bytes)
+    }
 }

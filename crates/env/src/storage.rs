@@ -1,9 +1,11 @@
 //! Blocking access to the devices of a world, for start-up and offline tools. Data goes through
 //! pages, because the host wants aligned memory.
 
+use std::ops::Range;
+
 use crate::device::Piece;
 use crate::transfer::{self, Fault};
-use crate::{BLOCK_SIZE, DeviceId, DiskError, Page, PageRef, Storage, World};
+use crate::{BLOCK_SIZE, DeviceId, DiskError, Page, PageRef, SegmentFault, Storage, World};
 
 /// Bytes per call to the host.
 const UNIT: usize = 1 << 20;
@@ -77,6 +79,11 @@ impl Storage for World {
         let device = self.opened(device)?;
         device.assert_range(offset, length);
         device.allocate(offset, length, self.budget())
+    }
+
+    fn find_lost(&self, device: DeviceId, written: &[Range<u64>]) -> Vec<SegmentFault> {
+        let opened = self.opened(device);
+        opened.map_or_else(|_| Vec::new(), |opened| opened.find_lost(device, written))
     }
 }
 

@@ -3,14 +3,11 @@
 //! Devices are opened and closed here, blocking; a reactor has one owner at a time. A device number
 //! is never used twice, so a late operation on a closed device is refused, not misdirected.
 
-use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use crate::clock::Clock;
-use crate::device::{
-    self, Access, Budget, Device, DeviceInfo, Geometry, OpenError, SegmentFault, Table,
-};
+use crate::device::{self, Access, Budget, Device, DeviceInfo, Geometry, OpenError, Table};
 use crate::gauge::Gauge;
 use crate::io_mode::{IoMode, IoReport};
 use crate::lock::Mutex;
@@ -208,15 +205,6 @@ impl World {
     #[must_use]
     pub fn info(&self, device: DeviceId) -> Option<DeviceInfo> {
         self.0.device(device).map(|device| device.info())
-    }
-
-    /// Returns the segment files of a directory device that are absent, empty or too short,
-    /// although these ranges of it, in bytes, were written. Called after the device was opened and
-    /// before anything is written; returns none if the device is closed or no directory.
-    #[must_use]
-    pub fn segment_faults(&self, device: DeviceId, written: &[Range<u64>]) -> Vec<SegmentFault> {
-        let found = self.0.device(device);
-        found.map_or_else(Vec::new, |device| device.segment_faults(written))
     }
 
     /// Bytes the host could still give to a device; see [`crate::Outside::host_free_bytes`].

@@ -13,7 +13,8 @@
 //! * *bare*: all blocks free, and the host has not given the space;
 //! * *ready*: all blocks free and the host has given the space;
 //! * *partial*: some blocks in use, so the host has given the space;
-//! * *open*: lent to a cursor; known to nobody else until it is scored again (O-14).
+//! * *open*: lent to a cursor; known to nobody else until it is scored again (O-14);
+//! * *left out*: nothing may be written there for as long as the extent is open; in no set.
 //!
 //! 1. An area is in at most one of the sets; open areas are in none.
 //! 2. Memory is bounded: at most [`PARTIAL_MAX`] partial areas are remembered, the best ones. When
@@ -46,6 +47,8 @@ pub struct Areas {
     partial: BTreeSet<(u64, std::cmp::Reverse<u64>)>,
     scores: BTreeMap<u64, u64>,
     open: BTreeSet<u64>,
+    /// Areas that are left out, each with the most free blocks that it may have beside used ones.
+    left_out: BTreeMap<u64, u64>,
     complete: bool,
     /// Something was dropped since the last search began.
     dropped: bool,
@@ -65,6 +68,7 @@ impl Areas {
             partial: BTreeSet::new(),
             scores: BTreeMap::new(),
             open: BTreeSet::new(),
+            left_out: BTreeMap::new(),
             complete: frontier == 0,
             dropped: false,
         }
@@ -86,6 +90,28 @@ impl Areas {
     pub fn grow(&mut self, count: u64) {
         assert!(count >= self.count, "areas never disappear");
         self.count = count;
+    }
+
+    /// Never gives out this area, which nothing knows yet. The frontier passes it when a later area
+    /// is prepared, so it does not pass further than what was written.
+    pub fn leave_out(&mut self, area: u64) {
+        assert!(area < self.count, "area {area} of {}", self.count);
+        let free = match area < self.frontier {
+            true => self.area_blocks,
+            false => 0,
+        };
+        self.left_out.insert(area, free);
+    }
+
+    /// Returns the most blocks that may be free in areas that are in use and left out.
+    #[must_use]
+    pub fn left_out_blocks(&self) -> u64 {
+        self.left_out.values().sum()
+    }
+
+    /// The next untouched area that may be used.
+    fn untouched(&self) -> Option<u64> {
+        (self.frontier..self.count).find(|area| !self.left_out.contains_key(area))
     }
 
     /// False if areas below the frontier may have free blocks that are not known here.
@@ -111,6 +137,11 @@ impl Areas {
             return;
         }
         if area >= self.frontier && free == self.area_blocks {
+            return;
+        }
+        if let Some(known) = self.left_out.get_mut(&area) {
+            // An area without used blocks is not in use.
+            *known = free % self.area_blocks;
             return;
         }
         let was_empty = self.empty.contains(&area);
@@ -178,9 +209,8 @@ impl Areas {
     /// one, then an untouched one.
     #[must_use]
     pub fn unprepared(&self) -> Option<u64> {
-        let untouched = (self.frontier < self.count).then_some(self.frontier);
         let bare = self.bare.first().copied();
-        self.empty().or(bare).or(untouched)
+        self.empty().or(bare).or_else(|| self.untouched())
     }
 
     /// The next area of which nobody knows whether it has its space.
@@ -202,8 +232,8 @@ impl Areas {
     /// Records that the host gave space for an empty, bare or untouched area. Returns false, and
     /// changes nothing, if the area is no longer one.
     pub fn prepared(&mut self, area: u64) -> bool {
-        if area == self.frontier && area < self.count {
-            self.frontier += 1;
+        if self.untouched() == Some(area) {
+            self.frontier = area + 1;
         } else if !self.empty.remove(&area) && !self.bare.remove(&area) {
             return false;
         }
@@ -235,8 +265,9 @@ impl Areas {
     pub fn open(&mut self, area: u64) {
         self.forget(area);
         if area >= self.frontier {
-            assert_eq!(area, self.frontier, "untouched areas are opened in order");
-            self.frontier += 1;
+            let next = self.untouched();
+            assert_eq!(Some(area), next, "untouched areas are opened in order");
+            self.frontier = area + 1;
         }
         assert!(self.open.insert(area), "area {area} is open twice");
     }
@@ -347,6 +378,32 @@ mod tests {
         assert_eq!(areas.top(9).len(), 3);
         assert!(areas.prepared(1));
         assert_eq!(areas.ready().collect::<Vec<_>>(), [1, 3]);
+    }
+
+    #[test]
+    fn an_area_that_is_left_out_is_never_given_out() {
+        let mut areas = Areas::new(6, 256, 3);
+        for area in [0, 2, 3, 4] {
+            areas.leave_out(area);
+        }
+        assert_eq!(areas.left_out_blocks(), 512, "the two below the frontier");
+        for (area, free) in [(0, 200), (1, 0), (2, 256)] {
+            areas.score(area, free, true);
+        }
+        assert_eq!(areas.left_out_blocks(), 200, "area 2 is not in use");
+        assert!(areas.top(9).is_empty() && areas.empty().is_none());
+        assert_eq!(areas.best(1), Some(Candidate::Unprepared(5)));
+        assert_eq!(areas.frontier(), 3, "nothing was written beyond it yet");
+        assert!(!areas.prepared(3), "that one is left out");
+        assert!(areas.prepared(5));
+        assert_eq!(areas.frontier(), 6);
+        assert_eq!(areas.unprepared(), None);
+        for area in [3, 4] {
+            areas.score(area, 256, true);
+        }
+        assert_eq!(areas.left_out_blocks(), 200);
+        areas.open(5);
+        assert_eq!(areas.best(1), None);
     }
 
     #[test]

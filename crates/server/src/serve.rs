@@ -258,23 +258,15 @@ fn begin_records(reactors: &Reactors, records: &Records, config: &Config, is_fir
         records.remember(now, "--accept-rollback", &deed);
     }
     // The log has these already.
-    let warn = |aggregate: &str, code: Code, text: String| {
+    for lost in &found.lost_copies {
         let warning = NewEvent {
             severity: Severity::Warning,
             kind: EventKind::Daemon,
-            object: format!("aggregate {aggregate}"),
-            code: Some(code.to_string()),
-            text,
+            object: format!("aggregate {}", lost.aggregate),
+            code: Some(Code::LabelCopyLost.to_string()),
+            text: lost.text(),
         };
         records.events.tell(now, warning);
-    };
-    for lost in &found.lost_copies {
-        warn(&lost.aggregate, Code::LabelCopyLost, lost.text());
-    }
-    for lost in &found.lost_segments {
-        for line in lost.lines() {
-            warn(&lost.aggregate, Code::SegmentLost, line);
-        }
     }
     for pending in administrator.pending() {
         if pending.bytes > 0 {

@@ -20,8 +20,8 @@ use everglade_target::Export;
 
 use crate::administrator::pools::Pools;
 use crate::administrator::{
-    Accepted, Administrator, LostCopy, LostSegments, copies, creation, first_start, joining,
-    opening, points, renaming,
+    Accepted, Administrator, LostCopy, copies, creation, first_start, joining, opening, points,
+    renaming,
 };
 use crate::fronts::{Admission, Listeners, Protocol};
 use crate::plane::control::{Control, Plane};
@@ -63,8 +63,6 @@ pub struct StartNotices {
     pub accepted: Vec<Accepted>,
     /// Copies of labels that were lost.
     pub lost_copies: Vec<LostCopy>,
-    /// Segment files that are missing, empty or too short.
-    pub lost_segments: Vec<LostSegments>,
 }
 
 /// The parts of a daemon that serves.
@@ -167,7 +165,6 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         found: StartNotices {
             accepted: opened.accepted,
             lost_copies,
-            lost_segments: opened.lost_segments,
         },
     })
 }

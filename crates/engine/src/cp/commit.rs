@@ -13,6 +13,7 @@ use everglade_env::{Op, Page};
 use everglade_format::label::{SUPERBLOCK_OFFSETS, label_offsets, superblock_slot};
 use everglade_format::volume::Split;
 use everglade_format::{FileId, Superblock};
+use everglade_freespace::Areas;
 
 use crate::background::pass::Pass;
 use crate::background::shrink::Shrink;
@@ -190,14 +191,13 @@ impl Home {
         }
     }
 
-    /// Blocks of areas for which the host has given space.
+    /// Blocks of areas for which the host has given space, without those that cannot be used
+    /// because their area is left out.
     pub(crate) fn backed_blocks(&self) -> u64 {
-        let ready: u64 = self
-            .fs
-            .areas
-            .iter()
-            .map(everglade_freespace::Areas::ready_count)
-            .sum();
-        (self.fs.areas_used + ready) * self.fs.area_blocks
+        let areas = self.fs.areas.iter();
+        let ready: u64 = areas.clone().map(Areas::ready_count).sum();
+        let left_out: u64 = areas.map(Areas::left_out_blocks).sum();
+        let backed = (self.fs.areas_used + ready) * self.fs.area_blocks;
+        backed.saturating_sub(left_out)
     }
 }

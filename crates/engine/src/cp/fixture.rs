@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use everglade_affinity::{Affinities, AggregateAffinities, RANGES};
-use everglade_env::{DeviceId, Op};
+use everglade_env::{DeviceId, Op, SegmentFault};
 use everglade_format::volume::{Sync, VOLUME_AREA_BLOCKS};
 use everglade_format::{
     Config, CpNumber, Dbn, Entry, EntryKind, Extent, FileId, Inode, Kind, Layer, Member, SPAN,
@@ -41,7 +41,7 @@ pub(super) struct Scene {
     pub(super) lun: FileId,
 }
 
-fn aggregate(affinities: &Affinities<u64>) -> Arc<Aggregate> {
+fn aggregate(affinities: &Affinities<u64>, lost: Vec<SegmentFault>) -> Arc<Aggregate> {
     let member = Member {
         uuid: [3; 16],
         size_blocks: AREAS * AREA_BLOCKS + 512,
@@ -78,15 +78,9 @@ fn aggregate(affinities: &Affinities<u64>) -> Arc<Aggregate> {
     let shape = AggregateAffinities::add(affinities, RANGES).expect("room for one aggregate");
     let space = Space::new(AREAS * AREA_BLOCKS, 64, 0, AREAS * AREA_BLOCKS);
     let layout = Layout::new(config, vec![DeviceId(0)]).expect("a sound table");
-    Arc::new(Aggregate::new(
-        0,
-        layout,
-        false,
-        shape,
-        0,
-        &superblock,
-        space,
-    ))
+    let mut aggregate = Aggregate::new(0, layout, false, shape, 0, &superblock, space);
+    aggregate.lost_segments = lost;
+    Arc::new(aggregate)
 }
 
 fn file_system(layer: Layer, area_blocks: u64, areas: Areas) -> FileSystem {
@@ -97,8 +91,13 @@ fn file_system(layer: Layer, area_blocks: u64, areas: Areas) -> FileSystem {
 impl Scene {
     /// Returns an empty file system whose areas are all ready, with a consistency point under way.
     pub(super) fn new() -> Scene {
+        Scene::without(Vec::new())
+    }
+
+    /// The same where these segment files are lost.
+    pub(super) fn without(lost: Vec<SegmentFault>) -> Scene {
         let affinities = Affinities::new(1);
-        let aggregate = aggregate(&affinities);
+        let aggregate = aggregate(&affinities, lost);
         let mut areas = Areas::new(AREAS, AREA_BLOCKS, 0);
         assert!((0..AREAS).all(|area| areas.prepared(area)));
         let mut fs = file_system(Layer::Aggregate, AREA_BLOCKS, areas);

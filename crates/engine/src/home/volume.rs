@@ -8,6 +8,7 @@ use everglade_format::{FileId, Inode, SnapshotId};
 use crate::alloc::filesystem::FileSystem;
 use crate::pool::aggregate::Aggregate;
 use crate::pool::image::Image;
+use crate::pool::segments;
 use crate::pool::volume::Volume;
 use crate::tree::Lost;
 
@@ -28,6 +29,12 @@ pub(crate) struct VolumeHome {
 impl VolumeHome {
     /// Takes note of blocks of a LUN that became lost.
     pub(crate) fn note_lost(&mut self, aggregate: &Aggregate, lun: FileId, lost: Vec<Lost>) {
+        if let Some(first) = lost.first()
+            && segments::halt_before_loss(aggregate, &first.reason)
+        {
+            // The consistency point does not commit.
+            return;
+        }
         let name = self.fs.directory.iter().find(|entry| entry.file == lun);
         let name = name.map_or("a deleted LUN", |entry| &entry.name);
         for Lost {

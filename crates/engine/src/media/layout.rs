@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use everglade_env::{BLOCK_SIZE, DeviceId};
 use everglade_format::config::{CONFIG_BYTES, Member};
-use everglade_format::label::{CONFIG_OFFSETS, config_slot, label_offsets};
+use everglade_format::label::{CONFIG_OFFSETS, LABEL_BYTES, config_slot, label_offsets};
 use everglade_format::{Config, Damage, Geometry, Pvbn};
 
 /// See the module's documentation.
@@ -81,17 +81,54 @@ impl Layout {
                 written.push((device, first..first + CONFIG_BYTES as u64));
             }
         }
-        let journal = &self.config.journal;
-        if journal.blocks > 0 {
-            let device = self.devices[journal.member as usize];
-            written.push((device, bytes(journal.first.0, journal.blocks)));
-        }
+        written.extend(self.journal());
         for (extent, frontier) in self.geometry.extents().iter().zip(frontiers) {
             let blocks = u64::from(*frontier) * self.geometry.area_blocks();
             let range = bytes(extent.first_dbn.0, blocks.min(extent.length));
             written.push((self.devices[extent.member as usize], range));
         }
         written
+    }
+
+    /// Returns the device of the journal and its range there, in bytes, if there is a journal.
+    pub(crate) fn journal(&self) -> Option<(DeviceId, Range<u64>)> {
+        let block = BLOCK_SIZE as u64;
+        let journal = &self.config.journal;
+        let (first, end) = (journal.first.0, journal.first.0 + journal.blocks);
+        let device = self.devices[journal.member as usize];
+        (journal.blocks > 0).then(|| (device, first * block..end * block))
+    }
+
+    /// Returns the ranges of all labels, in bytes.
+    pub(crate) fn labels(&self) -> impl Iterator<Item = (DeviceId, Range<u64>)> {
+        self.members().flat_map(|(member, device)| {
+            let labels = label_offsets(member.size_blocks * BLOCK_SIZE as u64);
+            labels.map(|first| (device, first..first + LABEL_BYTES))
+        })
+    }
+
+    /// Returns the areas that have a part in this range of a device, in bytes: the index of their
+    /// extent, and their indices in it.
+    pub(crate) fn areas_in(
+        &self,
+        device: DeviceId,
+        range: &Range<u64>,
+    ) -> Vec<(usize, Range<u64>)> {
+        let block = BLOCK_SIZE as u64;
+        let area_bytes = self.geometry.area_blocks() * block;
+        let extents = self.geometry.extents().iter().enumerate();
+        let here = extents.filter(|(_, extent)| self.devices[extent.member as usize] == device);
+        let areas = here.map(|(index, extent)| {
+            let first = extent.first_dbn.0 * block;
+            let within = |byte: u64| byte.saturating_sub(first).min(extent.length * block);
+            let (from, to) = (within(range.start), within(range.end));
+            let areas = match from < to {
+                true => from / area_bytes..to.div_ceil(area_bytes),
+                false => 0..0,
+            };
+            (index, areas)
+        });
+        areas.filter(|(_, areas)| !areas.is_empty()).collect()
     }
 
     /// Returns the config record as the label of a member has it.
@@ -224,6 +261,21 @@ pub(crate) mod tests {
             "the journal"
         );
         assert!(!has(5, 700 * block), "no area of this extent was opened");
+    }
+
+    #[test]
+    fn areas_are_found_by_their_bytes() {
+        let layout = two_devices();
+        let block = BLOCK_SIZE as u64;
+        let found = |device, first: u64, end: u64| {
+            layout.areas_in(DeviceId(device), &(first * block..end * block))
+        };
+        assert_eq!(found(4, 0, 300), []);
+        assert_eq!(found(4, 0, 301), [(0, 0..1)]);
+        assert_eq!(found(4, 555, 557), [(0, 0..2)]);
+        assert_eq!(found(4, 556, 9000), [(0, 1..2)]);
+        assert_eq!(found(4, 812, 9000), []);
+        assert_eq!(found(5, 0, 9000), [(1, 0..2)]);
     }
 
     #[test]

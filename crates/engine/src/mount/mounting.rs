@@ -34,6 +34,7 @@ use crate::home::aggregate::Home;
 use crate::home::volume::VolumeHome;
 use crate::media::heal::Healing;
 use crate::mend::{self, Mender};
+use crate::mount::lost;
 use crate::mount::search::Search;
 use crate::pool::aggregate::Aggregate;
 use crate::pool::image::{self, Image};
@@ -206,31 +207,20 @@ impl Mounting {
         let layout = self.aggregate.media.layout();
         let geometry = &layout.geometry;
         let area_blocks = geometry.area_blocks();
-        let areas =
-            geometry
-                .extents()
-                .iter()
-                .zip(&superblock.frontiers)
-                .map(|(extent, frontier)| {
-                    Areas::new(
-                        extent.length / area_blocks,
-                        area_blocks,
-                        u64::from(*frontier),
-                    )
-                });
+        let extents = geometry.extents().iter().zip(&superblock.frontiers);
+        let areas = extents.map(|(extent, frontier)| {
+            let count = extent.length / area_blocks;
+            Areas::new(count, area_blocks, u64::from(*frontier))
+        });
+        let mut areas: Vec<Areas> = areas.collect();
+        lost::leave_out(&self.aggregate, &layout, &mut areas);
         let bases = geometry
             .extents()
             .iter()
             .map(|extent| extent.base)
             .collect();
         let inode_file = superblock.inode_file.clone();
-        let mut fs = FileSystem::new(
-            Layer::Aggregate,
-            area_blocks,
-            bases,
-            areas.collect(),
-            inode_file,
-        );
+        let mut fs = FileSystem::new(Layer::Aggregate, area_blocks, bases, areas, inode_file);
         fs.used = superblock.blocks_used;
         fs.areas_used = superblock.areas_used;
         fs.next_file = superblock.next_file;
@@ -298,6 +288,10 @@ impl Mounting {
             join(&mut home, loaded, affinities);
         }
         self.leave_out(&absent);
+        if !home.aggregate.lost_segments.is_empty() {
+            home.aggregate.space.set_backed(home.backed_blocks());
+            lost::halt_without_labels(&home.aggregate);
+        }
         home.tell_moved();
         home.tell_usage();
         home.aggregate.space.set_pending(home.pending_blocks());

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use everglade_affinity::AggregateAffinities;
+use everglade_env::SegmentFault;
 use everglade_env::lock::{Mutex, RwLock};
 use everglade_format::config::Uuid;
 use everglade_format::{CpNumber, Superblock, TagKey};
@@ -18,6 +19,7 @@ use crate::pool::lost::LostBlocks;
 use crate::pool::mended::Mended;
 use crate::pool::name::Name;
 use crate::pool::refused::Refused;
+use crate::pool::segments;
 use crate::pool::space::Space;
 use crate::pool::standing::Standing;
 use crate::pool::trigger::Counts;
@@ -45,8 +47,9 @@ pub(crate) struct Aggregate {
     pub(crate) space: Space,
     /// The consistency point it was opened with.
     pub(crate) opened: CpNumber,
-    /// Areas of each extent that had been opened by then.
-    pub(crate) opened_frontiers: Vec<u32>,
+    /// Segment files that were lost when it was opened: nothing can be written there, and what was
+    /// there may come back.
+    pub(crate) lost_segments: Vec<SegmentFault>,
     /// When it was opened, its labels had the record of a change of its devices that was cut
     /// ([`crate::mount::labels`]).
     pub(crate) has_cut_change: bool,
@@ -103,7 +106,7 @@ impl Aggregate {
             notes: Mutex::new(Ok(Arc::default())),
             redirects: Redirects::default(),
             opened: committed,
-            opened_frontiers: superblock.frontiers.clone(),
+            lost_segments: Vec::new(),
             has_cut_change,
             topology: AtomicU64::new(0),
             recovery: Mutex::new(None),
@@ -241,6 +244,11 @@ impl Aggregate {
 
     /// Halts the aggregate: no change can be made durable any more.
     pub(crate) fn halt(&self, reason: String) {
+        let reason = match self.lost_segments.first() {
+            // Most likely the cause.
+            Some(fault) => format!("{reason}; {}", segments::words(fault)),
+            None => reason,
+        };
         self.standing.halt(reason, self.stop_requested());
     }
 

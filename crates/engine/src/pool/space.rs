@@ -326,6 +326,12 @@ impl Space {
         self.limit_dirty();
     }
 
+    /// Sets the number of blocks for which the host has given space.
+    pub(crate) fn set_backed(&self, blocks: u64) {
+        self.backed.store(signed(blocks), Ordering::Relaxed);
+        self.limit_dirty();
+    }
+
     /// Sets the number of blocks that deletions have yet to free.
     pub(crate) fn set_pending(&self, blocks: u64) {
         self.pending.store(blocks, Ordering::Relaxed);

@@ -186,10 +186,12 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<Device, OpenError> {
                 format!("segment {}", name(index)),
             ));
         };
-        *segment = Segment::existing();
         let stat = rustix::fs::statat(&file, name(index), AtFlags::SYMLINK_NOFOLLOW);
         let stat = stat.map_err(|errno| OpenError::host("stat", &path.join(name(index)), errno))?;
         let length = stat.st_size.cast_unsigned();
+        if length > 0 {
+            *segment = Segment::existing();
+        }
         if length < geometry.length_of(index) {
             short.push((index, length));
         }
@@ -218,20 +220,23 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<Device, OpenError> {
 }
 
 impl Directory {
-    /// Opens the file of a segment that exists. It is given its length if the crash of a
-    /// predecessor left it empty. A segment that became shorter since then is not repaired: reads
-    /// of its missing part fail instead of returning zeroes, and a refused start has changed
-    /// nothing. A reader changes no length at all.
-    pub(super) fn open_segment(&self, index: usize, length: u64) -> Result<File, Fault> {
-        self.open_at(index, length, OFlags::empty())
+    /// Opens the file of a segment that exists. A segment that became shorter is not repaired:
+    /// reads of its missing part fail instead of returning zeroes, and a refused start has changed
+    /// nothing.
+    pub(super) fn open_segment(&self, index: usize) -> Result<File, Fault> {
+        self.open_at(index, OFlags::empty())
     }
 
-    /// Makes the file of a segment, so that it survives a power cut from now on.
+    /// Makes the file of a segment, so that it survives a power cut from now on. A file that the
+    /// crash of a predecessor left empty is given its length.
     pub(super) fn make_segment(&self, index: usize, length: u64) -> Result<File, Fault> {
         if self.access == Access::ReadOnly {
             return Err(Errno::ROFS.into());
         }
-        let file = self.open_at(index, length, OFlags::CREATE)?;
+        let file = self.open_at(index, OFlags::CREATE)?;
+        if rustix::fs::fstat(&file)?.st_size == 0 {
+            rustix::fs::ftruncate(&file, length)?;
+        }
         rustix::fs::fsync(&file)?;
         rustix::fs::fsync(&*self.file()?)?;
         Ok(file)
@@ -278,8 +283,7 @@ impl Directory {
         sync_card(path)
     }
 
-    /// Gives the file of a segment its new length, durably. A file that was made and never got its
-    /// length stays as it is: it gets its length when it is opened.
+    /// Gives the file of a segment that exists its new length, durably.
     pub(super) fn lengthen(
         &self,
         path: &Path,
@@ -298,7 +302,7 @@ impl Directory {
             .map_err(host("open"))?;
         let length = rustix::fs::fstat(&file).map_err(host("stat"))?.st_size;
         let length = length.cast_unsigned();
-        if length == 0 || length >= new {
+        if length >= new {
             return Ok(());
         }
         if length < old {
@@ -313,7 +317,7 @@ impl Directory {
         rustix::fs::fsync(&file).map_err(host("sync"))
     }
 
-    fn open_at(&self, index: usize, length: u64, extra: OFlags) -> Result<File, Fault> {
+    fn open_at(&self, index: usize, extra: OFlags) -> Result<File, Fault> {
         let direct = if self.direct {
             OFlags::DIRECT
         } else {
@@ -322,11 +326,8 @@ impl Directory {
         let flags = self.access.flag() | OFlags::CLOEXEC | OFlags::NOFOLLOW | direct | extra;
         let mode = Mode::RUSR | Mode::WUSR;
         let directory = self.file()?;
-        let file = File::from(rustix::fs::openat(&*directory, name(index), flags, mode)?);
-        if self.access == Access::Full && rustix::fs::fstat(&file)?.st_size == 0 {
-            rustix::fs::ftruncate(&file, length)?;
-        }
-        Ok(file)
+        let file = rustix::fs::openat(&*directory, name(index), flags, mode)?;
+        Ok(File::from(file))
     }
 }
 

@@ -95,6 +95,12 @@ impl Device {
         let last = usize::try_from((before - 1) / segment_bytes).expect("segments are few");
         let segment = self.segment(last);
         let _turn = segment.turn();
+        if segment.is_lost() {
+            let file = directory.segment_path(path, last);
+            let expected = format!("a file of {} bytes", self.segment_length(last));
+            let found = "a file that is missing or too short";
+            return Err(OpenError::unexpected(&file, expected, found));
+        }
         if segment.exists() {
             let old = self.segment_length(last);
             let new = (size_bytes - last as u64 * segment_bytes).min(segment_bytes);

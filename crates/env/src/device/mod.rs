@@ -13,7 +13,8 @@
 //!    started. It gets its full length at once, so no later write changes the size of a file.
 //! 2. Absent segments read as zeroes without a call to the host. The list of absent segments is
 //!    read once, when the device is opened, and stays right because no other server uses the device
-//!    (`claim`).
+//!    (`claim`). An empty file counts as absent: a power cut came between making it and giving it
+//!    its length, so nothing was written into it.
 //! 3. A segment is *soiled* when `written > synced`. `written` grows when a write that was not
 //!    durable by itself completes, before its completion is reported; `synced` grows to the value
 //!    `written` had when a successful fdatasync was submitted. A flush syncs all soiled segments,
@@ -32,6 +33,11 @@
 //!    as an fdatasync.
 //!
 //! 7. A device may become larger while it is used, and never smaller (`growth`).
+//!
+//! 8. A segment that was written, and whose file is absent, empty or too short when the device is
+//!    opened, is *lost* (`presence`) for as long as the device is open. What is there can be read.
+//!    All else in it is EIO, and its file is neither made nor changed. So the next opening finds it
+//!    lost again, and putting the right file back loses nothing.
 //!
 //! Elsewhere on purpose: operations of reactors (`reactor`), and blocking access (`storage`).
 
@@ -57,7 +63,6 @@ pub use directory::Geometry;
 pub(crate) use directory::{create as create_directory, open as open_directory};
 pub use error::OpenError;
 pub(crate) use file::open as open_file;
-pub use presence::SegmentFault;
 pub(crate) use segment::{Handle, Segment};
 use segments::Segments;
 
@@ -356,8 +361,9 @@ impl Device {
     }
 
     /// Opens a segment, making it if it is absent and `create`. `None` if it is absent and stays
-    /// so. Blocks, for as long as there is no descriptor for it (decision 0029): not for reactors,
-    /// and not for callers that hold another segment.
+    /// so. An error if it is lost, and is absent or is to be written. Blocks, for as long as there
+    /// is no descriptor for it (decision 0029): not for reactors, and not for callers that hold
+    /// another segment.
     pub(crate) fn open_segment(
         self: &Arc<Self>,
         index: usize,
@@ -368,6 +374,9 @@ impl Device {
         let _turn = segment.turn();
         if self.is_closed() {
             return Err(DiskError::Gone);
+        }
+        if segment.is_lost() && (create || !segment.exists()) {
+            return Err(Fault::from(Errno::IO).disk_error());
         }
         if let Some(handle) = segment.handle(budget) {
             return Ok(Some(handle));
@@ -403,7 +412,7 @@ impl Device {
                 return Err(Fault::from(Errno::MFILE).disk_error());
             }
             let file = if self.segment(index).exists() {
-                directory.open_segment(index, length)
+                directory.open_segment(index)
             } else {
                 directory.make_segment(index, length)
             };
@@ -524,6 +533,9 @@ impl Device {
 
     /// Gives a piece back to the host. Waits for the host.
     pub(crate) fn punch(self: &Arc<Self>, piece: Piece, budget: &Budget) -> Result<(), DiskError> {
+        if self.segment(piece.segment).is_lost() {
+            return Err(Fault::from(Errno::IO).disk_error());
+        }
         let Some(handle) = self.open_segment(piece.segment, false, budget)? else {
             return Ok(());
         };

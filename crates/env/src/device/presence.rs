@@ -10,37 +10,35 @@
 //! 2. A file that is neither empty nor as long as its segment was cut off.
 //! 3. A file that is longer than its segment was left by a growth that was cut, and is in order.
 //!
-//! Lengths are those found when the device was opened: opening an empty file gives it its length.
+//! Lengths are those found when the device was opened. The files that were found out are lost from
+//! then on (invariant 8 of the module above).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::path::PathBuf;
 
 use super::Device;
-
-/// A segment file that is absent, empty or too short.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SegmentFault {
-    /// The file.
-    pub path: PathBuf,
-    /// Its length when the device was opened; `None` if it is absent.
-    pub found_bytes: Option<u64>,
-    /// The length that it should have.
-    pub expected_bytes: u64,
-}
+use crate::{DeviceId, SegmentFault};
 
 impl Device {
-    /// Returns the segment files that are not as they were left, in order; none if the device is no
-    /// directory. `written` has the ranges of the device that were written, in bytes. Nothing may
-    /// have been written since the device was opened.
-    pub(crate) fn segment_faults(&self, written: &[Range<u64>]) -> Vec<SegmentFault> {
+    /// Finds the segment files that are not as they were left, in order, and makes them lost; none
+    /// if the device is no directory. `written` has the ranges of the device that were written, in
+    /// bytes. Nothing may have been written since the device was opened.
+    pub(crate) fn find_lost(&self, device: DeviceId, written: &[Range<u64>]) -> Vec<SegmentFault> {
         let Some(directory) = &self.directory else {
             return Vec::new();
         };
-        let fault = |index: usize, found_bytes: Option<u64>| SegmentFault {
-            path: directory.segment_path(&self.path, index),
-            found_bytes,
-            expected_bytes: self.segment_length(index),
+        let fault = |index: usize, found_bytes: Option<u64>| {
+            let (first, length) = (
+                index as u64 * self.segment_bytes,
+                self.segment_length(index),
+            );
+            SegmentFault {
+                device,
+                path: directory.segment_path(&self.path, index),
+                found_bytes,
+                expected_bytes: length,
+                range: first..first + length,
+            }
         };
         let segment =
             |byte: u64| usize::try_from(byte / self.segment_bytes).expect("segments are few");
@@ -50,15 +48,17 @@ impl Device {
         let written: BTreeSet<usize> = ranges
             .flat_map(|range| segment(range.start)..=segment(range.end - 1))
             .collect();
-        let short = directory.short().iter();
-        let short = short.filter(|(index, length)| *length > 0 || written.contains(index));
-        let mut faults: BTreeMap<usize, SegmentFault> = short
-            .map(|(index, length)| (*index, fault(*index, Some(*length))))
-            .collect();
         let absent = written
             .iter()
             .filter(|index| !self.segment(**index).exists());
-        faults.extend(absent.map(|index| (*index, fault(*index, None))));
+        let mut faults: BTreeMap<usize, SegmentFault> =
+            absent.map(|index| (*index, fault(*index, None))).collect();
+        let short = directory.short().iter();
+        let short = short.filter(|(index, length)| *length > 0 || written.contains(index));
+        faults.extend(short.map(|(index, length)| (*index, fault(*index, Some(*length)))));
+        faults
+            .keys()
+            .for_each(|index| self.segment(*index).set_lost());
         faults.into_values().collect()
     }
 }
@@ -88,7 +88,7 @@ mod tests {
     }
 
     fn found(device: &Device, written: &[Range<u64>]) -> Vec<(String, Option<u64>, u64)> {
-        let faults = device.segment_faults(written).into_iter();
+        let faults = device.find_lost(DeviceId(7), written).into_iter();
         let name = |fault: &SegmentFault| {
             let name = fault.path.file_name().unwrap();
             name.to_string_lossy()[..8]
@@ -124,6 +124,7 @@ mod tests {
         File::create(&path).unwrap().set_len(SEGMENT).unwrap();
         let device = open_file(&path, Access::Full).unwrap();
         let written = 0..SEGMENT;
-        assert_eq!(device.segment_faults(std::slice::from_ref(&written)), []);
+        let found = device.find_lost(DeviceId(0), std::slice::from_ref(&written));
+        assert_eq!(found, []);
     }
 }

@@ -1,5 +1,5 @@
-//! One segment: whether it exists, its open file if there is one, and which of its writes are not
-//! durable yet.
+//! One segment: whether it exists or is lost, its open file if there is one, and which of its
+//! writes are not durable yet.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub(crate) struct Segment {
     /// reactors. Taken before `handle`.
     turn: Mutex<()>,
     exists: AtomicBool,
+    /// See invariant 8 of the module above. Never taken back.
+    lost: AtomicBool,
     /// The round of the budget in which the segment was used last.
     used: AtomicU64,
     written: AtomicU64,
@@ -32,6 +34,7 @@ impl Segment {
             handle: Mutex::new(None),
             turn: Mutex::new(()),
             exists: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
             used: AtomicU64::new(0),
             written: AtomicU64::new(0),
             synced: AtomicU64::new(0),
@@ -46,9 +49,24 @@ impl Segment {
         segment
     }
 
-    /// Returns false if the segment was never written: it reads as zeroes.
+    /// Returns false if the segment has no file, or one that was never given its length: it was
+    /// never written and reads as zeroes, unless it is lost.
     pub(crate) fn exists(&self) -> bool {
         self.exists.load(Ordering::Acquire)
+    }
+
+    /// Returns whether the file is not as a server left it.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_lost(&self) {
+        self.lost.store(true, Ordering::Release);
+    }
+
+    /// Returns the file if it is open and may be written, and counts this as a use.
+    pub(crate) fn handle_to_write(&self, budget: &Budget) -> Option<Handle> {
+        (!self.is_lost()).then(|| self.handle(budget)).flatten()
     }
 
     /// Returns the file if it is open, and counts this as a use.

@@ -104,10 +104,17 @@ fn a_segment_that_was_cut_short_is_not_made_longer_by_looking_at_it() {
     // A crash between making a file and giving it its length.
     cut(1, 0);
     let after = Arc::new(open_directory(&scratch.path().join("device"), Access::Full).unwrap());
+    let lengths = || [0, 1].map(|index| std::fs::metadata(path(index)).unwrap().len());
     after.open_segment(0, false, &budget).unwrap();
-    after.open_segment(1, false, &budget).unwrap();
-    let lengths = [0, 1].map(|index| std::fs::metadata(path(index)).unwrap().len());
-    assert_eq!(lengths, [4096, length]);
+    assert!(after.open_segment(1, false, &budget).unwrap().is_none());
+    assert_eq!(
+        after.soiled(),
+        [(0, 1)],
+        "an empty file has nothing to sync"
+    );
+    assert_eq!(lengths(), [4096, 0]);
+    after.open_segment(1, true, &budget).unwrap();
+    assert_eq!(lengths(), [4096, length]);
 }
 
 #[test]

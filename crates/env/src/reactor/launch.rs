@@ -64,7 +64,8 @@ impl Real {
         for piece in device.pieces(offset, bytes) {
             let count = pages_of(piece.bytes);
             let handle = device.segment(piece.segment).handle(self.shared.budget());
-            let absent = handle.is_none() && !device.segment(piece.segment).exists();
+            let segment = device.segment(piece.segment);
+            let absent = handle.is_none() && !segment.exists() && !segment.is_lost();
             let range = &mut self.jobs.get(job).pages[page..page + count];
             if absent {
                 range.iter_mut().for_each(|page| page.fill(0));
@@ -94,7 +95,9 @@ impl Real {
         let mut page = 0;
         for piece in device.pieces(offset, bytes) {
             let count = pages_of(piece.bytes);
-            let handle = device.segment(piece.segment).handle(self.shared.budget());
+            let segment = device.segment(piece.segment);
+            // Opening a lost segment for a write is what fails.
+            let handle = segment.handle_to_write(self.shared.budget());
             let gather = Gather::of_frozen(&self.jobs.get(job).frozen[page..page + count]);
             self.start_part(job, device, action, piece, page, gather, handle);
             page += count;

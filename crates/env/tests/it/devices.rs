@@ -136,6 +136,11 @@ fn a_segment_left_short_by_a_crash_is_repaired() {
     let read = rig.read(device, SEGMENT, SEGMENT as usize).unwrap();
     assert!(read.iter().all(|&byte| byte == 0));
     rig.flush(device).unwrap();
+    let length = || rig.path("device/00000001.seg").metadata().unwrap().len();
+    assert_eq!(length(), 0, "reading and flushing change nothing");
+    let written = pattern(1, BLOCK as usize);
+    rig.world.write(device, SEGMENT, &written).unwrap();
+    assert_eq!(length(), SEGMENT);
 }
 
 #[test]

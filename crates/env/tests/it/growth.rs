@@ -193,8 +193,10 @@ fn a_segment_that_is_too_short_is_damage_which_growth_does_not_hide() {
     assert!(refused.to_string().contains("00000000.seg"), "{refused}");
     assert_eq!(rig.world.size_bytes(device), size);
     assert!(rig.read(device, end, PIECE).is_err(), "it stays an error");
-    // A file that a crash left empty gets its length when it is opened.
+    // A file that a crash left empty gets its length when something is written there.
     file.set_len(0).unwrap();
+    rig.world.close(device);
+    let device = rig.world.open(&rig.path("device")).unwrap();
     rig.world.grow(device, Some(SEGMENT)).unwrap();
     assert_eq!(length(&rig, 0), Some(0));
 }

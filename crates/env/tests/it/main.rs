@@ -10,6 +10,7 @@ mod conformance;
 mod devices;
 mod forbidden;
 mod growth;
+mod lost;
 mod net;
 mod rig;
 mod shortage;

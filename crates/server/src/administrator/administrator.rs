@@ -64,8 +64,9 @@ pub struct Administrator {
     usual_policy: String,
     /// The allow-lists of the protocols that have one.
     pub(super) allow: Vec<Allow>,
-    /// Conditions that were found at the start, and stay until the daemon ends.
-    pub(super) found_at_start: Vec<Condition>,
+    /// Conditions of aggregates, by their numbers in the engine, that were found at the start and
+    /// stay until the daemon ends, or the aggregate is deleted. Objects are left out.
+    pub(super) found_at_start: Vec<(u32, Condition)>,
 }
 
 /// A deleted object, and the work that its deletion left.

@@ -14,6 +14,8 @@ use super::administrator::Administrator;
 pub struct LostCopy {
     /// Name of the aggregate.
     pub aggregate: String,
+    /// Its number in the engine.
+    id: u32,
     copy: Lost,
 }
 
@@ -27,6 +29,7 @@ pub(crate) fn mend(world: &World, engine: &Engine) -> Vec<LostCopy> {
         for copy in engine.mend_labels(world, aggregate.id) {
             let it = LostCopy {
                 aggregate: aggregate.name.clone(),
+                id: aggregate.id,
                 copy,
             };
             match it.is_mended() {
@@ -73,15 +76,34 @@ impl Administrator {
     /// Notes the copies that could not be rewritten, for `status`.
     pub(crate) fn note_lost_copies(&mut self, lost: &[LostCopy]) {
         let code = Code::LabelCopyLost;
-        let condition = |it: &LostCopy| Condition {
-            code: code.to_string(),
-            health: Health::Warning,
-            object: format!("aggregate {}", it.aggregate),
-            what: it.text(),
-            action: "look at the device; the next start tries again".to_owned(),
-            page: code.page(),
+        let condition = |it: &LostCopy| {
+            let condition = Condition {
+                code: code.to_string(),
+                health: Health::Warning,
+                object: String::new(),
+                what: it.text(),
+                action: "look at the device; the next start tries again".to_owned(),
+                page: code.page(),
+            };
+            (it.id, condition)
         };
         let unmended = lost.iter().filter(|it| !it.is_mended());
         self.found_at_start.extend(unmended.map(condition));
+    }
+
+    /// Returns the conditions that were found at the start, of the aggregates that there still are
+    /// and by their present names.
+    pub(super) fn found_at_start(&self) -> Vec<Condition> {
+        let aggregates = self.engine.aggregates();
+        let of = |(id, condition): &(u32, Condition)| {
+            let aggregate = aggregates.iter().find(|known| known.id == *id)?;
+            let object = format!("aggregate {}", aggregate.name);
+            let condition = condition.clone();
+            Some(Condition {
+                object,
+                ..condition
+            })
+        };
+        self.found_at_start.iter().filter_map(of).collect()
     }
 }

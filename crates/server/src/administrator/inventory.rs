@@ -264,7 +264,7 @@ impl Administrator {
             .iter()
             .flat_map(|known| conditions(known, closed.get(&known.name).copied()))
             .collect();
-        conditions.extend(self.found_at_start.iter().cloned());
+        conditions.extend(self.found_at_start());
         conditions.extend(self.schedule().conditions());
         conditions.extend(self.paused_scans());
         conditions.extend(self.unmatched_patterns());

@@ -48,4 +48,3 @@ pub(crate) use everglade_engine::PHASE_BOUNDS;
 pub use first_start::refuse_full_host;
 pub use inventory::EngineCounts;
 pub use opening::Accepted;
-pub use segments::LostSegments;

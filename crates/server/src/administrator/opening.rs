@@ -80,8 +80,7 @@ pub(crate) fn open_all(
     Ok(opened)
 }
 
-/// Opens one aggregate: reads and compares labels and superblock, then looks for segment files that
-/// are missing.
+/// Opens one aggregate: reads and compares labels and superblock.
 fn open(
     world: &World,
     engine: &Engine,
@@ -106,7 +105,7 @@ fn open(
         let (members, joining) = (&opened.members, &opened.joining);
         let id = engine.open(world, members, joining, expected.as_ref())?;
         close_strangers(world, engine, id, joining);
-        Ok(segments::find(world, engine, id, name))
+        Ok(segments::find(engine, id))
     };
     let refuse = |code: Code, refusal: &Refusal, more: &str| {
         opened.all().for_each(|device| world.close(device));

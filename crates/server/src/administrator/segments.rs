@@ -1,80 +1,63 @@
 //! Segment files of directory devices that are absent, empty or too short when an aggregate is
-//! opened: each is a line of the log and an event, and `status` warns until the daemon ends.
+//! opened: `status` warns of them, which is also a line of the log and an event, at each start
+//! until they are back.
 //!
 //! The aggregate serves. Reads of what was in such a file are errors, and everything else is as it
-//! was. The daemon may write new blocks there. So the operator who finds the file elsewhere must
-//! stop the daemon first, and put it back as a whole.
+//! was. The daemon neither makes nor changes such a file, and writes nothing where it should be. An
+//! operator who finds the file can put it back at any time. One who knows that it is gone makes it
+//! anew.
 
 use everglade_api::{Code, Condition, Health, Size};
 use everglade_engine::Engine;
-use everglade_env::{DeviceId, SegmentFault, World};
+use everglade_env::SegmentFault;
 
 use super::administrator::Administrator;
 
 /// Files of an aggregate that are named; the others are counted.
-const NAMED_MAX: usize = 64;
+const NAMED_MAX: usize = 3;
 
 /// Segment files of one aggregate that are not as they were left; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LostSegments {
-    /// Name of the aggregate.
-    pub aggregate: String,
+pub(crate) struct LostSegments {
+    /// Number of the aggregate in the engine.
+    aggregate: u32,
     faults: Vec<SegmentFault>,
 }
 
-/// Looks for such files in the devices of an aggregate that was just opened, before anything is
-/// written to them, and says so in the log.
-pub(super) fn find(world: &World, engine: &Engine, id: u32, name: &str) -> Option<LostSegments> {
-    let written = engine.written(id);
-    let mut devices: Vec<DeviceId> = written.iter().map(|(device, _)| *device).collect();
-    devices.sort();
-    devices.dedup();
-    let faults_of = |device: DeviceId| {
-        let own = written.iter().filter(|(of, _)| *of == device);
-        let own: Vec<_> = own.map(|(_, range)| range.clone()).collect();
-        world.segment_faults(device, &own)
-    };
-    let lost = LostSegments {
-        aggregate: name.to_owned(),
-        faults: devices.into_iter().flat_map(faults_of).collect(),
-    };
-    for line in lost.lines() {
-        tracing::warn!("aggregate {name}: {line}");
-    }
-    (!lost.faults.is_empty()).then_some(lost)
+/// Returns those of an aggregate that was just opened.
+pub(super) fn find(engine: &Engine, id: u32) -> Option<LostSegments> {
+    let faults = engine.lost_segments(id);
+    let aggregate = id;
+    (!faults.is_empty()).then_some(LostSegments { aggregate, faults })
 }
 
 impl LostSegments {
-    /// Returns one line for each file, up to a bound, without the aggregate.
-    #[must_use]
-    pub fn lines(&self) -> Vec<String> {
-        let named = self.faults.iter().take(NAMED_MAX);
-        let mut lines: Vec<String> = named.map(line).collect();
-        let others = self.faults.len() - lines.len();
-        if others > 0 {
-            lines.push(format!(
-                "{others} more segment files are missing or too short"
-            ));
-        }
-        lines
-    }
-
     fn condition(&self) -> Condition {
         let code = Code::SegmentLost;
-        let first = self.faults.first().map_or_else(String::new, line);
+        let named = || self.faults.iter().take(NAMED_MAX);
+        let listed = |words: Vec<String>| {
+            let others = self.faults.len() - words.len();
+            let more = match others {
+                0 => String::new(),
+                others => format!("; and {others} more"),
+            };
+            format!("{}{more}", words.join("; "))
+        };
+        let what = listed(named().map(line).collect());
+        let making = listed(named().map(SegmentFault::making).collect());
         Condition {
             code: code.to_string(),
             health: Health::Warning,
-            object: format!("aggregate {}", self.aggregate),
+            object: String::new(),
             what: match self.faults.len() {
-                1 => first,
-                count => {
-                    format!("{count} segment files are missing or too short; the first: {first}")
-                }
+                1 => what,
+                count => format!("{count} segment files are lost: {what}"),
             },
-            action: "stop the daemon and put the file back as it was; if it is gone, restore what \
-                was in it from a copy: 'everglade check' lists the damaged blocks"
-                .to_owned(),
+            action: format!(
+                "stop the daemon, put the file back as it was, and start again; if it is lost for \
+                good, run this while no daemon runs: {making}; 'everglade check' lists the blocks \
+                that were in it"
+            ),
             page: code.page(),
         }
     }
@@ -96,53 +79,49 @@ fn line(fault: &SegmentFault) -> String {
 impl Administrator {
     /// Notes the files that are not as they were left, for `status`.
     pub(crate) fn note_lost_segments(&mut self, lost: &[LostSegments]) {
-        let conditions = lost.iter().map(LostSegments::condition);
+        let conditions = lost.iter().map(|it| (it.aggregate, it.condition()));
         self.found_at_start.extend(conditions);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use everglade_env::DeviceId;
+
     use super::*;
 
-    fn lost(found: &[Option<u64>]) -> LostSegments {
-        let fault = |found_bytes: &Option<u64>| SegmentFault {
-            path: "/d/00000001.seg".into(),
+    fn condition(found: &[Option<u64>]) -> Condition {
+        let fault = |(index, found_bytes): (usize, &Option<u64>)| SegmentFault {
+            device: DeviceId(0),
+            path: format!("/d/{index:08}.seg").into(),
             found_bytes: *found_bytes,
             expected_bytes: 1 << 30,
+            range: 0..1 << 30,
         };
-        LostSegments {
-            aggregate: "a".to_owned(),
-            faults: found.iter().map(fault).collect(),
-        }
+        let lost = LostSegments {
+            aggregate: 0,
+            faults: found.iter().enumerate().map(fault).collect(),
+        };
+        lost.condition()
     }
 
     #[test]
-    fn each_file_has_a_line_and_an_aggregate_has_one_condition() {
-        let found = lost(&[None, Some(0), Some(4096)]);
-        let expected = [
-            "/d/00000001.seg is missing; expected a segment file of 1.0 GiB",
-            "/d/00000001.seg is empty; expected a segment file of 1.0 GiB",
-            "/d/00000001.seg has 4096 bytes; expected a segment file of 1.0 GiB, which is \
-            1073741824 bytes",
-        ];
-        assert_eq!(found.lines(), expected);
-        let condition = found.condition();
-        assert_eq!(condition.code, "EVG-4015");
-        assert!(
-            condition.what.starts_with("3 segment files"),
-            "{condition:?}"
+    fn an_aggregate_has_one_condition_that_names_files_and_remedies() {
+        let one = condition(&[None]);
+        assert_eq!(one.code, "EVG-4015");
+        let missing = "/d/00000000.seg is missing; expected a segment file of 1.0 GiB";
+        assert_eq!(one.what, missing);
+        let making = ": truncate -s 1073741824 '/d/00000000.seg'; 'everglade check'";
+        assert!(one.action.contains(making), "{}", one.action);
+        let three = condition(&[None, Some(0), Some(4096)]);
+        let expected = format!(
+            "3 segment files are lost: {missing}; /d/00000001.seg is empty; expected a segment \
+            file of 1.0 GiB; /d/00000002.seg has 4096 bytes; expected a segment file of 1.0 GiB, \
+            which is 1073741824 bytes"
         );
-        let one = lost(&[None]).condition();
-        assert!(
-            one.what.starts_with("/d/00000001.seg is missing"),
-            "{one:?}"
-        );
-        let many = lost(&[None; 100]).lines();
-        assert_eq!(many.len(), NAMED_MAX + 1);
-        assert_eq!(
-            many[NAMED_MAX],
-            "36 more segment files are missing or too short"
-        );
+        assert_eq!(three.what, expected);
+        let many = condition(&[None; 100]);
+        assert!(many.what.ends_with("; and 97 more"), "{}", many.what);
+        assert!(many.action.contains("; and 97 more; "), "{}", many.action);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use everglade_env::{Page, PageRef};
+use everglade_env::{DeviceId, Page, PageRef, SegmentFault};
 use everglade_format::{BLOCK_SIZE, FileId, Pointer, SPAN, Tag};
 
 use super::*;
@@ -292,6 +292,33 @@ fn a_fragment_of_a_block_that_cannot_be_read_is_lost_and_noted_once() {
     overlay.insert(lun, 4, data(96));
     scene.clean(overlay, clean_all);
     assert_eq!(scene.bytes(4), Some([96, 96]));
+}
+
+/// The file may come back, with the block in it.
+#[test]
+fn no_block_becomes_lost_while_a_segment_file_is_and_the_aggregate_halts() {
+    let mut scene = Scene::without(vec![SegmentFault {
+        device: DeviceId(0),
+        path: "/d/00000001.seg".into(),
+        found_bytes: None,
+        expected_bytes: 1 << 30,
+        range: 1 << 30..2 << 30,
+    }]);
+    let lun = scene.lun;
+    scene.site().aggregate.standing.open();
+    scene.clean(before(lun), clean_all);
+    assert!(!scene.site().aggregate.is_halted());
+    let pointer = scene.pointer(4);
+    scene.shelf.damage(pointer);
+    let mut overlay = Overlay::default();
+    overlay.insert(lun, 4, fragment(99));
+    scene.clean(overlay, clean_all);
+    let site = scene.site();
+    assert!(site.aggregate.is_halted());
+    let state = format!("{:?}", site.aggregate.state());
+    assert!(state.contains("a change needs a block"), "{state}");
+    assert!(state.contains("; /d/00000001.seg is missing"), "{state}");
+    assert_eq!(site.volume.fs.lost, 0);
 }
 
 #[test]

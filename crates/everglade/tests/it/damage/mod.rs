@@ -13,6 +13,7 @@ mod random;
 mod readonly;
 mod repaired;
 mod rolledback;
+mod segments;
 mod stale;
 mod superblocks;
 mod untouched;

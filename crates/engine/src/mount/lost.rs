@@ -1,0 +1,196 @@
+//! Lost segment files: found when an aggregate is opened, before anything is written to it.
+//!
+//! The aggregate serves what is left, and does nothing that would be wrong once the files are back:
+//!
+//! 1. A lost file with a part of the journal refuses the opening: acknowledged writes may be there
+//!    and nowhere else, and an absent file looks like a journal that was never written.
+//! 2. No block is allocated where a lost file should be: its areas are left out.
+//! 3. Without all copies of the superblock nothing can be committed, so the aggregate is read-only.
+//! 4. A block that cannot be read and that a change needs does not become lost in the tree: the
+//!    aggregate becomes read-only instead ([`crate::pool::segments`]).
+
+use everglade_env::{SegmentFault, Storage};
+use everglade_format::Superblock;
+use everglade_freespace::Areas;
+
+use crate::media::Layout;
+use crate::mount::refusal::Refusal;
+use crate::pool::aggregate::Aggregate;
+use crate::pool::segments::words;
+
+/// Files that a refusal names.
+const NAMED_MAX: usize = 3;
+
+/// Finds the lost files.
+pub(crate) fn find(
+    storage: &dyn Storage,
+    layout: &Layout,
+    superblock: &Superblock,
+) -> Result<Vec<SegmentFault>, Refusal> {
+    let written = layout.written(&superblock.frontiers);
+    let mut devices = layout.devices.clone();
+    devices.sort();
+    devices.dedup();
+    let mut lost = Vec::new();
+    for device in devices {
+        let own = written.iter().filter(|(of, _)| *of == device);
+        let own: Vec<_> = own.map(|(_, range)| range.clone()).collect();
+        lost.extend(storage.find_lost(device, &own));
+    }
+    let journal = layout.journal();
+    let is_needed = |fault: &&SegmentFault| {
+        let mut journal = journal.iter();
+        journal.any(|(device, range)| {
+            *device == fault.device
+                && range.start < fault.range.end
+                && fault.range.start < range.end
+        })
+    };
+    let needed: Vec<&SegmentFault> = lost.iter().filter(is_needed).collect();
+    match needed.is_empty() {
+        true => Ok(lost),
+        false => Err(refusal(&needed)),
+    }
+}
+
+fn refusal(needed: &[&SegmentFault]) -> Refusal {
+    let named = || needed.iter().take(NAMED_MAX);
+    let mut found: Vec<String> = named().map(|fault| words(fault)).collect();
+    let others = needed.len() - found.len();
+    if others > 0 {
+        found.push(format!("{others} more likewise"));
+    }
+    let making: Vec<String> = named().map(|fault| fault.making()).collect();
+    Refusal::new(
+        format!("{}, and the journal was there", found.join(", ")),
+        "all segment files of the journal as they were left",
+        format!(
+            "While no daemon runs, put back what is missing. If it is lost for good, run {}: the \
+            newest writes may then be missing, also those that were acknowledged. Nothing was \
+            changed",
+            making.join("; ")
+        ),
+    )
+}
+
+/// Leaves out the areas that have a part in a lost file.
+pub(crate) fn leave_out(aggregate: &Aggregate, layout: &Layout, areas: &mut [Areas]) {
+    for fault in &aggregate.lost_segments {
+        for (extent, lost) in layout.areas_in(fault.device, &fault.range) {
+            lost.for_each(|area| areas[extent].leave_out(area));
+        }
+    }
+}
+
+/// Makes the aggregate read-only if a copy of the superblock cannot be written.
+pub(crate) fn halt_without_labels(aggregate: &Aggregate) {
+    let layout = aggregate.media.layout();
+    let labels: Vec<_> = layout.labels().collect();
+    let has_label = |fault: &SegmentFault| {
+        labels.iter().any(|(device, label)| {
+            *device == fault.device
+                && label.start < fault.range.end
+                && fault.range.start < label.end
+        })
+    };
+    if aggregate.lost_segments.iter().any(has_label) {
+        aggregate.halt("a copy of the superblock cannot be written".to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use everglade_env::{DeviceId, DiskError};
+    use everglade_format::config::JournalRegion;
+    use everglade_format::{CpNumber, Dbn, FileId};
+
+    use super::*;
+    use crate::alloc::filesystem::FileSystem;
+    use crate::media::layout::tests::two_devices;
+
+    const BLOCK: u64 = 4096;
+
+    /// Two devices of which one segment of the second is lost.
+    struct Devices(Range<u64>);
+
+    impl Storage for Devices {
+        fn size_bytes(&self, _: DeviceId) -> u64 {
+            2000 * BLOCK
+        }
+
+        fn read(&self, _: DeviceId, _: u64, _: &mut [u8]) -> Result<(), DiskError> {
+            Err(DiskError::Gone)
+        }
+
+        fn write(&self, _: DeviceId, _: u64, _: &[u8]) -> Result<(), DiskError> {
+            Err(DiskError::Gone)
+        }
+
+        fn flush(&self, _: DeviceId) -> Result<(), DiskError> {
+            Err(DiskError::Gone)
+        }
+
+        fn allocate(&self, _: DeviceId, _: u64, _: u64) -> Result<(), DiskError> {
+            Err(DiskError::Gone)
+        }
+
+        fn find_lost(&self, device: DeviceId, written: &[Range<u64>]) -> Vec<SegmentFault> {
+            assert!(!written.is_empty(), "each device has labels");
+            if device == DeviceId(4) {
+                return Vec::new();
+            }
+            vec![SegmentFault {
+                device,
+                path: "/d/it's 1.seg".into(),
+                found_bytes: Some(8192),
+                expected_bytes: self.0.end - self.0.start,
+                range: self.0.clone(),
+            }]
+        }
+    }
+
+    fn found(blocks: Range<u64>) -> Result<Vec<SegmentFault>, Refusal> {
+        let mut layout = two_devices();
+        layout.config.journal = JournalRegion {
+            member: 1,
+            first: Dbn(300),
+            blocks: 400,
+        };
+        let superblock = Superblock {
+            cp: CpNumber(7),
+            uuid: layout.config.uuid,
+            epoch: 1,
+            written_seconds: 0,
+            clean: true,
+            name: None,
+            blocks_used: 0,
+            areas_used: 0,
+            frontiers: vec![1, 0],
+            next_file: FileId(64),
+            inode_file: FileSystem::empty_inode_file(CpNumber(7), 0),
+            journal_generation: 1,
+            journal_sequence: 1,
+        };
+        let lost = blocks.start * BLOCK..blocks.end * BLOCK;
+        find(&Devices(lost), &layout, &superblock)
+    }
+
+    #[test]
+    fn a_lost_part_of_the_journal_refuses_the_opening_and_another_part_does_not() {
+        for blocks in [0..300, 700..1000] {
+            let lost = found(blocks.clone()).expect("no part of the journal");
+            assert_eq!(lost.len(), 1, "{blocks:?}");
+        }
+        for blocks in [0..301, 699..1000, 400..500, 0..1000] {
+            let bytes = (blocks.end - blocks.start) * BLOCK;
+            let refusal = found(blocks).expect_err("refused").to_string();
+            let part =
+                format!("/d/it's 1.seg has 8192 of {bytes} bytes, and the journal was there");
+            assert!(refusal.starts_with(&part), "{refusal}");
+            let making = format!("run truncate -s {bytes} '/d/it'\\''s 1.seg': ");
+            assert!(refusal.contains(&making), "{refusal}");
+        }
+    }
+}
