@@ -148,6 +148,9 @@ fn run(
         }
         Err(error) => Err(error.into()),
     };
+    if let Err(error) = administrator.follow_epochs() {
+        tracing::warn!("{error}; the next start records which drives were in use last");
+    }
     // The newest events, of the stop.
     records.settle();
     administrator.see_points();
@@ -268,6 +271,19 @@ fn begin_records(reactors: &Reactors, records: &Records, config: &Config, is_fir
         };
         records.events.tell(now, warning);
     };
+    for degraded in &found.degraded {
+        let deed = Deed {
+            what: "aggregate open-degraded",
+            object: degraded.aggregate.clone(),
+            detail: degraded.text(),
+        };
+        records.remember(now, "--degraded", &deed);
+        warn(
+            &degraded.aggregate,
+            Code::AggregateDegraded,
+            degraded.text(),
+        );
+    }
     for lost in &found.lost_copies {
         warn(&lost.aggregate, Code::LabelCopyLost, lost.text());
     }

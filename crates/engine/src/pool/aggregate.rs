@@ -95,7 +95,7 @@ impl Aggregate {
             id,
             name: Name::new(superblock.name.as_ref().unwrap_or(&config.name)),
             key: TagKey::new(&config.secret),
-            log: Log::new(config, &layout.devices),
+            log: Log::new(config, layout.drives_with(config.journal.member)),
             counts: Counts::default(),
             lost: LostBlocks::default(),
             mended: Mended::default(),
@@ -142,6 +142,23 @@ impl Aggregate {
         let number = self.joining.fetch_add(1, Ordering::AcqRel);
         self.changes.store(0, Ordering::Release);
         CpNumber(number)
+    }
+
+    /// True if a consistency point comes before clients after it was opened: a change of its
+    /// devices was cut, or a missing drive is to be recorded.
+    pub(crate) fn must_commit_first(&self) -> bool {
+        self.has_cut_change || self.media.is_waiting()
+    }
+
+    /// The consistency point that must be committed before clients are admitted after a change of
+    /// the devices was cut. A drive that is absent now may have the superblock of the next one;
+    /// then it must be older than what the others have.
+    pub(crate) fn beyond_cut_change(&self) -> CpNumber {
+        let joining = self.joining();
+        match self.media.has_groups() {
+            true => joining.next(),
+            false => joining,
+        }
     }
 
     pub(crate) fn committed(&self) -> CpNumber {

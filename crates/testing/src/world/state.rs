@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use everglade_env::{BLOCK_SIZE, Completion, DiskError, Nanos, Page};
 
+use super::breakage::Break;
 use super::change::Change;
 use super::cut::{AtChance, CutPoint, DeviceAtCut, Medium};
 use super::device::Device;
@@ -84,6 +85,8 @@ pub(super) struct State {
     pub(super) writes: u64,
     pub(super) cut_at: Option<u64>,
     pub(super) is_cut: bool,
+    /// Devices that have yet to break.
+    pub(super) breaks: Vec<Break>,
     pub(super) watch: Option<Watch>,
     pub(super) tracker: Option<Tracker>,
     pub(super) host_capacity: Option<u64>,
@@ -150,6 +153,7 @@ impl State {
     /// must already be among the unflushed or the flights, because it may survive the cut.
     pub(super) fn count_write(&mut self) {
         self.writes += 1;
+        self.break_devices();
         if self.cut_at == Some(self.writes) {
             self.is_cut = true;
             self.trace_line(|| "power cut".to_owned());
@@ -201,6 +205,7 @@ impl State {
                     bad: device.bad.clone(),
                     damage: device.damage.clone(),
                     is_joining: device.is_joining,
+                    is_away: device.is_away,
                 },
                 unflushed,
             }
