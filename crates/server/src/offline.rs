@@ -87,8 +87,8 @@ impl Offline {
         &self.seen
     }
 
-    /// Opens the devices of one aggregate for reading, from one thread, as far as they can be opened,
-    /// also devices that cannot be written. Devices that were being added are the last.
+    /// Opens the devices of one aggregate for reading, from one thread, as far as they can be
+    /// opened, also devices that cannot be written. Devices that were being added are the last.
     ///
     /// # Errors
     /// No device can be used.

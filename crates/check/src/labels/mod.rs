@@ -173,7 +173,8 @@ fn newest_superblock(
         all.filter_map(|(site, copy)| Some((site.device, copy.valid()?)))
     };
     let copies = |it: &Superblock| valid().filter(|(_, other)| *other == it).count();
-    // Of two commits of one number, the one of the later epoch counts: drives of the other were away.
+    // Of two commits of one number, the one of the later epoch counts: drives of the other were
+    // away.
     let mut records = all.iter().flat_map(Records::whole);
     let has_groups = records.any(|(_, record)| record.has_groups());
     let epoch = |it: &Superblock| if has_groups { it.epoch } else { 0 };

@@ -1,9 +1,9 @@
 //! A drive that catches up: how far it has got (decision 0041).
 //!
 //! ```text
-//! begin ─▶ every block that is written from now on goes to the drive, too └▶ in each consistency
-//! point some of the blocks that the last one uses are copied to it └▶ all are copied ─▶ a later
-//! consistency point than that of the beginning regains the drive
+//! begin ─▶ every block that is written from now on goes to the drive, too
+//!   └▶ in each consistency point some of the blocks that the last one uses are copied to it
+//!        └▶ all are copied ─▶ a consistency point after that of the beginning regains the drive
 //! ```
 //!
 //! A block is used by the last consistency point, or it was written since the beginning. So when

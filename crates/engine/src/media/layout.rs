@@ -312,9 +312,9 @@ impl Layout {
         next
     }
 
-    /// Returns the ranges of the usable devices that were written by the time of the superblock with
-    /// these frontiers, in bytes: the config records of both labels, the journal, and the areas of
-    /// each extent below its frontier.
+    /// Returns the ranges of the usable devices that were written by the time of the superblock
+    /// with these frontiers, in bytes: the config records of both labels, the journal, and the
+    /// areas of each extent below its frontier.
     pub(crate) fn written_ranges(&self, frontiers: &[u32]) -> Vec<(DeviceId, Range<u64>)> {
         let block = BLOCK_SIZE as u64;
         let bytes = |first: u64, blocks: u64| first * block..(first + blocks) * block;
@@ -518,6 +518,28 @@ pub(crate) mod tests {
         let column = layout.locate_column(Pvbn(250)).expect("in the extent");
         assert_eq!((column.device, column.run), (DeviceId(4), 262));
         assert_eq!(layout.drives_of(DeviceId(5)), [DeviceId(4), DeviceId(5)]);
+    }
+
+    #[test]
+    fn what_a_mirror_wrote_is_on_each_drive_that_has_everything() {
+        let mut layout = mirror();
+        let block = BLOCK_SIZE as u64;
+        layout.config.journal = JournalRegion {
+            member: 0,
+            first: Dbn(16),
+            blocks: 200,
+        };
+        let devices = |layout: &Layout, byte: u64| {
+            let written = layout.written_ranges(&[1]);
+            let with = written.iter().filter(|(_, range)| range.contains(&byte));
+            with.map(|(device, _)| device.0).collect::<Vec<_>>()
+        };
+        for (place, on) in [(16, &[4, 5][..]), (300, &[4, 5]), (556, &[])] {
+            assert_eq!(devices(&layout, place * block), on, "block {place}");
+        }
+        let behind = layout.without(DeviceId(4)).expect("there is another one");
+        assert_eq!(devices(&behind, 300 * block), [5]);
+        assert_eq!(devices(&behind, CONFIG_OFFSETS[config_slot(1)]), [5]);
     }
 
     #[test]

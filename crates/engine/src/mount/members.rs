@@ -203,13 +203,15 @@ pub(super) fn check_missing(
     if is_safe || missing == Missing::Allowed {
         return Ok(());
     }
-    Err(Refusal::new(
-        found,
-        "more than half of the drives, or those of the last clean shutdown, because the missing \
-         ones may have newer data",
-        "Bring the missing devices back; or, if they are lost, start once with --degraded. \
-         Nothing was changed",
-    ))
+    Err(Refusal {
+        can_be_degraded: true,
+        ..Refusal::new(
+            found,
+            "more than half of the drives, or those of the last clean shutdown, because the \
+             missing ones may have newer data",
+            "Bring the missing devices back. Nothing was changed",
+        )
+    })
 }
 
 #[cfg(test)]
@@ -253,6 +255,20 @@ mod tests {
         assert!(!check(&config, &[false, false], Missing::Allowed, true));
         let alone = two_devices().config;
         assert!(!check(&alone, &[true, false], Missing::Allowed, true));
+    }
+
+    #[test]
+    fn a_refusal_says_whether_the_devices_would_suffice_for_a_mirror_that_is_degraded() {
+        let refusal = |config: &Config, there: [bool; 2]| {
+            let reads = [read(0, config.clone()), read(1, config.clone())];
+            let members = [0, 1].map(|index| there[index].then_some(&reads[index]));
+            check_missing(config, &members, Missing::IfSafe, false).expect_err("refused")
+        };
+        let config = mirror().config;
+        assert!(refusal(&config, [true, false]).can_be_degraded);
+        assert!(!refusal(&config, [false, false]).can_be_degraded);
+        let alone = two_devices().config;
+        assert!(!refusal(&alone, [true, false]).can_be_degraded);
     }
 
     #[test]

@@ -159,8 +159,9 @@ pub(super) fn finish(directory: &mut DataDir, name: &str) -> Result<(), DataDirE
 }
 
 /// Opens the devices that exist already, checks that they may be used, and fills in their sizes.
-/// `made_with` is the journal of the aggregate that they make, and the drives of each of its groups;
-/// without it they join one. Returns for each of the devices whether it has contents that are lost.
+/// `made_with` is the journal of the aggregate that they make, and the drives of each of its
+/// groups; without it they join one. Returns for each of the devices whether it has contents that
+/// are lost.
 pub(super) fn check_devices(
     world: &World,
     devices: &mut [Device],

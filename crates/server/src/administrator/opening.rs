@@ -202,11 +202,10 @@ impl Opener<'_> {
         let seen = seen.unwrap_or(0);
         let mut is_degraded = false;
         let mut result = self.try_open(aggregate, devices, seen, is_degraded);
+        let can_be_degraded = |refusal: &Refusal| refusal.can_be_degraded;
         let mut wanted = self.config.degraded.iter();
         if wanted.any(|wanted| wanted.as_str() == name)
-            && result
-                .as_ref()
-                .is_err_and(|refusal| refusal.rolled_back_to.is_none())
+            && result.as_ref().is_err_and(can_be_degraded)
         {
             is_degraded = true;
             result = self.try_open(aggregate, devices, seen, is_degraded);
@@ -222,7 +221,13 @@ impl Opener<'_> {
             Err(refusal) => refusal,
         };
         let Some(found) = refusal.rolled_back_to else {
-            let reason = explain(name, devices, &refusal, "");
+            let more = match refusal.can_be_degraded {
+                true => {
+                    format!("; if the missing devices are lost, start once with --degraded {name}")
+                }
+                false => String::new(),
+            };
+            let reason = explain(name, devices, &refusal, &more);
             return Err((Code::AggregateUnavailable, reason));
         };
         let mut accepted = self.config.accept_rollback.iter();

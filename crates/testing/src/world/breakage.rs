@@ -5,7 +5,6 @@ use everglade_env::DeviceId;
 
 use super::SimWorld;
 use super::fault::Faults;
-use super::state::State;
 
 /// What becomes of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,39 +16,34 @@ pub enum Breakage {
 }
 
 /// A device that has yet to break.
-pub(super) struct Break {
+struct Break {
     /// The write of the world at which it does.
     at: u64,
     device: usize,
     breakage: Breakage,
 }
 
+/// The devices that have yet to break.
+#[derive(Default)]
+pub(super) struct Breaks(Vec<Break>);
+
+impl Breaks {
+    /// Takes out a device that breaks at this write of the world, or should have before.
+    pub(super) fn take_due(&mut self, write: u64) -> Option<(usize, Breakage)> {
+        let place = self.0.iter().position(|it| it.at <= write)?;
+        let due = self.0.remove(place);
+        Some((due.device, due.breakage))
+    }
+}
+
 impl SimWorld {
     /// A device breaks when the world counts write number `write`, which is under way then.
     pub fn break_at(&self, write: u64, device: DeviceId, breakage: Breakage) {
         let device = usize::try_from(device.0).expect("few devices");
-        self.state().breaks.push(Break {
+        self.state().breaks.0.push(Break {
             at: write,
             device,
             breakage,
         });
-    }
-}
-
-impl State {
-    /// Breaks the devices whose time has come.
-    pub(super) fn break_devices(&mut self) {
-        let writes = self.writes;
-        while let Some(place) = self.breaks.iter().position(|it| it.at <= writes) {
-            let Break {
-                device, breakage, ..
-            } = self.breaks.remove(place);
-            self.trace_line(|| format!("device {device}: {breakage:?}"));
-            let device = &mut self.devices[device];
-            match breakage {
-                Breakage::Vanishes => device.gone = true,
-                Breakage::Fails(faults) => device.faults = faults,
-            }
-        }
     }
 }

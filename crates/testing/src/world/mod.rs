@@ -62,6 +62,7 @@ pub use storage::SimStorage;
 pub use turns::{End, Turn};
 
 use blockset::BlockSet;
+use breakage::Breaks;
 use cut::Medium;
 use device::Device;
 use state::{ReactorState, State, Watch};
@@ -131,7 +132,7 @@ impl SimWorld {
             writes: images.writes,
             cut_at: None,
             is_cut: false,
-            breaks: Vec::new(),
+            breaks: Breaks::default(),
             watch: None,
             tracker: None,
             host_capacity: images.host_capacity,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use everglade_env::{BLOCK_SIZE, Completion, DiskError, Nanos, Page};
 
-use super::breakage::Break;
+use super::breakage::{Breakage, Breaks};
 use super::change::Change;
 use super::cut::{AtChance, CutPoint, DeviceAtCut, Medium};
 use super::device::Device;
@@ -86,7 +86,7 @@ pub(super) struct State {
     pub(super) cut_at: Option<u64>,
     pub(super) is_cut: bool,
     /// Devices that have yet to break.
-    pub(super) breaks: Vec<Break>,
+    pub(super) breaks: Breaks,
     pub(super) watch: Option<Watch>,
     pub(super) tracker: Option<Tracker>,
     pub(super) host_capacity: Option<u64>,
@@ -165,6 +165,18 @@ impl State {
         if wanted {
             let point = self.cut_point();
             self.watch.as_mut().expect("just seen").points.push(point);
+        }
+    }
+
+    /// Breaks the devices whose time has come.
+    fn break_devices(&mut self) {
+        while let Some((device, breakage)) = self.breaks.take_due(self.writes) {
+            self.trace_line(|| format!("device {device}: {breakage:?}"));
+            let device = &mut self.devices[device];
+            match breakage {
+                Breakage::Vanishes => device.gone = true,
+                Breakage::Fails(faults) => device.faults = faults,
+            }
         }
     }
 

@@ -101,8 +101,5 @@ fn labels_that_contradict_each_other_never_stop_the_verifier() {
             }
         }
     }
-    assert!(
-        read > 100 && refused > 100,
-        "{read} read, {refused} refused"
-    );
+    assert!(read > 100 && refused > 50, "{read} read, {refused} refused");
 }

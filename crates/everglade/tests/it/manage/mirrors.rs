@@ -349,6 +349,48 @@ fn a_mirror_of_directories_starts_without_one_after_a_clean_stop() {
     assert_clean(&dir, 2);
 }
 
+/// The second segment of one drive is gone. That is a warning, as in other aggregates, but no read
+/// is an error, and the drive stays.
+#[test]
+fn a_segment_that_one_drive_lost_is_told_and_read_from_the_other() {
+    const BIG: &str = "v/big";
+    /// More than the first segment has room for.
+    const WRITTEN: u64 = 1000;
+    let dir = TestDir::new();
+    let server = serve(&dir, &[]);
+    let folders = ["d0", "d1"].map(|name| dir.file(name)).to_vec();
+    for folder in &folders {
+        fs::create_dir(folder).expect("create");
+    }
+    make(&dir, &folders, &["--size", "4GiB"]);
+    ask(&dir, &["lun", "create", BIG, "--size", "2GiB"]);
+    let mut client = Client::open(&server.tcp, BIG).expect("opened").0;
+    for number in 0..WRITTEN {
+        assert_eq!(client.write(number * MIB, &payload(number, 1)), Ok(()));
+    }
+    assert_eq!(client.flush(), Ok(()));
+    drop(client);
+    server.stop();
+
+    let segment = folders[1].join("00000001.seg");
+    fs::remove_file(&segment).expect("removed");
+    let server = serve(&dir, &[]);
+    let lost = format!("aggregate m: {} is missing", segment.display());
+    assert!(server.log().contains(&lost), "{lost}: {}", server.log());
+    let status = dir.run(&["status"]);
+    let said = stdout(&status);
+    assert_eq!(code(&status), 0, "it is a warning: {said}");
+    assert!(said.contains("EVG-4015"), "{said}");
+    assert!(!said.contains("EVG-4017"), "no drive is lost: {said}");
+    let mut client = Client::open(&server.tcp, BIG).expect("opened").0;
+    assert_reads_back(&mut client, 0..WRITTEN, 1);
+    drop(client);
+    let copies = mirror(&dir)["copies"]["read_elsewhere_block_count"].as_u64();
+    assert!(copies.is_some_and(|count| count > 0), "{copies:?}");
+    assert_eq!(states(&dir), both("online", "online"));
+    server.stop();
+}
+
 #[test]
 fn a_half_is_refused_after_a_crash_until_somebody_accepts_it() {
     let dir = TestDir::new();
@@ -369,7 +411,7 @@ fn a_half_is_refused_after_a_crash_until_somebody_accepts_it() {
         "drive1 does not exist",
         "expected device 1 of aggregate m",
         "1 of 2 devices of aggregate m are missing",
-        "--degraded",
+        "if the missing devices are lost, start once with --degraded m",
     ] {
         assert!(said.contains(part), "'{part}' is not in: {said}");
     }

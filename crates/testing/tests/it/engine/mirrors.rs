@@ -259,8 +259,8 @@ fn every_block_is_at_the_same_place_on_each_drive() {
     }
 }
 
-/// A bit flips in each block on one drive. The reads are right. A block that was read from this drive
-/// is written again; the others are read from the other one.
+/// A bit flips in each block on one drive. The reads are right. A block that was read from this
+/// drive is written again; the others are read from the other one.
 #[test]
 fn wrong_content_on_one_drive_is_read_elsewhere_and_written_again() {
     let mut all = 0;
