@@ -539,7 +539,11 @@ pub(crate) mod tests {
         }
         let behind = layout.without(DeviceId(4)).expect("there is another one");
         assert_eq!(devices(&behind, 300 * block), [5]);
-        assert_eq!(devices(&behind, CONFIG_OFFSETS[config_slot(1)]), [5]);
+        let record = |label: u64| devices(&behind, label + CONFIG_OFFSETS[config_slot(1)]);
+        for label in label_offsets(2000 * block) {
+            assert!(record(label).iter().all(|device| *device == 5), "{label}");
+            assert!(!record(label).is_empty(), "{label}");
+        }
     }
 
     #[test]
