@@ -27,8 +27,8 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// Reads the labels; `None` if no drive has a superblock, or none has the record that it names: a
-    /// drive that catches up gets new records before a superblock.
+    /// Reads the labels; `None` if no drive has a superblock, or none has the record that it names:
+    /// a drive that catches up gets new records before a superblock.
     pub(super) fn read(maker: &EngineMaker, images: &Images) -> Option<Standing> {
         let labels = labels(maker, images);
         let newest = labels.iter().flatten().max_by_key(|label| label.superblock);

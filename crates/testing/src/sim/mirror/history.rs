@@ -1,5 +1,5 @@
-//! Snapshots of a volume come, go and are restored while drives of mirrors break: the client and the
-//! states of [`crate::sim::snapshots`], with cuts of everything.
+//! Snapshots of a volume come, go and are restored while drives of mirrors break: the client and
+//! the states of [`crate::sim::snapshots`], with cuts of everything.
 //!
 //! [`run`] lives lives that end in a cut; [`everywhere`] cuts at each write from the one at which a
 //! drive breaks, while scans of deleted snapshots are under way.
@@ -81,8 +81,8 @@ impl Setting {
         mounted.map_err(|error| Failure::new(error).within("mount"))
     }
 
-    /// Lives until the power fails, and judges what is left with some sets of drives. Returns one of
-    /// them.
+    /// Lives until the power fails, and judges what is left with some sets of drives. Returns one
+    /// of them.
     fn live(
         &self,
         begun: Begun,

@@ -252,7 +252,8 @@ impl<'a> Judging<'a> {
     }
 }
 
-/// A start uses the drives that are there and have everything, and no others. All of them are right.
+/// A start uses the drives that are there and have everything, and no others. All of them are
+/// right.
 fn expect_members(system: &EngineSystem, standing: &Standing) -> Result<(), Failure> {
     for (drive, member) in system.members().into_iter().enumerate() {
         let is_usable = standing.is_usable(drive);

@@ -1,5 +1,5 @@
-//! One life of a pool of mirrors: a start, work in which drives break, and every cut that could have
-//! disturbed it.
+//! One life of a pool of mirrors: a start, work in which drives break, and every cut that could
+//! have disturbed it.
 
 use std::rc::Rc;
 
@@ -254,8 +254,8 @@ fn has_failed(world: &SimWorld, drive: usize) -> bool {
     faults.iter().any(|fault| met[*fault] > 0)
 }
 
-/// One more consistency point, after which drives that failed are recorded as behind, and all others
-/// are used.
+/// One more consistency point, after which drives that failed are recorded as behind, and all
+/// others are used.
 fn expect_recorded(
     world: &SimWorld,
     driver: &mut Driver<'_, EngineSystem>,

@@ -1,5 +1,5 @@
-//! A drive of a mirror that lies: blocks differ from their last write, or from what is on the medium,
-//! and no operation fails.
+//! A drive of a mirror that lies: blocks differ from their last write, or from what is on the
+//! medium, and no operation fails.
 //!
 //! 1. Every answer is right, and no drive is given up: another one has each block.
 //! 2. A block that was found wrong is read from another drive, and a consistency point writes it
@@ -151,9 +151,9 @@ fn live(
     Ok(ended(&world, model))
 }
 
-/// A start with good drives, on which some blocks may be wrong. Everything is read, then consistency
-/// points write again what was found. Returns the wrong blocks that it met; `before` were met by the
-/// start before, and are right by now.
+/// A start with good drives, on which some blocks may be wrong. Everything is read, then
+/// consistency points write again what was found. Returns the wrong blocks that it met; `before`
+/// were met by the start before, and are right by now.
 fn mend(
     setting: &Setting,
     state: State,

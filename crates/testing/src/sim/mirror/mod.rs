@@ -3,18 +3,18 @@
 //!
 //! A life is a start, some work in which drives vanish or fail, and a choice among all of its power
 //! cuts. Cuts from the write at which a drive broke to the one that recorded it, and just after it,
-//! are judged in several ways, and each with several sets of drives: all of them, without those that
-//! broke, and a random one. One of the media is lived on with. The promises are:
+//! are judged in several ways, and each with several sets of drives: all of them, without those
+//! that broke, and a random one. One of the media is lived on with. The promises are:
 //!
 //! 1. Clients notice nothing, as long as each mirror has a drive: each answer is right, and none is
 //!    an error.
 //! 2. Whatever drives are there after a cut: what was acknowledged is there, or the start is
 //!    refused. Drives that lack something are opened by hand at most; then they have what they had
 //!    when the others went on without them.
-//! 3. The aggregate starts by itself if more than half of the drives that are not known to be behind
-//!    are there, or if no other is missed, and each mirror has a drive; by hand, if each mirror has
-//!    a drive. Otherwise it is refused, and nothing is written. [`drives`] reads this from the media
-//!    with nothing of the engine.
+//! 3. The aggregate starts by itself if more than half of the drives that are not known to be
+//!    behind are there, or if no other is missed, and each mirror has a drive; by hand, if each
+//!    mirror has a drive. Otherwise it is refused, and nothing is written. [`drives`] reads this
+//!    from the media with nothing of the engine.
 //! 4. A drive that failed or is away is recorded as behind by the next consistency point. A drive
 //!    that is behind is not used before it is recorded to have caught up.
 //! 5. A drive that is used has all blocks that are in use: nothing is read from another drive.
@@ -405,8 +405,8 @@ pub struct Everywhere {
     pub is_return: bool,
 }
 
-/// Lets drives break while clients write and flush, and judges the cut at each write until all of it
-/// is recorded, and just after it, in many ways and with any set of drives.
+/// Lets drives break while clients write and flush, and judges the cut at each write until all of
+/// it is recorded, and just after it, in many ways and with any set of drives.
 ///
 /// # Errors
 /// A promise was broken.
