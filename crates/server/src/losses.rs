@@ -36,7 +36,8 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
-    /// Returns the events since the last call, and writes them to the log.
+    /// Returns the events since the last call, and writes those to the log that are not written
+    /// there when they are told.
     pub(crate) fn check(&mut self, now: Moment, aggregates: &[Aggregate]) -> Vec<NewEvent> {
         let mut events = Vec::new();
         for aggregate in aggregates.iter().filter(|it| it.group_size.is_some()) {
@@ -72,8 +73,13 @@ impl Losses {
                 events.push(told(aggregate, (EventKind::Daemon, None), text));
             }
         }
-        for event in &events {
-            tracing::warn!("{}: {}", event.object, event.text);
+        // Alerts become lines of the log when they are told.
+        for event in events.iter().filter(|it| it.kind == EventKind::Daemon) {
+            let NewEvent { object, text, .. } = event;
+            match event.severity {
+                Severity::Info => tracing::info!("{object}: {text}"),
+                Severity::Warning | Severity::Error => tracing::warn!("{object}: {text}"),
+            }
         }
         self.seen
             .retain(|uuid, _| aggregates.iter().any(|known| known.uuid == *uuid));

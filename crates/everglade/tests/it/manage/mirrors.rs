@@ -227,7 +227,8 @@ fn a_drive_fails_while_a_client_works_and_the_client_does_not_notice() {
     ];
     assert_degraded(&dir, &parts);
     event(&dir, "failed and is not used any more");
-    assert!(server.log().contains("failed and is not used any more"));
+    let lines = server.log().matches("failed and is not used any more").count();
+    assert_eq!(lines, 1, "{}", server.log());
     let page = http::tcp(&server.metrics, "GET", "/metrics", "").body;
     let drives_in = |state: &str| {
         let sample = format!("everglade_drives{{aggregate=\"m\",state=\"{state}\"}}");
