@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::fields::required;
-use crate::{Fields, Name, Problem};
+use crate::{Fields, Name, Problem, Raid};
 
 /// Limit of devices in one request. The label has room for many more than any host has.
 pub const DEVICES_MAX: usize = 64;
@@ -16,15 +16,22 @@ pub const DEVICES_MAX: usize = 64;
 pub struct CreateAggregate {
     /// Unique in the daemon.
     pub name: Name,
-    /// Absolute paths: empty directories, regular files, block devices. None: a directory in the
-    /// data directory.
+    /// How the devices protect each other.
+    #[schema(required = false)]
+    pub raid: Raid,
+    /// Drives of each group of a mirror: 2 or 3. The devices make groups in the order in which they
+    /// are named. None: 2.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group_size: Option<u64>,
+    /// Absolute paths: empty directories, regular files, block devices; for a mirror, a multiple of
+    /// the size of a group. None: a directory in the data directory.
     #[schema(required = false, max_items = 64)]
     pub devices: Vec<String>,
     /// Size of each device that is a directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
-    /// Absolute path of one more device, for the journal alone. None: the journal is on the first
-    /// device.
+    /// Absolute path of one more device, for the journal alone; not for a mirror. None: the journal
+    /// is on the first device, or on all drives of the first group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub journal_device: Option<String>,
     /// Size of each half of the journal, a multiple of 4,096. None: 2 % of the aggregate, 16 to 256
@@ -47,7 +54,8 @@ impl CreateAggregate {
     pub fn parse(body: &[u8]) -> Result<CreateAggregate, Problem> {
         let mut fields = Fields::parse(body)?;
         let name = fields.parsed("name")?;
-        let raid: Option<String> = fields.parsed("raid")?;
+        let raid: Option<Raid> = fields.parsed("raid")?;
+        let group_size = fields.integer("group_size")?;
         let devices = fields.strings("devices", DEVICES_MAX)?;
         let size_bytes = fields.integer("size_bytes")?;
         let journal_device = fields.parsed("journal_device")?;
@@ -57,6 +65,8 @@ impl CreateAggregate {
         fields.finish()?;
         let request = CreateAggregate {
             name: required("name", name)?,
+            raid: raid.unwrap_or_default(),
+            group_size,
             devices,
             size_bytes,
             journal_device,
@@ -64,13 +74,8 @@ impl CreateAggregate {
             discard_contents,
             dry_run,
         };
-        match raid.as_deref() {
-            None | Some("none") => Ok(request),
-            Some(other) => {
-                let text = format!("{other:?} is not possible in this version; use none");
-                Err(Problem::invalid("raid", text))
-            }
-        }
+        request.check_raid()?;
+        Ok(request)
     }
 }
 
@@ -86,8 +91,12 @@ pub struct Aggregate {
     /// The reason, if the aggregate is read-only, failed or unavailable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Always `none` in this version.
+    /// How its devices protect each other: `none` or `mirror`; `unknown` if the aggregate is
+    /// unavailable.
     pub raid: String,
+    /// Drives of each group of a mirror; absent without redundancy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group_size: Option<u64>,
     /// Capacity for data of all its devices.
     pub size_bytes: u64,
     /// Space in use at the last consistency point.
@@ -120,12 +129,15 @@ pub struct Aggregate {
     /// Blocks that could not be read.
     #[serde(default)]
     pub damage: Damage,
+    /// Blocks that one drive of a mirror had wrong; absent without redundancy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<Copies>,
     /// The replay of the journal when the aggregate was opened; absent after a clean stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
     /// Number of volumes in the aggregate.
     pub volume_count: u64,
-    /// Devices of the aggregate.
+    /// Devices of the aggregate. Those of a mirror are in the order of groups and columns.
     pub devices: Vec<Device>,
 }
 
@@ -134,7 +146,8 @@ pub struct Aggregate {
 pub struct CreationPlan {
     /// The name it would have.
     pub name: String,
-    /// Capacity of all its devices, except a device for the journal alone.
+    /// Capacity of all its devices, except a device for the journal alone. A group of a mirror has
+    /// the capacity of its smallest drive.
     pub size_bytes: u64,
     /// Devices that the aggregate would have.
     pub devices: Vec<PlannedDevice>,
@@ -153,6 +166,18 @@ pub struct PlannedDevice {
     pub holds_data: bool,
     /// Whether the device would be for the journal alone.
     pub is_journal: bool,
+    /// The group of a mirror that the device would belong to, from 1; absent without redundancy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<u64>,
+}
+
+/// Blocks of a mirror that one drive had wrong, since the aggregate was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Copies {
+    /// Blocks that were wrong or unreadable on one drive, and were read from another.
+    pub read_elsewhere_block_count: u64,
+    /// Blocks of these that were then written again.
+    pub rewritten_block_count: u64,
 }
 
 /// Consistency points since the aggregate was opened, by cause.
@@ -262,8 +287,59 @@ pub struct Device {
     pub path: String,
     /// Kind of the device.
     pub kind: DeviceKind,
-    /// Its size.
+    /// Its size; of a missing device, the recorded one.
     pub size_bytes: u64,
+    /// The group of a mirror that it belongs to, from 1; absent without redundancy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<u64>,
+    /// Its column in the group, from 0; absent without redundancy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column: Option<u64>,
+    /// Whether it is in use; absent if the aggregate is unavailable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<DeviceState>,
+}
+
+/// State of a device of an aggregate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceState {
+    /// It is read and written.
+    Online,
+    /// It failed since the daemon started, and is not used any more.
+    Failed,
+    /// It is there, but missed writes before the daemon started. It catches up, and is not read
+    /// until it has everything.
+    Behind,
+    /// It is not there, or could not be opened when the daemon started.
+    Missing,
+}
+
+impl DeviceState {
+    /// All states.
+    pub const ALL: [DeviceState; 4] = [
+        DeviceState::Online,
+        DeviceState::Failed,
+        DeviceState::Behind,
+        DeviceState::Missing,
+    ];
+
+    /// Returns the word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            DeviceState::Online => "online",
+            DeviceState::Failed => "failed",
+            DeviceState::Behind => "behind",
+            DeviceState::Missing => "missing",
+        }
+    }
+}
+
+impl std::fmt::Display for DeviceState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.word())
+    }
 }
 
 /// Kind of a device.
@@ -304,6 +380,8 @@ mod tests {
     fn what_a_client_writes_the_daemon_reads() {
         let request = CreateAggregate {
             name: "a".parse().expect("a name"),
+            raid: Raid::None,
+            group_size: None,
             devices: vec!["/dev/sdb".to_owned()],
             size_bytes: Some(1 << 30),
             journal_device: Some("/dev/sdc".to_owned()),
@@ -316,16 +394,26 @@ mod tests {
     }
 
     #[test]
-    fn raid_is_none_or_refused() {
-        let parse = |raid: &str| {
-            CreateAggregate::parse(format!("{{\"name\": \"a\", \"raid\": {raid}}}").as_bytes())
+    fn a_mirror_is_read_as_it_was_written() {
+        let request = CreateAggregate {
+            name: "a".parse().expect("a name"),
+            raid: Raid::Mirror,
+            group_size: Some(3),
+            devices: ["/dev/sdb", "/dev/sdc", "/dev/sdd"]
+                .map(str::to_owned)
+                .into(),
+            size_bytes: None,
+            journal_device: None,
+            journal_half_bytes: None,
+            discard_contents: false,
+            dry_run: false,
         };
-        assert!(parse("\"none\"").is_ok() && parse("null").is_ok());
-        for raid in ["\"mirror\"", "\"NONE\"", "1"] {
-            let problem = parse(raid).expect_err(raid);
-            assert_eq!(problem.code, Code::InvalidValue);
-            assert_eq!(problem.field.as_deref(), Some("raid"));
-        }
+        let body = serde_json::to_vec(&request).expect("JSON");
+        assert_eq!(CreateAggregate::parse(&body), Ok(request));
+    }
+
+    #[test]
+    fn a_name_is_required() {
         let problem = CreateAggregate::parse(b"{}").expect_err("no name");
         assert_eq!(problem.code, Code::MissingField);
     }

@@ -97,13 +97,15 @@ pub enum Code {
     SegmentLost,
     /// Deleted snapshots wait for a scan that is paused.
     ScanPaused,
+    /// A mirror has lost drives.
+    AggregateDegraded,
     /// The data directory cannot be written.
     Host,
 }
 
 impl Code {
     /// All codes, in numerical order.
-    pub const ALL: [Code; 42] = [
+    pub const ALL: [Code; 43] = [
         Code::NotJson,
         Code::UnknownField,
         Code::MissingField,
@@ -145,6 +147,7 @@ impl Code {
         Code::MetadataDamaged,
         Code::SegmentLost,
         Code::ScanPaused,
+        Code::AggregateDegraded,
         Code::Host,
     ];
 
@@ -192,6 +195,7 @@ impl Code {
             Code::MetadataDamaged => (4014, 0, "metadata is damaged"),
             Code::SegmentLost => (4015, 0, "a segment file is missing or too short"),
             Code::ScanPaused => (4016, 0, "a paused scan holds deletions"),
+            Code::AggregateDegraded => (4017, 0, "an aggregate has lost drives"),
             Code::Host => (9001, 500, "the host refused"),
         }
     }

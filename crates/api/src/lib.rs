@@ -26,6 +26,7 @@ mod outcome;
 mod plural;
 mod policy;
 mod problem;
+mod raid;
 mod repair;
 mod scan;
 mod size;
@@ -37,8 +38,9 @@ mod version;
 mod volume;
 
 pub use aggregate::{
-    Aggregate, AggregateState, Aggregates, ConsistencyPoints, CreateAggregate, CreationPlan,
-    DEVICES_MAX, Damage, Device, DeviceKind, Journal, PlannedDevice, Recovery,
+    Aggregate, AggregateState, Aggregates, ConsistencyPoints, Copies, CreateAggregate,
+    CreationPlan, DEVICES_MAX, Damage, Device, DeviceKind, DeviceState, Journal, PlannedDevice,
+    Recovery,
 };
 pub use code::Code;
 pub use comparison::{ChangedRange, CompareSnapshot, SnapshotChanges};
@@ -59,6 +61,7 @@ pub use policy::{
     Weekday,
 };
 pub use problem::{CONTENT_TYPE as PROBLEM_CONTENT_TYPE, Problem, ProblemBody};
+pub use raid::{GROUP_SIZE_DEFAULT, GROUP_SIZE_MAX, Raid};
 pub use repair::{Repair, RepairState};
 pub use scan::{Scan, SetScan};
 pub use size::{NotASize, Size};

@@ -6,17 +6,18 @@ use std::rc::Rc;
 use everglade_format::context::block_and_slot as context_slot;
 use everglade_format::{Block, Context, FileId, Owner, Pvbn, Tag, metafile};
 
-use crate::bad::{Bad, BadBlocks, report_bad};
+use crate::bad::{Bad, BadBlocks, report_bad, report_copy};
+use crate::contents::{self, Wrong};
 use crate::files::{self, Files};
 use crate::filesystem::FileSystem;
 use crate::findings::Findings;
 use crate::labels::Labels;
-use crate::media::{Fault, Media};
+use crate::media::Media;
 use crate::problem::Kind;
 use crate::reference::{Reference, References};
 use crate::report::{Counts, Phase, Progress};
 use crate::usage::{Claims, Frontiers, Number, Usage};
-use crate::{contents, tree, volume};
+use crate::{tree, volume};
 
 /// Bad blocks of volumes that are kept to be named by the files they belong to; further ones are
 /// reported under their containers.
@@ -77,7 +78,7 @@ pub(crate) fn check(
     }
     usage.finish(findings);
     let mut counts = Counts {
-        devices: labels.devices.len() as u64,
+        devices: labels.members.len() as u64,
         blocks: media.geometry.block_count(),
         blocks_used: usage.used,
         blocks_verified: blocks.verified,
@@ -172,7 +173,7 @@ impl<'b> Blocks<'b> {
         block
     }
 
-    /// Reads the leaves that the walk took for granted.
+    /// Reads the leaves that the walk took for granted, and all blocks of groups on each drive.
     fn verify(
         &mut self,
         references: &References,
@@ -186,9 +187,16 @@ impl<'b> Blocks<'b> {
             bad,
             ..
         } = self;
-        let wanted = |r: &Reference| r.is_user_leaf() || r.is_overflow_leaf();
         let is_volume = |file: FileId| files.names.of.get(&file).is_some_and(|name| !name.hidden);
-        let note = |reference: &Reference, fault: Fault| {
+        let note = |reference: &Reference, wrong: Wrong| {
+            let fault = match wrong {
+                Wrong::Everywhere(_) if reference.is_walked() => return,
+                Wrong::Everywhere(fault) => fault,
+                Wrong::Copy(copy) => {
+                    report_copy(fs, files, reference, &copy, findings);
+                    return;
+                }
+            };
             if is_volume(reference.file) && bad.len() < BAD_BLOCKS_MAX {
                 let reference = *reference;
                 let key = (reference.file, reference.index());
@@ -197,7 +205,7 @@ impl<'b> Blocks<'b> {
                 report_bad(fs, files, reference, &fault, findings);
             }
         };
-        contents::verify(fs.media, references, wanted, note, |blocks| {
+        contents::verify(fs.media, references, note, |blocks| {
             *verified += blocks;
             done(*verified);
         });

@@ -9,7 +9,7 @@ use everglade_format::refcount::COUNTS_PER_BLOCK;
 use everglade_format::snapshot::SNAPSHOTS_MAX;
 use everglade_format::volume::{SnapshotRoots, Split};
 use everglade_format::{
-    Context, FileId, Header, Inode, Layer, Owner, Pvbn, SnapshotRecord, bitmap, metafile,
+    Context, FileId, Header, Inode, Layer, Member, Owner, Pvbn, SnapshotRecord, bitmap, metafile,
 };
 use serde_json::{Map, Value};
 
@@ -18,10 +18,11 @@ use crate::clones;
 use crate::files::{self, Files};
 use crate::filesystem::{FileSystem, Inside};
 use crate::findings::Findings;
-use crate::labels::{self, Labels};
+use crate::labels::{self, Drive, Labels, Placed, Trouble};
 use crate::media::Media;
 use crate::problem::Object;
 use crate::reference::References;
+use crate::report::{role_text, state_text};
 use crate::superblock::read_superblock;
 use crate::tree::{self, File, Leaves, Visit};
 use crate::unreadable::Unreadable;
@@ -98,14 +99,10 @@ pub fn labels(storage: &dyn Storage, devices: &[DeviceId]) -> Result<Description
         .fact("reserve blocks", config.reserve_blocks)
         .fact("journal", journal_text(&config.journal))
         .fact("consistency point", labels.superblock.cp);
-    for (member, entry) in config.members.iter().enumerate() {
-        let title = format!("member {member} is device {}", labels.devices[member].0);
-        let part = Description::new(title)
-            .fact("uuid", hex(&entry.uuid))
-            .fact("blocks", entry.size_blocks)
-            .fact("first data dbn", entry.data_first);
-        out.parts.push(part);
-    }
+    let placed = labels.members.iter().enumerate();
+    let members = placed.zip(&config.members);
+    out.parts
+        .extend(members.map(|((member, placed), entry)| member_part(member, placed, entry)));
     for stranger in &labels.strangers {
         let title = format!("device {} is no member", stranger.device.0);
         let part = Description::new(title).fact("label", &stranger.found);
@@ -137,6 +134,32 @@ pub fn labels(storage: &dyn Storage, devices: &[DeviceId]) -> Result<Description
         out.parts.push(copy_part(site, &state));
     }
     Ok(out)
+}
+
+fn member_part(member: usize, placed: &Placed, entry: &Member) -> Description {
+    let device = placed
+        .device
+        .map(|device| format!("is device {}", device.0));
+    let device = device.unwrap_or_else(|| "has no device".to_owned());
+    let part = Description::new(format!("member {member} {device}"))
+        .fact("uuid", hex(&entry.uuid))
+        .fact("blocks", entry.size_blocks)
+        .fact("first data dbn", entry.data_first);
+    let seat = entry.seat;
+    if seat.group == 0 {
+        return part;
+    }
+    let read = match &placed.trouble {
+        None => "yes".to_owned(),
+        Some(Trouble::Behind) => "no, as it missed writes".to_owned(),
+        Some(Trouble::Absent) => "no, as its device was not given".to_owned(),
+        Some(Trouble::Unfit(trouble)) => format!("no: {trouble}"),
+    };
+    part.fact("group", seat.group)
+        .fact("column", seat.column)
+        .fact("role", role_text(seat))
+        .fact("state", state_text(seat))
+        .fact("read", read)
 }
 
 fn journal_text(region: &JournalRegion) -> String {
@@ -444,12 +467,13 @@ pub fn block(
     let Some(place) = media.geometry.locate(pvbn) else {
         return Ok(out.fact("place", "in no extent"));
     };
-    let device = labels.devices[place.member as usize].0;
-    let text = format!(
-        "member {} (device {device}), dbn {}",
-        place.member, place.dbn
-    );
-    out = out.fact("place", text);
+    let drives = media.drives_of(pvbn);
+    let text = |drive: &Drive| {
+        let Drive { member, device } = drive;
+        format!("member {member} (device {}), dbn {}", device.0, place.dbn)
+    };
+    let places: Vec<String> = drives.iter().map(text).collect();
+    out = out.fact("place", places.join("; "));
     let aggregate = aggregate_of(&media, &labels);
     let files = quiet_walk(&aggregate, &labels.superblock.inode_file);
     out = out.fact("in use", in_use(&aggregate, &files, pvbn));
@@ -468,7 +492,19 @@ pub fn block(
             Err(damage) => out.fact("context", damage),
         };
     }
-    Ok(match media.read_any(pvbn) {
+    if let [drive] = drives {
+        return Ok(with_content(out, &media, *drive, pvbn));
+    }
+    for (drive, place) in drives.iter().zip(places) {
+        let part = with_content(Description::new(place), &media, *drive, pvbn);
+        out.parts.push(part);
+    }
+    Ok(out)
+}
+
+/// What a drive has in the place of a block.
+fn with_content(out: Description, media: &Media<'_>, drive: Drive, pvbn: Pvbn) -> Description {
+    match media.read_from(drive, pvbn) {
         Ok((tag, block)) => {
             let out = out.fact("tag", tag);
             match Header::decode(&block) {
@@ -477,7 +513,7 @@ pub fn block(
             }
         }
         Err(fault) => out.fact("content", format!("{fault:?}")),
-    })
+    }
 }
 
 fn in_use(fs: &FileSystem<'_>, files: &Files, pvbn: Pvbn) -> &'static str {

@@ -49,22 +49,36 @@ impl Findings {
         expected: impl Display,
         found: impl Display,
     ) {
+        if self.count(kind) {
+            self.keep(Problem {
+                kind,
+                object: object.clone(),
+                place,
+                expected: expected.to_string(),
+                found: found.to_string(),
+            });
+        }
+    }
+
+    /// Adds a finding that was made elsewhere.
+    pub(crate) fn push(&mut self, problem: Problem) {
+        if self.count(problem.kind) {
+            self.keep(problem);
+        }
+    }
+
+    /// Counts a finding; true if it is kept.
+    fn count(&mut self, kind: Kind) -> bool {
         if self.muted {
-            return;
+            return false;
         }
         let total = self.totals.entry(kind).or_default();
         *total += 1;
-        if *total > KEPT_PER_KIND {
-            return;
-        }
-        let problem = Problem {
-            kind,
-            object: object.clone(),
-            place,
-            expected: expected.to_string(),
-            found: found.to_string(),
-        };
-        if kind.is_warning() {
+        *total <= KEPT_PER_KIND
+    }
+
+    fn keep(&mut self, problem: Problem) {
+        if problem.kind.is_warning() {
             self.warnings.push(problem);
         } else {
             self.problems.push(problem);

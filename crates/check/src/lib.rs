@@ -17,7 +17,8 @@
 //! 2. *Usage* (`usage`): all references, sorted by block number, are merged with the active map
 //!    (Definition 1) and, in volumes, with the container map.
 //! 3. *Contents* (`contents`): leaves of containers and of the overflow file are read in the order
-//!    of the device, in runs up to 1 MiB, and compared with their tags.
+//!    of the device, in runs up to 1 MiB, and compared with their tags. Each block of a group of
+//!    drives is compared on every drive that is current.
 //!
 //! 4. *Journal* (`journal`): the operations that the next start will replay are counted. They do
 //!    not change the results above, which are about the consistency point on media.
@@ -27,7 +28,8 @@
 //!
 //! Memory: 40 bytes for each used block of one window (16 Mi blocks, 64 GiB); a larger aggregate is
 //! walked once per window, its findings reported the first time only. One block of every snapshot's
-//! map, at most 32 MiB. No other memory depends on what the media contain.
+//! map, at most 32 MiB. Eight bytes for each record of the journal. No other memory depends on what
+//! the media contain.
 //!
 //! If a part cannot be read, problems that merely follow from it are not reported, such as blocks
 //! that seem lost and files that seem unnamed.
@@ -60,15 +62,17 @@ mod volume;
 
 pub use describe::Description;
 pub use problem::{Kind, Object, Problem, ProblemPlace};
-pub use report::{Counts, Journal, Phase, Progress, Report};
+pub use report::{Counts, Journal, Member, Phase, Progress, Report};
 pub use unreadable::Unreadable;
 
 use everglade_env::{DeviceId, Storage};
 
-/// Verifies the aggregate that lives on `devices` (all of its members, in any order).
+/// Verifies the aggregate that lives on `devices` (its members, in any order). Members that their
+/// groups can spare may be absent.
 ///
 /// # Errors
-/// The labels do not lead to a superblock, so the rest cannot be verified.
+/// The labels do not lead to a superblock, or a member is missing that no group can spare, so the
+/// rest cannot be verified.
 pub fn check(
     storage: &dyn Storage,
     devices: &[DeviceId],

@@ -1,14 +1,18 @@
 //! Media: blocks by pvbn, verified as they are read; recently read metadata is kept.
+//!
+//! A block of a group of drives is on each of its current drives. Reads of metadata take the first
+//! drive that has the content they expect. So damage to one drive hides nothing; `contents`
+//! compares each drive.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use everglade_env::{DeviceId, DiskError, Storage};
+use everglade_env::{DiskError, Storage};
 use everglade_format::config::Uuid;
 use everglade_format::{BLOCK_SIZE, Block, Geometry, Pvbn, Tag, TagKey};
 
-use crate::labels::Labels;
+use crate::labels::{Drive, Labels};
 
 /// Metadata blocks kept: 16 MiB. When it is full it starts again empty, which costs each block in
 /// use one more read.
@@ -31,21 +35,27 @@ pub(crate) enum Fault {
     Unknown,
 }
 
+/// A block that was read: its content, or the other tag that was found.
+type Kept = Result<Rc<Block>, Tag>;
+
 pub(crate) struct Media<'a> {
     storage: &'a dyn Storage,
-    devices: &'a [DeviceId],
+    /// For each member, the drives that have its blocks.
+    drives: Vec<Vec<Drive>>,
     pub(crate) geometry: Geometry,
     pub(crate) key: &'a TagKey,
     pub(crate) uuid: Uuid,
-    kept: RefCell<HashMap<u64, (Tag, Rc<Block>)>>,
+    /// Blocks by number and expected tag: the block, or the tag that was found.
+    kept: RefCell<HashMap<(u64, Tag), Kept>>,
 }
 
 impl<'a> Media<'a> {
     pub(crate) fn new(storage: &'a dyn Storage, labels: &'a Labels) -> Self {
         let config = &labels.config;
+        let members = (0..).take(config.members.len());
         Media {
             storage,
-            devices: &labels.devices,
+            drives: members.map(|member| labels.drives_of(member)).collect(),
             geometry: config.geometry().expect("checked when it was decoded"),
             key: &labels.key,
             uuid: config.uuid,
@@ -53,41 +63,68 @@ impl<'a> Media<'a> {
         }
     }
 
-    /// Reads a block of metadata whose tag must be `tag`.
-    pub(crate) fn read(&self, pvbn: Pvbn, tag: Tag) -> Result<Rc<Block>, Fault> {
-        let (found, block) = self.read_any(pvbn)?;
-        if found == tag {
-            Ok(block)
-        } else {
-            Err(Fault::Tag(found))
+    /// Returns the drives that have a block; none if it is in no extent.
+    pub(crate) fn drives_of(&self, pvbn: Pvbn) -> &[Drive] {
+        match self.geometry.locate(pvbn) {
+            Some(place) => &self.drives[place.member as usize],
+            None => &[],
         }
     }
 
-    /// One block of metadata, whatever it is, and its tag.
-    pub(crate) fn read_any(&self, pvbn: Pvbn) -> Result<(Tag, Rc<Block>), Fault> {
-        if let Some(kept) = self.kept.borrow().get(&pvbn.0) {
-            return Ok(kept.clone());
+    /// Reads a block of metadata whose tag must be `tag`, from the first drive that has it.
+    pub(crate) fn read(&self, pvbn: Pvbn, tag: Tag) -> Result<Rc<Block>, Fault> {
+        if let Some(kept) = self.kept.borrow().get(&(pvbn.0, tag)) {
+            return kept.clone().map_err(Fault::Tag);
         }
-        let mut block = [0; BLOCK_SIZE];
-        self.read_run(pvbn, &mut block)?;
-        let found = (self.key.tag(&block), Rc::new(block));
+        let mut first = None;
+        for drive in self.drives_of(pvbn) {
+            let fault = match self.read_from(*drive, pvbn) {
+                Ok((found, block)) if found == tag => {
+                    let block = Rc::new(block);
+                    self.keep(pvbn, tag, Ok(block.clone()));
+                    return Ok(block);
+                }
+                Ok((found, _)) => Fault::Tag(found),
+                Err(fault) => fault,
+            };
+            first.get_or_insert(fault);
+        }
+        let fault = first.unwrap_or(Fault::Outside);
+        if let Fault::Tag(found) = fault {
+            self.keep(pvbn, tag, Err(found));
+        }
+        Err(fault)
+    }
+
+    fn keep(&self, pvbn: Pvbn, tag: Tag, found: Result<Rc<Block>, Tag>) {
         let mut kept = self.kept.borrow_mut();
         if kept.len() >= KEPT_BLOCKS {
             kept.clear();
         }
-        kept.insert(pvbn.0, found.clone());
-        Ok(found)
+        kept.insert((pvbn.0, tag), found);
     }
 
-    /// Blocks from `pvbn` on, which must all be in one extent, as they are.
-    pub(crate) fn read_run(&self, pvbn: Pvbn, buffer: &mut [u8]) -> Result<(), Fault> {
+    /// One block, whatever it is, and its tag.
+    pub(crate) fn read_from(&self, drive: Drive, pvbn: Pvbn) -> Result<(Tag, Block), Fault> {
+        let mut block = [0; BLOCK_SIZE];
+        self.read_run(drive, pvbn, &mut block)?;
+        Ok((self.key.tag(&block), block))
+    }
+
+    /// Blocks from `pvbn` on, which must all be in one extent of a member that `drive` has the
+    /// blocks of, as they are.
+    pub(crate) fn read_run(
+        &self,
+        drive: Drive,
+        pvbn: Pvbn,
+        buffer: &mut [u8],
+    ) -> Result<(), Fault> {
         let place = self.geometry.locate(pvbn).ok_or(Fault::Outside)?;
         if (buffer.len() / BLOCK_SIZE) as u64 > place.run {
             return Err(Fault::Outside);
         }
-        let device = self.devices[place.member as usize];
         let offset = place.dbn.0 * BLOCK_SIZE as u64;
-        let result = self.storage.read(device, offset, buffer);
+        let result = self.storage.read(drive.device, offset, buffer);
         result.map_err(Fault::Disk)
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use everglade_env::DeviceId;
-use everglade_format::{FileId, Pointer, Pvbn, Vvbn};
+use everglade_format::{Dbn, FileId, Pointer, Pvbn, Vvbn};
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $variant:ident $name:literal $class:ident;)*) => {
@@ -70,6 +70,20 @@ kinds! {
     EpochBehind "epoch-behind" problem;
     /// The newest superblock of a member is older than a power cut explains.
     MemberBehind "member-behind" problem;
+    /// The config record says that a copy of a group missed writes. Nothing on it is read or
+    /// compared, except who it is.
+    CopyBehind "copy-behind" warning;
+    /// A member that is behind was written without any of the members that are read: each side has
+    /// writes that the other lacks.
+    CopySplit "copy-split" problem;
+    /// The device of a current copy was not given. Its group can spare it.
+    CopyAbsent "copy-absent" warning;
+    /// The device of a current copy has no label, missed a change, or became smaller. Its group can
+    /// spare it, so nothing on it is read or compared.
+    CopyUnfit "copy-unfit" problem;
+    /// A block is wrong or unreadable on one drive of a group, and right on another. Reads take the
+    /// right one, which can be written over the wrong one.
+    CopyWrong "copy-wrong" problem;
     /// The config record gives the journal a place that does not exist.
     JournalRegion "journal-region" problem;
     /// The journal ends with a record that is not whole, as a power cut leaves it.
@@ -79,6 +93,8 @@ kinds! {
     /// The journal holds a record that begins where the superblock's consistency point has none: a
     /// newer superblock is missing.
     JournalAhead "journal-ahead" problem;
+    /// Two copies of the journal have different records in the same place.
+    JournalCopiesDiffer "journal-copies-differ" problem;
     /// The device cannot read a block.
     ReadError "read-error" problem;
     /// A block's content is not what the pointer to it expects.
@@ -190,6 +206,13 @@ kinds! {
 pub enum Object {
     /// A device's label.
     Device(DeviceId),
+    /// A member as a whole.
+    Member {
+        /// Its index in the member table.
+        member: u32,
+        /// Its device, if that was given.
+        device: Option<DeviceId>,
+    },
     /// The aggregate as a whole.
     Aggregate,
     /// The journal.
@@ -225,6 +248,10 @@ impl fmt::Display for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Object::Device(device) => write!(f, "device {}", device.0),
+            Object::Member { member, device } => match device {
+                Some(device) => write!(f, "member {member} (device {})", device.0),
+                None => write!(f, "member {member}"),
+            },
             Object::Aggregate => f.write_str("aggregate"),
             Object::Journal => f.write_str("journal"),
             Object::File { file, name } => write!(f, "{name} (file {file})"),
@@ -252,6 +279,10 @@ pub struct ProblemPlace {
     pub vvbn: Option<Vvbn>,
     /// Block of the aggregate.
     pub pvbn: Option<Pvbn>,
+    /// Of a group, the member that has the block or the journal.
+    pub member: Option<u32>,
+    /// Block of that member.
+    pub dbn: Option<Dbn>,
 }
 
 impl ProblemPlace {
@@ -262,6 +293,8 @@ impl ProblemPlace {
         index: None,
         vvbn: None,
         pvbn: None,
+        member: None,
+        dbn: None,
     };
 
     pub(crate) fn at_offset(offset: u64) -> ProblemPlace {
@@ -287,11 +320,11 @@ impl ProblemPlace {
 
     pub(crate) fn in_tree(level: u8, index: u64, pointer: &Pointer) -> ProblemPlace {
         ProblemPlace {
-            offset: None,
             level: Some(level),
             index: Some(index),
             vvbn: (pointer.vvbn.0 != 0).then_some(pointer.vvbn),
             pvbn: (pointer.pvbn.0 != 0).then_some(pointer.pvbn),
+            ..ProblemPlace::NONE
         }
     }
 }
@@ -307,6 +340,8 @@ impl fmt::Display for ProblemPlace {
         }
         parts.extend(self.vvbn.map(|vvbn| format!("vvbn {vvbn}")));
         parts.extend(self.pvbn.map(|pvbn| format!("pvbn {pvbn}")));
+        parts.extend(self.member.map(|member| format!("member {member}")));
+        parts.extend(self.dbn.map(|dbn| format!("dbn {dbn}")));
         f.write_str(&parts.join(", "))
     }
 }

@@ -71,6 +71,11 @@ impl Reference {
         self.file >= metafile::FIRST_FILE && self.level() == 0 && !self.is_side
     }
 
+    /// True if the walk over the aggregate's trees reads the block: all metadata of the aggregate.
+    pub(crate) fn is_walked(&self) -> bool {
+        !self.is_user_leaf() && !self.is_overflow_leaf()
+    }
+
     /// Its place, read as a reference of the aggregate.
     pub(crate) fn place_in_aggregate(&self) -> ProblemPlace {
         ProblemPlace {

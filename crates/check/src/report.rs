@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use everglade_env::DeviceId;
 use everglade_format::config::{Uuid, hex};
+use everglade_format::{Role, Seat};
 use serde_json::{Value, json};
 
 use crate::findings::Findings;
@@ -69,6 +71,37 @@ pub struct Counts {
     pub stale_hints: u64,
 }
 
+/// A member of the checked aggregate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its name for ever.
+    pub uuid: Uuid,
+    /// Its device, if that was given.
+    pub device: Option<DeviceId>,
+    /// Its size in blocks, as the config record has it.
+    pub size_blocks: u64,
+    /// Its part in a group of drives.
+    pub seat: Seat,
+    /// The member was read and compared: its device was given, and it is current.
+    pub is_read: bool,
+}
+
+/// The role of a column, for people and programs.
+pub(crate) fn role_text(seat: Seat) -> &'static str {
+    match seat.role {
+        Role::Data => "data",
+        Role::Copy => "copy",
+    }
+}
+
+/// The state of a member, for people and programs.
+pub(crate) fn state_text(seat: Seat) -> &'static str {
+    match seat.is_current() {
+        true => "current",
+        false => "behind",
+    }
+}
+
 /// The operations in the journal beyond the checked consistency point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Journal {
@@ -101,6 +134,8 @@ pub struct Report {
     pub stopped_cleanly: bool,
     /// Counts of the objects read.
     pub counts: Counts,
+    /// The members, in the order of the member table.
+    pub members: Vec<Member>,
     /// The journal; none if the aggregate has none, or its place is impossible.
     pub journal: Option<Journal>,
     /// The problems; of each kind at most the first hundred.
@@ -125,6 +160,7 @@ impl Report {
             epoch: labels.config.epoch,
             stopped_cleanly: labels.superblock.clean,
             counts,
+            members: members(labels),
             journal,
             problems: findings.problems,
             warnings: findings.warnings,
@@ -175,6 +211,7 @@ impl Report {
                 "overflow_blocks": counts.overflow_blocks,
                 "stale_hints": counts.stale_hints,
             },
+            "members": (0u32..).zip(&self.members).map(member_json).collect::<Vec<_>>(),
             "journal": self.journal.map(|journal| json!({
                 "blocks": journal.blocks,
                 "records": journal.records,
@@ -191,6 +228,39 @@ impl Report {
     }
 }
 
+fn members(labels: &Labels) -> Vec<Member> {
+    let all = labels.config.members.iter().zip(&labels.members);
+    let member = all.map(|(entry, placed)| Member {
+        uuid: entry.uuid,
+        device: placed.device,
+        size_blocks: entry.size_blocks,
+        seat: entry.seat,
+        is_read: placed.trouble.is_none(),
+    });
+    member.collect()
+}
+
+fn member_json((index, member): (u32, &Member)) -> Value {
+    let Member {
+        uuid,
+        device,
+        size_blocks,
+        seat,
+        is_read,
+    } = member;
+    json!({
+        "member": index,
+        "uuid": hex(uuid),
+        "device": device.map(|device| device.0),
+        "size_blocks": size_blocks,
+        "group": seat.group,
+        "column": seat.column,
+        "role": role_text(*seat),
+        "state": state_text(*seat),
+        "read": is_read,
+    })
+}
+
 fn problem_json(problem: &Problem) -> Value {
     let ProblemPlace {
         offset,
@@ -198,6 +268,8 @@ fn problem_json(problem: &Problem) -> Value {
         index,
         vvbn,
         pvbn,
+        member,
+        dbn,
     } = problem.place;
     json!({
         "kind": problem.kind.name(),
@@ -207,6 +279,8 @@ fn problem_json(problem: &Problem) -> Value {
         "index": index,
         "vvbn": vvbn.map(|vvbn| vvbn.0),
         "pvbn": pvbn.map(|pvbn| pvbn.0),
+        "member": member,
+        "dbn": dbn.map(|dbn| dbn.0),
         "expected": problem.expected,
         "found": problem.found,
     })
@@ -217,6 +291,22 @@ fn counted(count: u64, noun: &str) -> String {
     match count {
         1 => format!("1 {noun}"),
         _ => format!("{count} {noun}s"),
+    }
+}
+
+impl fmt::Display for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.device {
+            Some(device) => write!(f, "(device {})", device.0)?,
+            None => write!(f, "(no device)")?,
+        }
+        let Seat { group, column, .. } = self.seat;
+        let (role, state) = (role_text(self.seat), state_text(self.seat));
+        write!(f, ": group {group}, column {column}, {role}, {state}")?;
+        match self.is_read {
+            true => Ok(()),
+            false => write!(f, ", not verified"),
+        }
     }
 }
 
@@ -237,6 +327,11 @@ impl fmt::Display for Report {
                 counted(journal.operations, "operation"),
                 counted(journal.records, "record")
             )?;
+        }
+        for (index, member) in self.members.iter().enumerate() {
+            if member.seat.group != 0 {
+                writeln!(f, "member {index} {member}")?;
+            }
         }
         let counts = &self.counts;
         write!(

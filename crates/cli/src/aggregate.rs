@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use everglade_api::{
-    Aggregate, AggregateState, Aggregates, CreateAggregate, CreationPlan, DeviceKind, Rename, Size,
-    Volume, Volumes, counted,
+    Aggregate, AggregateState, Aggregates, CreateAggregate, CreationPlan, Device, DeviceKind,
+    DeviceState, Rename, Size, Volume, Volumes, counted,
 };
 use serde_json::json;
 
@@ -18,7 +18,7 @@ use crate::table::{Align, Table};
 use crate::verb::{AggregateCreate, AggregateDelete, AggregateVerb};
 
 /// The columns of aggregates. `df` shows a different selection of them.
-pub(crate) const COLUMNS: [Column<Aggregate>; 20] = [
+pub(crate) const COLUMNS: [Column<Aggregate>; 22] = [
     Column::text("name", |it| Cell::text(&it.name)),
     Column::words("state", "AggregateState", |it| Cell::text(it.state)),
     Column::bytes("size", |it| Cell::Bytes(it.size_bytes)),
@@ -28,6 +28,12 @@ pub(crate) const COLUMNS: [Column<Aggregate>; 20] = [
     Column::count("devices", |it| Cell::Count(it.devices.len() as u64)),
     if_asked(Column::text("uuid", |it| Cell::text(&it.uuid))),
     if_asked(Column::text("raid", |it| Cell::text(&it.raid))),
+    if_asked(Column::count("group-size", |it| {
+        it.group_size.map_or(Cell::None, Cell::Count)
+    })),
+    if_asked(Column::count("drives-lost", |it| {
+        Cell::Count(it.devices.iter().filter(|device| is_lost(device)).count() as u64)
+    })),
     if_asked(Column::bytes("reserve", |it| Cell::Bytes(it.reserve_bytes))),
     if_asked(Column::bytes("pending", |it| {
         Cell::Bytes(it.pending_free_bytes)
@@ -145,6 +151,13 @@ fn remove(
     Ok(())
 }
 
+/// Returns whether a device is not in use, although its aggregate is.
+fn is_lost(device: &Device) -> bool {
+    device
+        .state
+        .is_some_and(|state| state != DeviceState::Online)
+}
+
 /// Returns whether the aggregate could not be opened, so that its contents are unknown.
 fn is_unknown(aggregate: &Aggregate) -> bool {
     aggregate.state == AggregateState::Unavailable
@@ -207,6 +220,8 @@ fn request(create: &AggregateCreate, yes: bool) -> Result<CreateAggregate, Failu
     let journal = create.journal_device.as_deref();
     Ok(CreateAggregate {
         name: create.name.clone(),
+        raid: create.raid.into(),
+        group_size: create.group_size,
         devices: devices.collect::<Result<_, _>>()?,
         size_bytes: create.size.map(Size::bytes),
         journal_device: journal
@@ -225,13 +240,16 @@ fn plan(plan: &CreationPlan) -> String {
         plan.name,
         Size(plan.size_bytes)
     );
+    let has_groups = plan.devices.iter().any(|device| device.group.is_some());
+    let group = has_groups.then_some(("GROUP", Align::Right));
     let columns = [
         ("DEVICE", Align::Left),
         ("KIND", Align::Left),
         ("SIZE", Align::Right),
         ("FOR", Align::Left),
-        ("WOULD LOSE", Align::Left),
     ];
+    let columns = columns.into_iter().chain(group);
+    let columns = columns.chain([("WOULD LOSE", Align::Left)]);
     let mut table = Table::new(columns.map(|(name, align)| (name.to_owned(), align)));
     for device in &plan.devices {
         let lost = if device.holds_data {
@@ -239,16 +257,23 @@ fn plan(plan: &CreationPlan) -> String {
         } else {
             "nothing"
         };
-        table.row(vec![
+        let cells = [
             device.path.clone(),
             device.kind.to_string(),
             Size(device.size_bytes).to_string(),
             if device.is_journal { "journal" } else { "data" }.to_owned(),
-            lost.to_owned(),
-        ]);
+        ];
+        let group = has_groups.then(|| number(device.group));
+        let cells = cells.into_iter().chain(group);
+        table.row(cells.chain([lost.to_owned()]).collect());
     }
     text.push_str(&table.text(true));
     text
+}
+
+/// Returns a number that may be absent.
+fn number(value: Option<u64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
 /// Describes one aggregate in full.
@@ -264,7 +289,13 @@ fn details(aggregate: &Aggregate, exact: bool) -> String {
         line("reason", reason);
     }
     line("uuid", &aggregate.uuid);
-    line("raid", &aggregate.raid);
+    match aggregate.group_size {
+        None => line("raid", &aggregate.raid),
+        Some(size) => {
+            let text = format!("{}, groups of {size} drives", aggregate.raid);
+            line("raid", &text);
+        }
+    }
     for (name, bytes) in [
         ("size", aggregate.size_bytes),
         ("used", aggregate.used_bytes),
@@ -330,6 +361,13 @@ fn details(aggregate: &Aggregate, exact: bool) -> String {
             line("", found);
         }
     }
+    if let Some(copies) = &aggregate.copies {
+        let text = format!(
+            "{} blocks were wrong on one drive and read from another, {} of them written again",
+            copies.read_elsewhere_block_count, copies.rewritten_block_count
+        );
+        line("copies", &text);
+    }
     match &aggregate.journal {
         None => line("journal", "none: a flush is a consistency point"),
         Some(journal) => {
@@ -347,15 +385,70 @@ fn details(aggregate: &Aggregate, exact: bool) -> String {
         );
         line("last recovery", &text);
     }
+    format!("{text}\n{}", devices(aggregate, exact))
+}
+
+/// Returns the table of an aggregate's devices. Those of a mirror have a group, a column in it, and
+/// a state.
+fn devices(aggregate: &Aggregate, exact: bool) -> String {
+    let has_groups = aggregate.group_size.is_some();
+    let seat = [
+        ("GROUP", Align::Right),
+        ("COLUMN", Align::Right),
+        ("STATE", Align::Left),
+    ];
+    let seat = seat.into_iter().filter(|_| has_groups);
     let columns = [
         ("DEVICE", Align::Left),
         ("KIND", Align::Left),
         ("SIZE", Align::Right),
     ];
+    let columns = columns.into_iter().chain(seat);
     let mut table = Table::new(columns.map(|(name, align)| (name.to_owned(), align)));
     for device in &aggregate.devices {
         let bytes = size(device.size_bytes, exact);
-        table.row(vec![device.path.clone(), device.kind.to_string(), bytes]);
+        let mut cells = vec![device.path.clone(), device.kind.to_string(), bytes];
+        if has_groups {
+            let state = device.state.map_or("-", DeviceState::word);
+            cells.extend([
+                number(device.group),
+                number(device.column),
+                state.to_owned(),
+            ]);
+        }
+        table.row(cells);
     }
-    format!("{text}\n{}", table.text(true))
+    table.text(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use everglade_api::PlannedDevice;
+
+    use super::*;
+
+    #[test]
+    fn a_plan_of_a_mirror_shows_its_groups() {
+        let device = |path: &str, group| PlannedDevice {
+            path: path.to_owned(),
+            kind: DeviceKind::File,
+            size_bytes: 1 << 30,
+            holds_data: false,
+            is_journal: false,
+            group,
+        };
+        let of = |groups: [Option<u64>; 2]| CreationPlan {
+            name: "a".to_owned(),
+            size_bytes: 1 << 30,
+            devices: vec![device("/f", groups[0]), device("/g", groups[1])],
+        };
+        assert_eq!(
+            plan(&of([Some(1), Some(1)])),
+            "aggregate a would have 1.0 GiB\n\n\
+            DEVICE  KIND     SIZE  FOR   GROUP  WOULD LOSE\n\
+            /f      file  1.0 GiB  data      1  nothing\n\
+            /g      file  1.0 GiB  data      1  nothing\n"
+        );
+        assert!(!plan(&of([None, None])).contains("GROUP"));
+    }
 }

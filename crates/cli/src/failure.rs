@@ -199,6 +199,7 @@ impl From<Problem> for Failure {
         let detail = match problem.field.as_deref() {
             Some("size_bytes") => format!("--size: {}", problem.detail),
             Some("journal_device") => format!("--journal-device: {}", problem.detail),
+            Some("group_size") => format!("--group-size: {}", problem.detail),
             Some("journal_half_bytes") => format!("--journal-half: {}", problem.detail),
             Some(field @ ("hourly" | "daily" | "weekly" | "at" | "weekday")) => {
                 format!("--{field}: {}", problem.detail)
@@ -262,6 +263,7 @@ pub(crate) fn exit_code(code: Code) -> u8 {
         | Code::MetadataDamaged
         | Code::SegmentLost
         | Code::ScanPaused
+        | Code::AggregateDegraded
         | Code::MetadataMended
         | Code::Host => exit::FAILED,
     }

@@ -235,18 +235,29 @@ pub struct AggregateDelete {
 
 /// Options of `aggregate create`.
 #[derive(Debug, Args)]
-#[command(after_help = "A file or block device with data is overwritten only with --yes.")]
+#[command(after_help = "\
+Examples:
+  everglade aggregate create big --devices /dev/sdb,/dev/sdc
+  everglade aggregate create safe --raid mirror --devices /dev/sdb,/dev/sdc
+
+Of a mirror, the devices make groups in the order in which they are named. Each group survives the
+loss of all its drives but one. A group has the capacity of its smallest drive. A file or block
+device with data is overwritten only with --yes.")]
 pub struct AggregateCreate {
     /// Name of the new aggregate
     #[arg(value_name = "AGGREGATE")]
     pub name: Name,
 
-    /// Redundancy among the devices; this version has none
+    /// How the devices protect each other: none, or mirror (each block is on all drives of a group)
     #[arg(long, value_enum, default_value_t = Raid::None, hide_possible_values = true)]
     pub raid: Raid,
 
-    /// Empty directories, regular files or block devices [default: a directory in the data
-    /// directory]
+    /// Drives of each group of a mirror: 2 or 3 [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=3))]
+    pub group_size: Option<u64>,
+
+    /// Empty directories, regular files or block devices; for a mirror, a multiple of --group-size
+    /// [default: a directory in the data directory]
     #[arg(long, value_name = "PATH,PATH,…", value_delimiter = ',')]
     pub devices: Vec<PathBuf>,
 
@@ -255,7 +266,8 @@ pub struct AggregateCreate {
     #[arg(long, value_name = "SIZE")]
     pub size: Option<Size>,
 
-    /// One more device, for the journal alone [default: the journal is on the first device]
+    /// One more device, for the journal alone; not for a mirror [default: the journal is on the
+    /// first device, or on all drives of the first group]
     #[arg(long, value_name = "PATH")]
     pub journal_device: Option<PathBuf>,
 
@@ -274,6 +286,17 @@ pub struct AggregateCreate {
 pub enum Raid {
     /// They do not.
     None,
+    /// Each block is on all drives of a group.
+    Mirror,
+}
+
+impl From<Raid> for everglade_api::Raid {
+    fn from(raid: Raid) -> everglade_api::Raid {
+        match raid {
+            Raid::None => everglade_api::Raid::None,
+            Raid::Mirror => everglade_api::Raid::Mirror,
+        }
+    }
 }
 
 /// Verbs of `volume`.

@@ -64,6 +64,7 @@ mod tree;
 
 pub use crate::cp::freeze::RECLAIM_REGIONS;
 pub use crate::holders::table::Counts as ScanCounts;
+pub use crate::media::copies::CopiesInfo;
 pub use crate::media::host::HOST_MARGIN_BYTES;
 pub use crate::media::next::NextGeometry;
 pub use crate::mount::copies::LostCopy;
@@ -82,5 +83,7 @@ pub use crate::pool::refused::RefusedInfo;
 pub use crate::pool::space::Usage;
 pub use crate::pool::trigger::{CpCounts, PHASE_BOUNDS, PhaseTimes};
 pub use crate::reactor::{AdminDone, Core, Joined};
-pub use crate::shared::{AggregateInfo, Engine, LunInfo, Options, VolumeId, VolumeInfo};
+pub use crate::shared::{
+    AggregateInfo, Engine, LunInfo, MemberInfo, Options, VolumeId, VolumeInfo,
+};
 pub use crate::tree::notes::Unreadable;

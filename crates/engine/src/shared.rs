@@ -3,24 +3,27 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use everglade_affinity::{Affinities, AggregateAffinities, Permit, RANGES};
 use everglade_env::lock::{Mutex, RwLock};
 use everglade_env::{BLOCK_SIZE, DeviceId, Nanos, SegmentFault, Storage};
+use everglade_format::Seat;
 use everglade_format::volume::Sync;
 use everglade_pagecache::PageCache;
 
 use crate::background::split;
 use crate::cp::freeze::RECLAIM_REGIONS;
 use crate::media::Layout;
+use crate::media::copies::CopiesInfo;
 use crate::media::heal::Healing;
 use crate::media::next::NextGeometry;
 use crate::mend::Mender;
 use crate::mount::copies::{self, LostCopy};
 use crate::mount::growth::{self, GrowError, Growth, GrowthInfo};
-use crate::mount::labels;
+use crate::mount::labels::{self, Labels};
 use crate::mount::lost;
+use crate::mount::members::Missing;
 use crate::mount::mounting::Mounting;
 use crate::mount::refusal::Refusal;
 use crate::pool::aggregate::{Aggregate, State};
@@ -94,6 +97,8 @@ pub(crate) struct Shared {
     pub(crate) affinities: Affinities<u64>,
     pub(crate) cache: PageCache,
     pub(crate) aggregates: RwLock<Vec<Arc<Aggregate>>>,
+    /// An aggregate with groups of drives was opened.
+    pub(crate) has_groups: AtomicBool,
     /// Serialises the opening of aggregates.
     opening: Mutex<()>,
     pub(crate) mailboxes: Vec<Mutex<VecDeque<Message>>>,
@@ -139,8 +144,36 @@ pub struct AggregateInfo {
     pub stale_reads: u64,
     /// Result of the journal's replay when the aggregate was opened.
     pub recovery: Option<RecoveryInfo>,
-    /// Devices, in the order of the label's table.
+    /// Devices that are there, in the order of the label's table.
     pub devices: Vec<DeviceId>,
+    /// Members, in the order of the label's table.
+    pub members: Vec<MemberInfo>,
+    /// Reads of other copies.
+    pub copies: CopiesInfo,
+}
+
+/// A member of an aggregate, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberInfo {
+    /// Its device, if that is there.
+    pub device: Option<DeviceId>,
+    /// Its name for ever.
+    pub uuid: [u8; 16],
+    /// Its part in a group of drives, as the config record says.
+    pub seat: Seat,
+    /// True if it is read and written.
+    pub is_used: bool,
+}
+
+fn members_of(layout: &Layout) -> Vec<MemberInfo> {
+    let seats = layout.seats();
+    let info = seats.map(|(member, device, is_used)| MemberInfo {
+        device,
+        uuid: member.uuid,
+        seat: member.seat,
+        is_used,
+    });
+    info.collect()
 }
 
 /// A volume, for people.
@@ -223,6 +256,7 @@ impl Engine {
                 usize::try_from(cache_pages).expect("memory fits the address space"),
             ),
             aggregates: RwLock::default(),
+            has_groups: AtomicBool::new(false),
             opening: Mutex::default(),
             mailboxes: (0..options.reactors).map(|_| Mutex::default()).collect(),
             volume_names: Mutex::default(),
@@ -245,7 +279,27 @@ impl Engine {
         joining: &[DeviceId],
         expected: Option<&labels::Expected>,
     ) -> Result<u32, Refusal> {
-        let labels = labels::read(storage, devices, joining, expected)?;
+        let labels = labels::read(storage, devices, joining, expected, Missing::IfSafe)?;
+        self.open_labelled(storage, labels)
+    }
+
+    /// Opens an aggregate like [`Engine::open`], also if members are missing that may have newer
+    /// data, as long as each mirror has a drive. What only the missing ones have is lost.
+    ///
+    /// # Errors
+    /// See [`Engine::open`].
+    pub fn open_degraded(
+        &self,
+        storage: &dyn Storage,
+        devices: &[DeviceId],
+        joining: &[DeviceId],
+        expected: Option<&labels::Expected>,
+    ) -> Result<u32, Refusal> {
+        let labels = labels::read(storage, devices, joining, expected, Missing::Allowed)?;
+        self.open_labelled(storage, labels)
+    }
+
+    fn open_labelled(&self, storage: &dyn Storage, labels: Labels) -> Result<u32, Refusal> {
         let shared = &self.0;
         // Reactors use the table of aggregates all the time, so they do not wait while devices are
         // read here.
@@ -260,24 +314,38 @@ impl Engine {
             ));
         }
         let id = u32::try_from(known.len()).expect("few aggregates");
-        let layout = Layout::new(labels.config, labels.devices).map_err(|damage| {
+        let mut layout = Layout::new(labels.config, labels.devices).map_err(|damage| {
             Refusal::new(damage.to_string(), "a valid label", "Nothing was changed")
         })?;
         let affinities = AggregateAffinities::add(&shared.affinities, RANGES)
             .map_err(|gone| Refusal::new(gone.to_string(), "a running engine", "Start again"))?;
-        let superblock = labels.superblock;
-        let lost_segments = lost::find(storage, &layout, &superblock)?;
+        let (superblock, astray) = (labels.superblock, labels.astray);
+        let lost = lost::find(storage, &mut layout, &superblock)?;
         // After the crash of a daemon, the content read here may still be in a device's cache. A
         // flush is answered from committed content, so that content must be stable now.
-        for (_, device) in layout.members() {
-            storage.flush(device).map_err(|error| {
-                Refusal::new(
-                    format!("device {}: {error}", device.0),
+        for device in layout.devices().collect::<Vec<DeviceId>>() {
+            if layout.is_out(device) {
+                continue;
+            }
+            let (found, expected, remedy) = match storage.flush(device) {
+                _ if astray.contains(&device) => (
+                    "another commit of the same number".to_owned(),
+                    "the same commit on all devices",
+                    "Take the device away. Nothing was changed",
+                ),
+                Ok(()) => continue,
+                Err(error) => (
+                    error.to_string(),
                     "a device that can be flushed",
                     "Replace the device's host storage, then start again",
-                )
+                ),
+            };
+            layout = layout.without(device).ok_or_else(|| {
+                Refusal::new(format!("device {}: {found}", device.0), expected, remedy)
             })?;
         }
+        let has_groups = layout.config.has_groups();
+        shared.has_groups.fetch_or(has_groups, Ordering::Relaxed);
         let healing = Healing::find(storage, &layout, &superblock);
         let backed = superblock.areas_used * layout.geometry.area_blocks();
         let space = Space::new(
@@ -296,7 +364,7 @@ impl Engine {
             &superblock,
             space,
         );
-        aggregate.lost_segments = lost_segments;
+        (aggregate.lost_segments, aggregate.spared_segments) = (lost.missed, lost.spared);
         let aggregate = Arc::new(aggregate);
         let aggregates = shared.aggregates.write();
         let mut aggregates = aggregates;
@@ -325,7 +393,8 @@ impl Engine {
     /// If there never was one of this number.
     #[must_use]
     pub fn lost_segments(&self, id: u32) -> Vec<SegmentFault> {
-        self.0.aggregate(id).lost_segments.clone()
+        let aggregate = self.0.aggregate(id);
+        [&aggregate.lost_segments[..], &aggregate.spared_segments].concat()
     }
 
     /// Rewrites lost copies of an aggregate's labels; returns the lost copies, and those that could
@@ -427,7 +496,7 @@ impl Engine {
             id: aggregate.id,
             name: aggregate.name.to_string(),
             uuid: aggregate.uuid,
-            epoch: aggregate.media.layout().config.epoch,
+            epoch: aggregate.media.epoch(),
             state: aggregate.state(),
             committed_cp: aggregate.committed().0,
             opened_cp: aggregate.opened.0,
@@ -439,7 +508,9 @@ impl Engine {
             refused: aggregate.refused.info(),
             stale_reads: aggregate.redirects.count(),
             recovery: aggregate.recovery(),
-            devices: aggregate.media.layout().devices.clone(),
+            devices: aggregate.media.layout().devices().collect(),
+            members: members_of(&aggregate.media.layout()),
+            copies: aggregate.media.copies.info(),
         };
         let all = self.0.all();
         let listed = all.iter().filter(|aggregate| !aggregate.is_forgotten());

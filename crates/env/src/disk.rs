@@ -60,6 +60,53 @@ pub enum Op {
     },
 }
 
+impl Op {
+    /// Returns the device that it is for.
+    #[must_use]
+    pub fn device(&self) -> DeviceId {
+        match self {
+            Op::Read { device, .. }
+            | Op::Write { device, .. }
+            | Op::Flush { device }
+            | Op::Allocate { device, .. }
+            | Op::Punch { device, .. } => *device,
+        }
+    }
+
+    /// Returns the same operation for another device. Written pages are shared.
+    ///
+    /// # Panics
+    /// If it is a read: its pages have one owner.
+    #[must_use]
+    pub fn on(&self, device: DeviceId) -> Op {
+        match self {
+            Op::Read { .. } => panic!("a read is for one device"),
+            Op::Write {
+                offset,
+                pages,
+                durable,
+                ..
+            } => Op::Write {
+                device,
+                offset: *offset,
+                pages: pages.clone(),
+                durable: *durable,
+            },
+            Op::Flush { .. } => Op::Flush { device },
+            Op::Allocate { offset, length, .. } => Op::Allocate {
+                device,
+                offset: *offset,
+                length: *length,
+            },
+            Op::Punch { offset, length, .. } => Op::Punch {
+                device,
+                offset: *offset,
+                length: *length,
+            },
+        }
+    }
+}
+
 /// The end of an operation.
 #[derive(Debug)]
 pub struct Completion {

@@ -251,6 +251,17 @@ pub(crate) struct Serve {
     /// value that the refusal names, for one start
     #[arg(long, value_name = "AGGREGATE@CP")]
     pub(crate) accept_rollback: Vec<AcceptRollback>,
+
+    /// Open the mirror AGGREGATE although drives are missing that may have newer data; what only
+    /// they have is lost. For one start
+    #[arg(
+        long,
+        value_name = "AGGREGATE",
+        env = "EVERGLADE_DEGRADED",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    pub(crate) degraded: Vec<Name>,
 }
 
 impl Serve {
@@ -280,6 +291,7 @@ impl Serve {
             cp_interval: self.cp_interval,
             snapshot_policy: self.snapshot_policy.clone(),
             accept_rollback: self.accept_rollback.clone(),
+            degraded: self.degraded.clone(),
         }
     }
 }
@@ -385,6 +397,23 @@ mod tests {
             let args = Args::try_parse_from(words).expect("good usage");
             assert_eq!(args.global.data_dir, Some(PathBuf::from("/d")));
         }
+    }
+
+    #[test]
+    fn several_mirrors_may_be_opened_degraded() {
+        for words in [
+            &["everglade", "serve", "--degraded", "a", "--degraded", "b"][..],
+            &["everglade", "serve", "--degraded", "a,b"],
+        ] {
+            let args = Args::try_parse_from(words).expect("good usage");
+            let Verb::Serve(serve) = &args.verb else {
+                panic!("another verb");
+            };
+            let settings = serve.settings(&args.global);
+            let names: Vec<&str> = settings.degraded.iter().map(Name::as_str).collect();
+            assert_eq!(names, ["a", "b"]);
+        }
+        assert!(Args::try_parse_from(["everglade", "serve", "--degraded", "a b"]).is_err());
     }
 
     #[test]

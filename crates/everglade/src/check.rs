@@ -111,16 +111,26 @@ fn chosen<'a>(
 
 /// Verifies one aggregate.
 fn verify(directory: &Offline, aggregate: &AggregateState, quiet: bool) -> Result<Report, Failure> {
-    let (world, devices) = directory.open_devices(aggregate).map_err(cannot_read)?;
+    let opened = directory.open_devices(aggregate).map_err(cannot_read)?;
     let mut shown = Shown::new(quiet);
-    let outcome = everglade_check::check(&world, &devices, &mut |progress| shown.show(progress));
+    let (world, devices) = (&opened.world, &opened.devices);
+    let outcome = everglade_check::check(world, devices, &mut |progress| shown.show(progress));
     shown.line.clear();
     let report = outcome.map_err(|error| {
+        // What is missing explains more than what is wrong with the rest.
+        let missing = opened.unusable.iter().map(|error| format!("{error}; "));
         cannot_read(format!(
-            "aggregate '{}' cannot be verified: {error}",
+            "{}aggregate '{}' cannot be verified: {error}",
+            missing.collect::<String>(),
             aggregate.name
         ))
     })?;
+    for error in &opened.unusable {
+        eprintln!(
+            "everglade: aggregate {} is verified without a device: {error}",
+            aggregate.name
+        );
+    }
     if aggregate
         .uuid
         .is_some_and(|recorded| recorded.0 != report.uuid)

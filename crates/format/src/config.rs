@@ -18,24 +18,29 @@
 //! | 120 | 4, 4, 8, 8 | journal: member, zero, first dbn, length in blocks (0 = none yet) |
 //! | 144 | 4, 4 | number of members, of extents |
 //! | 152 | 1, 64 | length of the name, name |
-//! | 256 | 40 each | members: UUID 16 · size in blocks 8 · first dbn of data 8 · zero 8 |
+//! | 256 | 40 each | members: UUID 16 · size in blocks 8 · first dbn of data 8 · seat 8 ([`crate::seat`]) |
 //! | after them | 40 each | extents: base 8 · length 8 · first dbn 8 · member 4 · group 4 · column 4 · zero 4 |
 //! | 65,504 | 32 | BLAKE3 of the bytes before |
 //!
 //! | incompatible feature | bit | meaning |
 //! | --- | --- | --- |
 //! | [`INCOMPATIBLE_CHANGED`] | 0 | the composition was changed after the aggregate was created: labels may have records of two epochs, the newest superblock says which one counts, and the journal may have records of older epochs (decision 0040) |
+//! | [`INCOMPATIBLE_SEATS`] | 1 | members have seats: there are groups of drives |
 //!
-//! The engine sets bit 0 in every record of an epoch above 1, and in no record of epoch 1.
+//! The engine sets bit 0 in every record of an epoch above 1, and in no record of epoch 1. It
+//! sets bit 1 exactly if a member is in a group.
 
 use crate::bytes::{array_at, put, u32_at, u64_at};
+use crate::seat::{COPIES_MAX, Role, Seat};
 use crate::tag::SECRET_BYTES;
 use crate::{Damage, Dbn, FORMAT_VERSION, Geometry};
 
 /// Incompatible feature: the composition was changed after the aggregate was created.
 pub const INCOMPATIBLE_CHANGED: u64 = 1;
+/// Incompatible feature: members have seats in groups of drives.
+pub const INCOMPATIBLE_SEATS: u64 = 2;
 /// Incompatible features that this build knows.
-const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_CHANGED;
+const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_CHANGED | INCOMPATIBLE_SEATS;
 
 /// Most extents of an aggregate: a superblock has room for this many frontiers.
 pub const EXTENTS_MAX: usize = 894;
@@ -63,6 +68,8 @@ pub struct Member {
     pub size_blocks: u64,
     /// The block of the member at which data begins.
     pub data_first: Dbn,
+    /// Its part in a group of drives.
+    pub seat: Seat,
 }
 
 /// A run of pvbn space on one member (docs/design/design.md §4).
@@ -156,6 +163,11 @@ impl Config {
             "too many members"
         );
         assert!(name_is_valid(&self.name), "name {:?}", self.name);
+        assert_eq!(
+            self.incompatible & INCOMPATIBLE_SEATS != 0,
+            self.has_groups(),
+            "a record with groups says so"
+        );
         let mut out = vec![0; CONFIG_BYTES];
         put(&mut out, 0, MAGIC);
         put(&mut out, 8, FORMAT_VERSION.to_le_bytes());
@@ -198,6 +210,7 @@ impl Config {
             put(&mut out, at, member.uuid);
             put(&mut out, at + 16, member.size_blocks.to_le_bytes());
             put(&mut out, at + 24, member.data_first.0.to_le_bytes());
+            member.seat.encode(&mut out, at + 32);
             at += ENTRY_BYTES;
         }
         for extent in &self.extents {
@@ -275,6 +288,14 @@ impl Config {
             ));
         }
         let entry = |index: usize| MEMBERS_AT + index * ENTRY_BYTES;
+        let has_seats = u64_at(bytes, 40) & INCOMPATIBLE_SEATS != 0;
+        let seat = |index: usize| match has_seats {
+            true => Seat::decode(bytes, entry(index) + 32),
+            false => Ok(Seat::ALONE),
+        };
+        let seats = (0..members)
+            .map(seat)
+            .collect::<Result<Vec<Seat>, Damage>>()?;
         let config = Config {
             member_index: u32_at(bytes, 12),
             epoch: u64_at(bytes, 16),
@@ -296,6 +317,7 @@ impl Config {
                     uuid: array_at(bytes, entry(index)),
                     size_blocks: u64_at(bytes, entry(index) + 16),
                     data_first: Dbn(u64_at(bytes, entry(index) + 24)),
+                    seat: seats[index],
                 })
                 .collect(),
             extents: (members..members + extents)
@@ -347,6 +369,11 @@ impl Config {
                 return Err(Damage::new("extent", "inside its member", extent.first_dbn));
             }
         }
+        validate_seats(self)?;
+        if self.has_groups() != (self.incompatible & INCOMPATIBLE_SEATS != 0) {
+            let expected = "groups exactly if incompatible feature bit 1 is set";
+            return Err(Damage::new("seats", expected, self.has_groups()));
+        }
         if self.reserve_blocks > geometry.block_count() {
             return Err(Damage::new(
                 "reserve",
@@ -357,12 +384,111 @@ impl Config {
         Ok(())
     }
 
+    /// True if a member is in a group of drives.
+    #[must_use]
+    pub fn has_groups(&self) -> bool {
+        self.members.iter().any(|member| member.seat.group != 0)
+    }
+
+    /// Returns the indices of the members that have the same blocks as `member`, itself included:
+    /// the drives of its mirror, in the order of their columns.
+    #[must_use]
+    pub fn copies_of(&self, member: u32) -> Vec<u32> {
+        let group = self
+            .members
+            .get(member as usize)
+            .map_or(0, |it| it.seat.group);
+        if group == 0 {
+            return vec![member];
+        }
+        let all = self.members.iter().zip(0..);
+        let in_group = all.filter(|(it, _)| it.seat.group == group);
+        let mut copies: Vec<(u8, u32)> = in_group
+            .map(|(it, index)| (it.seat.column, index))
+            .collect();
+        copies.sort_unstable();
+        copies.into_iter().map(|(_, index)| index).collect()
+    }
+
     /// Pvbn space, checked.
     ///
     /// # Errors
     /// See [`Geometry::new`].
     pub fn geometry(&self) -> Result<Geometry, Damage> {
         Geometry::new(self.area_blocks, self.extents.clone())
+    }
+}
+
+/// Checks the seats of all members, and that extents and journal are on data columns.
+///
+/// # Errors
+/// The first seat that breaks a rule of [`crate::seat`].
+fn validate_seats(config: &Config) -> Result<(), Damage> {
+    let seats = || config.members.iter().map(|member| member.seat);
+    for seat in seats() {
+        if seat.group == 0 {
+            if seat != Seat::ALONE {
+                let expected = "a current data column, as the member is in no group";
+                return Err(Damage::new("seat of a member", expected, seat));
+            }
+            continue;
+        }
+        let is_data = seat.role == Role::Data;
+        if usize::from(seat.column) >= COPIES_MAX || is_data != (seat.column == 0) {
+            let expected = "data in column 0, or a copy in column 1 or 2";
+            return Err(Damage::new("seat of a member", expected, seat));
+        }
+        let in_group = || seats().filter(|other| other.group == seat.group);
+        let twins = in_group().filter(|other| other.column == seat.column);
+        if twins.count() > 1 {
+            return Err(Damage::new("seat of a member", "each once", seat));
+        }
+        let has_data = in_group().any(|other| other.role == Role::Data);
+        if !has_data || in_group().count() < 2 || !in_group().any(Seat::is_current) {
+            let expected = "a data column, a copy, and one of them current";
+            return Err(Damage::new("group", expected, seat));
+        }
+    }
+    let extents = config.extents.iter().map(|extent| extent.member);
+    let journal = (config.journal.blocks > 0).then_some(config.journal.member);
+    for member in extents.chain(journal) {
+        let seat = config.members.get(member as usize).map(|it| it.seat);
+        if seat.is_some_and(|seat| seat.role != Role::Data) {
+            let expected = "a data column as the place of extents and journal";
+            return Err(Damage::new("member", expected, "a copy"));
+        }
+    }
+    // Every copy has the blocks that its data column has.
+    for (index, extent) in config.extents.iter().enumerate() {
+        let end = extent.first_dbn.0.saturating_add(extent.length);
+        check_room(config, extent.member, end, &format!("extent {index}"))?;
+    }
+    let journal = &config.journal;
+    if journal.blocks > 0 {
+        let end = journal.first.0.saturating_add(journal.blocks);
+        check_room(config, journal.member, end, "the journal")?;
+    }
+    Ok(())
+}
+
+/// Every drive of the group of `member` has blocks up to `end`, and a label behind them.
+fn check_room(config: &Config, member: u32, end: u64, what: &str) -> Result<(), Damage> {
+    let Some(data) = config.members.get(member as usize) else {
+        return Ok(());
+    };
+    let group = data.seat.group;
+    let mut copies = config.members.iter();
+    let short = copies.find(|it| {
+        let has_room = end.saturating_add(crate::label::LABEL_BLOCKS) <= it.size_blocks;
+        group != 0 && it.seat.group == group && !has_room
+    });
+    match short {
+        Some(short) => Err(Damage::new(
+            "size of a copy",
+            format!("room for {what}, which ends at {end}"),
+            short.size_blocks,
+        )),
+        None => Ok(()),
     }
 }
 
@@ -376,6 +502,7 @@ pub fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::damage::Writer;
+    use crate::seat::SeatState;
 
     fn sample() -> Config {
         Config {
@@ -395,11 +522,13 @@ mod tests {
                     uuid: [3; 16],
                     size_blocks: 5000,
                     data_first: Dbn(256),
+                    seat: Seat::ALONE,
                 },
                 Member {
                     uuid: [4; 16],
                     size_blocks: 5000,
                     data_first: Dbn(256),
+                    seat: Seat::ALONE,
                 },
             ],
             extents: vec![
@@ -487,7 +616,7 @@ mod tests {
                 40,
                 4,
                 Writer::Newer,
-                "incompatible feature flags: expected none but 0x1, which this build knows, found \
+                "incompatible feature flags: expected none but 0x3, which this build knows, found \
                 0x4",
             ),
         ] {
@@ -510,6 +639,69 @@ mod tests {
             ..sample()
         };
         assert_eq!(Config::decode(&changed.encode()), Ok(Some(changed)));
+    }
+
+    /// The sample as a mirror of two drives.
+    fn mirror() -> Config {
+        let mut config = sample();
+        config.incompatible = INCOMPATIBLE_SEATS;
+        config.extents.truncate(1);
+        for (member, drive) in config.members.iter_mut().zip(0..) {
+            member.seat = Seat::of_mirror(1, drive);
+        }
+        config
+    }
+
+    #[test]
+    fn a_mirror_is_a_feature_that_this_build_knows() {
+        let mut config = mirror();
+        assert_eq!(Config::decode(&config.encode()), Ok(Some(config.clone())));
+        assert_eq!(
+            (config.copies_of(0), config.copies_of(1)),
+            (vec![0, 1], vec![0, 1])
+        );
+        config.members[0].seat.state = SeatState::Behind;
+        assert_eq!(Config::decode(&config.encode()), Ok(Some(config.clone())));
+        assert_eq!(sample().copies_of(1), [1]);
+    }
+
+    #[test]
+    fn seats_that_contradict_each_other_are_refused() {
+        type Harm = fn(&mut Config);
+        let harms: [(Harm, &str); 7] = [
+            (|it| it.members[1].seat.column = 0, "seat of a member"),
+            (|it| it.members[1].seat.column = 3, "seat of a member"),
+            (
+                |it| it.members[1].seat.role = Role::Data,
+                "seat of a member",
+            ),
+            (|it| it.members[0].seat = Seat::ALONE, "group"),
+            (
+                |it| {
+                    for member in &mut it.members {
+                        member.seat.state = SeatState::Behind;
+                    }
+                },
+                "group",
+            ),
+            (|it| it.extents[0].member = 1, "member"),
+            (
+                |it| it.members[1].size_blocks = 1280 + 255,
+                "size of a copy",
+            ),
+        ];
+        for (harm, what) in harms {
+            let mut config = mirror();
+            harm(&mut config);
+            let damage = Config::decode(&config.encode()).expect_err("contradictory");
+            assert_eq!(damage.what, what);
+        }
+    }
+
+    #[test]
+    fn without_the_feature_the_bytes_of_a_seat_mean_nothing() {
+        let bytes = resealed(MEMBERS_AT + 32, 7);
+        assert_eq!(Config::decode(&bytes), Ok(Some(sample())));
     }
 
     #[test]

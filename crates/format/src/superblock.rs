@@ -72,6 +72,16 @@ pub struct Superblock {
 }
 
 impl Superblock {
+    /// True if both are of the same commit. It may have been written again with another epoch.
+    #[must_use]
+    pub fn is_same_commit(&self, other: &Superblock) -> bool {
+        *self
+            == Superblock {
+                epoch: self.epoch,
+                ..other.clone()
+            }
+    }
+
     /// The sealed block.
     #[must_use]
     pub fn encode(&self, key: &TagKey) -> Block {

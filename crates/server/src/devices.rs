@@ -3,9 +3,9 @@
 //! An opened device is compared with the record: it must have the same kind, and must not have
 //! become smaller. Its labels show whether it is the *right* device; they are read elsewhere.
 //!
-//! A device that was being added may be a member or not, and its labels may not even be written. So
-//! one that cannot be opened is left out here. If it is a member, opening the aggregate fails
-//! without it.
+//! A device that cannot be opened is left out here. The engine decides whether the aggregate can do
+//! without it: a mirror may miss drives. A device that was being added may be a member or not, and
+//! its labels may not even be written.
 //!
 //! A process that was killed may keep its devices for a moment after it is gone: the kernel
 //! closes a file only when the last operation of an io_uring on it has ended. So a device that is
@@ -69,6 +69,8 @@ pub struct OpenDevices {
     pub members: Vec<DeviceId>,
     /// Devices that were being added, and may turn out to be no members.
     pub joining: Vec<DeviceId>,
+    /// Why other members cannot be opened.
+    pub unusable: Vec<DeviceError>,
     /// Why others that were being added cannot be opened.
     pub left_out: Vec<DeviceError>,
 }
@@ -80,28 +82,19 @@ impl OpenDevices {
     }
 }
 
-/// Opens all devices of an aggregate. On failure none stays open.
-///
-/// # Errors
-/// The first member that cannot be used.
-pub fn open_all(
-    world: &World,
-    data_dir: &Path,
-    aggregate: &AggregateState,
-) -> Result<OpenDevices, DeviceError> {
+/// Opens all devices of an aggregate that can be opened.
+#[must_use]
+pub fn open_all(world: &World, data_dir: &Path, aggregate: &AggregateState) -> OpenDevices {
     let mut opened = OpenDevices::default();
     for (number, device) in aggregate.devices.iter().enumerate() {
         match open(world, data_dir, aggregate, number, device) {
             Ok(id) if device.joining => opened.joining.push(id),
             Ok(id) => opened.members.push(id),
             Err(error) if device.joining => opened.left_out.push(error),
-            Err(error) => {
-                opened.all().for_each(|id| world.close(id));
-                return Err(error);
-            }
+            Err(error) => opened.unusable.push(error),
         }
     }
-    Ok(opened)
+    opened
 }
 
 /// Opens, and opens again while the device is in use, up to [`PATIENCE`].

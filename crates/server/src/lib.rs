@@ -38,6 +38,7 @@ pub mod fronts;
 pub mod interval;
 pub mod listen;
 pub mod log;
+mod losses;
 pub mod metrics;
 pub mod offline;
 mod plane;

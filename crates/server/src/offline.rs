@@ -13,12 +13,22 @@ use crate::devices::{self, DeviceError};
 /// The reasons why an aggregate cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum OfflineError {
-    /// A recorded device cannot be used.
+    /// No recorded device can be used; this is the reason for the first.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// The host gives no threads or descriptors.
     #[error(transparent)]
     World(#[from] WorldError),
+}
+
+/// The devices of one aggregate, for blocking access from one thread.
+pub struct OfflineDevices {
+    /// The world that has them open.
+    pub world: World,
+    /// The devices that can be opened, at least one. Those that were being added are the last.
+    pub devices: Vec<DeviceId>,
+    /// Why other members cannot be opened. A mirror may do without them.
+    pub unusable: Vec<DeviceError>,
 }
 
 /// A data directory that no daemon has open, while this lives.
@@ -77,22 +87,26 @@ impl Offline {
         &self.seen
     }
 
-    /// Opens the devices of one aggregate for reading, from one thread, also devices that cannot be
-    /// written. Devices that were being added are the last, as far as they can be opened.
+    /// Opens the devices of one aggregate for reading, from one thread, as far as they can be
+    /// opened, also devices that cannot be written. Devices that were being added are the last.
     ///
     /// # Errors
-    /// The first device that cannot be used.
-    pub fn open_devices(
-        &self,
-        aggregate: &AggregateState,
-    ) -> Result<(World, Vec<DeviceId>), OfflineError> {
+    /// No device can be used.
+    pub fn open_devices(&self, aggregate: &AggregateState) -> Result<OfflineDevices, OfflineError> {
         let world = World::new(&WorldOptions {
             io: IoMode::Threads,
             read_only: true,
             ..WorldOptions::default()
         })?;
-        let opened = devices::open_all(&world, &self.path, aggregate)?;
+        let mut opened = devices::open_all(&world, &self.path, aggregate);
+        if opened.members.is_empty() && !opened.unusable.is_empty() {
+            return Err(opened.unusable.remove(0).into());
+        }
         let devices = opened.all().collect();
-        Ok((world, devices))
+        Ok(OfflineDevices {
+            world,
+            devices,
+            unusable: opened.unusable,
+        })
     }
 }

@@ -108,6 +108,9 @@ pub fn repair(
     }
     stop.ask();
     let ended = reactors.wait();
+    if let Err(error) = administrator.follow_epochs() {
+        tracing::warn!("{error}; the next start records which drives were in use last");
+    }
     records.settle();
     administrator.see_points();
     match ended {

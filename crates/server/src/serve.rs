@@ -148,6 +148,9 @@ fn run(
         }
         Err(error) => Err(error.into()),
     };
+    if let Err(error) = administrator.follow_epochs() {
+        tracing::warn!("{error}; the next start records which drives were in use last");
+    }
     // The newest events, of the stop.
     records.settle();
     administrator.see_points();
@@ -258,15 +261,31 @@ fn begin_records(reactors: &Reactors, records: &Records, config: &Config, is_fir
         records.remember(now, "--accept-rollback", &deed);
     }
     // The log has these already.
-    for lost in &found.lost_copies {
+    let warn = |aggregate: &str, code: Code, text: String| {
         let warning = NewEvent {
             severity: Severity::Warning,
             kind: EventKind::Daemon,
-            object: format!("aggregate {}", lost.aggregate),
-            code: Some(Code::LabelCopyLost.to_string()),
-            text: lost.text(),
+            object: format!("aggregate {aggregate}"),
+            code: Some(code.to_string()),
+            text,
         };
         records.events.tell(now, warning);
+    };
+    for degraded in &found.degraded {
+        let deed = Deed {
+            what: "aggregate open-degraded",
+            object: degraded.aggregate.clone(),
+            detail: degraded.text(),
+        };
+        records.remember(now, "--degraded", &deed);
+        warn(
+            &degraded.aggregate,
+            Code::AggregateDegraded,
+            degraded.text(),
+        );
+    }
+    for lost in &found.lost_copies {
+        warn(&lost.aggregate, Code::LabelCopyLost, lost.text());
     }
     for pending in administrator.pending() {
         if pending.bytes > 0 {

@@ -20,8 +20,8 @@ use everglade_target::Export;
 
 use crate::administrator::pools::Pools;
 use crate::administrator::{
-    Accepted, Administrator, LostCopy, copies, creation, first_start, joining, opening, points,
-    renaming,
+    Accepted, Administrator, Degraded, LostCopy, copies, creation, first_start, joining, opening,
+    points, renaming,
 };
 use crate::fronts::{Admission, Listeners, Protocol};
 use crate::plane::control::{Control, Plane};
@@ -61,6 +61,8 @@ pub struct Reactors {
 pub struct StartNotices {
     /// Older copies of devices that are served because somebody said so.
     pub accepted: Vec<Accepted>,
+    /// Mirrors that are served without drives that may have newer data, because somebody said so.
+    pub degraded: Vec<Degraded>,
     /// Copies of labels that were lost.
     pub lost_copies: Vec<LostCopy>,
 }
@@ -150,7 +152,7 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         running.engine.clone(),
         Arc::clone(&running.plane),
         directory,
-        opened.unavailable,
+        (opened.unavailable, opened.idle_drives),
         schedule,
         (config, protocols),
     );
@@ -164,6 +166,7 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         running,
         found: StartNotices {
             accepted: opened.accepted,
+            degraded: opened.degraded,
             lost_copies,
         },
     })

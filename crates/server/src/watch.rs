@@ -5,7 +5,10 @@
 //! Jobs that have ended are reported, and so are damaged blocks and requests that found no space
 //! (`incidents`). The watch only reads counters, so an idle daemon stays idle.
 //!
-//! Once an hour it records the consistency points of the aggregates in the data directory.
+//! Drives of mirrors that fail are reported (`losses`), and the membership epochs that
+//! their loss makes are recorded in the data directory.
+//!
+//! Once an hour the watch records the consistency points of the aggregates in the data directory.
 //!
 //! Under systemd with a watchdog, the watch also asks every reactor for a sign of life. It tells
 //! systemd that the daemon is alive only when all reactors have answered, so systemd restarts a
@@ -24,6 +27,7 @@ use everglade_api::{Code, Condition, EventKind, Health, Job, JobState, Severity}
 
 use crate::Stop;
 use crate::administrator::Administrator;
+use crate::losses::Losses;
 use crate::ready;
 use crate::records::Records;
 use crate::records::events::NewEvent;
@@ -58,6 +62,8 @@ pub fn start(
         records,
         conditions: Conditions::default(),
         incidents: incidents::Teller::default(),
+        losses: Losses::default(),
+        owes_epochs: false,
         watchdog: ready::watchdog_interval(),
         fed: None,
         noted: Instant::now(),
@@ -89,6 +95,9 @@ struct Watcher {
     records: Arc<Records>,
     conditions: Conditions,
     incidents: incidents::Teller,
+    losses: Losses,
+    /// True if the membership epochs could not be recorded.
+    owes_epochs: bool,
     /// Interval at which systemd expects a sign of life.
     watchdog: Option<Duration>,
     fed: Option<Instant>,
@@ -103,6 +112,11 @@ impl Watcher {
         for told in self.incidents.news(Instant::now(), &incidents) {
             self.records.events.tell(now, told);
         }
+        let aggregates = self.administrator.aggregates().aggregates;
+        for told in self.losses.check(now, &aggregates) {
+            self.records.events.tell(now, told);
+        }
+        self.follow_epochs();
         let found = self.administrator.status().conditions;
         let short = Code::HostLow.to_string();
         let is_host_low = found.iter().any(|condition| condition.code == short);
@@ -130,6 +144,15 @@ impl Watcher {
             self.administrator.see_points();
         }
         self.feed_watchdog();
+    }
+
+    /// Records the membership epochs. A failure is logged once.
+    fn follow_epochs(&mut self) {
+        let followed = self.administrator.follow_epochs();
+        if let (Err(error), false) = (&followed, self.owes_epochs) {
+            tracing::warn!("{error}; which drives are in use is recorded when that is possible");
+        }
+        self.owes_epochs = followed.is_err();
     }
 
     fn feed_watchdog(&mut self) {

@@ -70,6 +70,7 @@ pub(super) const CONFIG: Target = Target {
             uuid: [number; 16],
             size_blocks: 50_000,
             data_first: Dbn(256),
+            seat: everglade_format::Seat::ALONE,
         };
         let extent = |base, number| Extent {
             base,

@@ -102,6 +102,7 @@ const TABLE: [(&str, &[&str]); 6] = [
             "metrics",
             "offline",
             "repair",
+            "losses",
             "watch",
             "serve",
         ],

@@ -3,17 +3,23 @@
 //!
 //! A change appends members and extents, and makes members larger. Nothing gets another number or
 //! another place, because blocks are found by them. A larger member keeps its former label copy, so
-//! its new extents begin behind its former end. A record of a changed composition has a feature
-//! bit, so that builds which do not know this refuse it.
+//! its new extents begin behind its former end. A member of a group keeps its place in it; only its
+//! state changes. A record of a changed composition has a feature bit, so that builds which do not
+//! know this refuse it.
 
 use std::fmt::Display;
 
-use everglade_format::Config;
 use everglade_format::config::INCOMPATIBLE_CHANGED;
+use everglade_format::{Config, Role, Seat};
 
 use super::Labels;
 use crate::findings::Findings;
 use crate::problem::{Kind, Object, ProblemPlace};
+
+/// What a change of the composition leaves as it is.
+fn place_of(seat: Seat) -> (u16, u8, Role) {
+    (seat.group, seat.column, seat.role)
+}
 
 impl Labels {
     pub(super) fn check_change(&self, findings: &mut Findings) {
@@ -42,6 +48,7 @@ impl Labels {
                 it.uuid == old.uuid
                     && it.data_first == old.data_first
                     && it.size_blocks >= old.size_blocks
+                    && place_of(it.seat) == place_of(old.seat)
             });
             if !kept {
                 let expected = format_args!("member {index} as before, or larger: {old:?}");
@@ -68,7 +75,7 @@ impl Labels {
         }
     }
 
-    /// The record of the epoch before in some member's label.
+    /// The record of the epoch before in the label of some member that is read.
     pub(super) fn record_before(&self) -> Option<&Config> {
         self.records.iter().find_map(|(site, copy)| {
             let record = copy.valid()?;

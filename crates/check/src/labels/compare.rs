@@ -3,7 +3,7 @@
 use everglade_format::label::{config_slot, superblock_slot};
 use everglade_format::{Config, Superblock};
 
-use super::{Copy, Labels, Site};
+use super::{Copy, Labels, Placed, Site, Trouble};
 use crate::findings::Findings;
 use crate::problem::{Kind, Object, ProblemPlace};
 
@@ -97,6 +97,13 @@ impl Labels {
                 let expected = format_args!("consistency point {} in slot {slot}", it.cp);
                 findings.add(Kind::SuperblockSlot, &object, place, expected, found);
             }
+            // The commit was written again with a later epoch, because a drive was lost meanwhile.
+            Copy::Valid(it)
+                if it.epoch < self.superblock.epoch && it.is_same_commit(&self.superblock) =>
+            {
+                let found = format_args!("the same of epoch {}", it.epoch);
+                findings.add(Kind::SuperblockStale, &object, place, expected, found);
+            }
             Copy::Valid(it) if it.cp == newest => {
                 if *it != self.superblock {
                     let kind = Kind::SuperblockCopiesDiffer;
@@ -124,7 +131,8 @@ impl Labels {
     /// A power cut leaves the superblocks of two members at most one consistency point apart. A
     /// member has none at all only if it joined with the newest consistency point: then no
     /// superblock of this epoch is older, and the record of the epoch before does not name it. That
-    /// record proves nothing if it is nowhere, because the next change overwrites it.
+    /// record proves nothing if it is nowhere, because the next change overwrites it. Members that
+    /// are not read are named.
     pub(super) fn check_members(&self, findings: &mut Findings) {
         for stranger in &self.strangers {
             let object = Object::Device(stranger.device);
@@ -139,22 +147,90 @@ impl Labels {
         };
         let is_earlier = |it: &Superblock| it.epoch == self.superblock.epoch && it.cp < newest;
         // A device that is no member may have one that is left over.
-        let mut members = valid().filter(|(device, _)| self.devices.contains(device));
+        let mut members = valid().filter(|(device, _)| self.member_of(*device).is_some());
         let is_first = !members.any(|(_, it)| is_earlier(it));
-        let before = self.record_before().map(|record| record.members.len());
-        for (member, device) in self.devices.iter().enumerate() {
-            let is_new = before.is_none_or(|members| member >= members);
-            let has_joined = is_first && self.superblock.epoch > 1 && is_new;
-            let own = valid().filter(|(at, _)| at == device).map(|(_, it)| it.cp);
-            let found = match own.max() {
-                Some(cp) if cp.next() >= newest => continue,
+        let before = self.record_before();
+        for (member, placed) in (0..).zip(&self.members) {
+            let own = valid().filter(|(at, _)| Some(*at) == placed.device);
+            let own = own.map(|(_, it)| it).max_by_key(|it| it.cp);
+            let Some(device) = placed.device.filter(|_| placed.trouble.is_none()) else {
+                self.name_unread(member, placed, own, findings);
+                continue;
+            };
+            let then = before.map(|record| record.members.get(member as usize));
+            let is_new = then.is_none_or(|then| then.is_none());
+            let then = then.flatten();
+            // It caught up with the newest consistency point.
+            let was_behind = then.is_some_and(|then| !then.seat.is_current());
+            let is_first = is_first && self.superblock.epoch > 1;
+            let has_joined = is_first && is_new;
+            let found = match own.map(|it| it.cp) {
+                Some(cp) if cp.next() >= newest || is_first && was_behind => continue,
+                None if is_first && was_behind => continue,
                 None if has_joined => continue,
                 Some(cp) => format!("consistency point {cp}"),
                 None => "no superblock".to_owned(),
             };
             let expected = format_args!("consistency point {newest}, or the one before");
-            let (object, place) = (Object::Device(*device), ProblemPlace::NONE);
+            let (object, place) = (Object::Device(device), ProblemPlace::NONE);
             findings.add(Kind::MemberBehind, &object, place, expected, found);
         }
+    }
+
+    /// True if the superblock of a member that is behind goes with a record in which every member
+    /// that is current here is behind. If one is current in both records, that superblock would
+    /// have been on it, too; so the commit was cut.
+    fn is_split(&self, member: u32, placed: &Placed, own: &Superblock) -> bool {
+        let is_current = |config: &Config, index: usize| {
+            let entry = config.members.get(index);
+            entry.is_some_and(|entry| entry.seat.is_current())
+        };
+        let mut records = self.records.iter().filter_map(|(site, copy)| {
+            let record = copy
+                .valid()
+                .filter(|_| placed.device == Some(site.device))?;
+            ((record.member_index, record.epoch) == (member, own.epoch)).then_some(record)
+        });
+        let members = 0..self.config.members.len();
+        let is_apart = |record: &Config| {
+            let mut both = members.clone().filter(|index| is_current(record, *index));
+            !both.any(|index| is_current(&self.config, index))
+        };
+        records.next().is_some_and(is_apart)
+    }
+
+    /// Names a member that is not read; `own` is its newest superblock.
+    fn name_unread(
+        &self,
+        member: u32,
+        placed: &Placed,
+        own: Option<&Superblock>,
+        findings: &mut Findings,
+    ) {
+        let (kind, found) = match &placed.trouble {
+            Some(Trouble::Unfit(trouble)) => (Kind::CopyUnfit, trouble.to_string()),
+            Some(Trouble::Behind) => {
+                let has = match (placed.device, own) {
+                    (None, _) => "no device was given".to_owned(),
+                    (_, None) => "no superblock".to_owned(),
+                    (_, Some(it)) => format!("consistency point {} of epoch {}", it.cp, it.epoch),
+                };
+                match own.is_some_and(|own| self.is_split(member, placed, own)) {
+                    true => (
+                        Kind::CopySplit,
+                        format!("one that went on by itself: {has}"),
+                    ),
+                    false => (Kind::CopyBehind, format!("one that missed writes: {has}")),
+                }
+            }
+            Some(Trouble::Absent) | None => (Kind::CopyAbsent, "no device".to_owned()),
+        };
+        let object = Object::Member {
+            member,
+            device: placed.device,
+        };
+        let group = self.config.members[member as usize].seat.group;
+        let expected = format_args!("a current copy of group {group}");
+        findings.add(kind, &object, ProblemPlace::NONE, expected, found);
     }
 }

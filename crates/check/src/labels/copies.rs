@@ -60,6 +60,7 @@ impl<T> Copy<T> {
 /// The config records of one device.
 pub(super) struct Records {
     pub(super) device: DeviceId,
+    size_bytes: u64,
     pub(super) copies: Vec<(Site, Copy<Config>)>,
 }
 
@@ -80,14 +81,18 @@ fn end_named_by(record: &Config) -> Option<u64> {
 
 impl Records {
     /// Reads the labels at the device's front and end, then those at the ends that their records
-    /// name: a device may have become larger since the record was written.
+    /// name: a device may have become larger since the record was written. A device that is too
+    /// small for labels has none.
     pub(super) fn read(storage: &dyn Storage, device: DeviceId) -> Result<Records, Unreadable> {
         let size_bytes = storage.size_bytes(device);
+        let mut records = Records {
+            device,
+            size_bytes,
+            copies: Vec::new(),
+        };
         if size_bytes < 2 * LABEL_BYTES {
-            return Err(Unreadable::TooSmall { device, size_bytes });
+            return Ok(records);
         }
-        let copies = Vec::new();
-        let mut records = Records { device, copies };
         for label in label_offsets(size_bytes) {
             records.read_label(storage, label);
         }
@@ -151,7 +156,10 @@ impl Records {
 
     /// Why the device has no whole record.
     pub(super) fn trouble(&self) -> Unreadable {
-        let device = self.device;
+        let (device, size_bytes) = (self.device, self.size_bytes);
+        if size_bytes < 2 * LABEL_BYTES {
+            return Unreadable::TooSmall { device, size_bytes };
+        }
         for (site, copy) in &self.copies {
             if let Copy::Failed(error) = copy {
                 return Unreadable::Disk {

@@ -1,5 +1,9 @@
 //! Extents: apart from each other, from the journal and from the labels of their members.
+//!
+//! Extents and the journal name a data column. Every copy of the column has the same range, which
+//! must be clear of the labels of that member, too, whether the member is current or not.
 
+use everglade_format::Role;
 use everglade_format::config::INCOMPATIBLE_CHANGED;
 use everglade_format::label::LABEL_BLOCKS;
 
@@ -25,6 +29,10 @@ enum By {
 }
 
 impl By {
+    fn is_of_label(self) -> bool {
+        matches!(self, By::Label | By::LabelCopy)
+    }
+
     fn text(self) -> &'static str {
         match self {
             By::Label => "label",
@@ -44,6 +52,11 @@ impl Labels {
         taken.sort_unstable();
         for pair in taken.windows(2) {
             let (a, b) = (pair[0], pair[1]);
+            // Extents that collide in the data column collide in every copy of it.
+            let is_told = self.is_copy(b.member) && !a.by.is_of_label() && !b.by.is_of_label();
+            if is_told {
+                continue;
+            }
             let between = match (a.by, b.by) {
                 (By::Extent, By::Extent) if was_changed => LABEL_BLOCKS,
                 _ => 0,
@@ -60,6 +73,27 @@ impl Labels {
                 findings.add(Kind::ExtentsCollide, &object, place, expected, found);
             }
         }
+        self.check_first_of_copies(findings);
+    }
+
+    /// In the data column this was checked when the record was decoded.
+    fn check_first_of_copies(&self, findings: &mut Findings) {
+        for extent in &self.config.extents {
+            for copy in self.config.copies_of(extent.member) {
+                let first = self.config.members[copy as usize].data_first;
+                if extent.first_dbn < first {
+                    let expected = format_args!("extent of member {copy} from dbn {first} on");
+                    let found = format_args!("from dbn {} on", extent.first_dbn);
+                    let (object, place) = (Object::Aggregate, ProblemPlace::NONE);
+                    findings.add(Kind::ExtentsCollide, &object, place, expected, found);
+                }
+            }
+        }
+    }
+
+    fn is_copy(&self, member: u32) -> bool {
+        let entry = self.config.members.get(member as usize);
+        entry.is_some_and(|entry| entry.seat.role == Role::Copy)
     }
 
     fn taken(&self) -> Vec<Taken> {
@@ -80,11 +114,15 @@ impl Labels {
         let journal = &self.config.journal;
         if journal.blocks > 0 {
             let end = journal.first.0.saturating_add(journal.blocks);
-            add(journal.member, journal.first.0, end, By::Journal);
+            for copy in self.config.copies_of(journal.member) {
+                add(copy, journal.first.0, end, By::Journal);
+            }
         }
         for extent in &self.config.extents {
             let end = extent.first_dbn.0 + extent.length;
-            add(extent.member, extent.first_dbn.0, end, By::Extent);
+            for copy in self.config.copies_of(extent.member) {
+                add(copy, extent.first_dbn.0, end, By::Extent);
+            }
         }
         taken
     }

@@ -22,12 +22,16 @@
 //! verifier looks at both, and at the end that any whole record of the device names
 //! ([`copies`]). It compares the copies at the places that the aggregate's record names
 //! ([`compare`]). Other places belong to a change before or to one that was cut.
+//!
+//! A group of drives can spare some of them ([`members`]). What is said above holds for the members
+//! that are read. The labels of a member that is behind may be old, or have any contents: it misses
+//! the writes to them, too. The verifier uses them to recognise the device, and for nothing else.
 
 mod change;
 mod compare;
 mod copies;
 mod extents;
-mod seats;
+mod members;
 
 use everglade_env::{DeviceId, Storage};
 use everglade_format::config::hex;
@@ -36,7 +40,8 @@ use everglade_format::{BLOCK_SIZE, Config, Superblock, TagKey};
 
 use self::copies::Records;
 pub(crate) use self::copies::{Copy, Site};
-use self::seats::{Seats, Stranger};
+use self::members::{Members, Stranger};
+pub(crate) use self::members::{Placed, Trouble};
 use crate::findings::Findings;
 use crate::unreadable::Unreadable;
 
@@ -45,14 +50,21 @@ pub(crate) struct Labels {
     /// The record of the superblock's epoch.
     pub(crate) config: Config,
     pub(crate) key: TagKey,
-    /// Devices in the order of the member table.
-    pub(crate) devices: Vec<DeviceId>,
+    /// Members in the order of the member table.
+    pub(crate) members: Vec<Placed>,
     /// Devices that are no members.
     pub(crate) strangers: Vec<Stranger>,
     /// The newest superblock.
     pub(crate) superblock: Superblock,
     pub(crate) records: Vec<(Site, Copy<Config>)>,
     pub(crate) superblocks: Vec<(Site, Copy<Superblock>)>,
+}
+
+/// A member that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Drive {
+    pub(crate) member: u32,
+    pub(crate) device: DeviceId,
 }
 
 pub(crate) fn read(
@@ -78,11 +90,32 @@ pub(crate) fn read(
     };
     let config = config_of(&all, superblock.epoch, &has_newest);
     let config = config.ok_or(Unreadable::NoDevices)?;
-    let Seats { members, strangers } = seats::seat(storage, &config, &all)?;
+    let Members {
+        mut placed,
+        strangers,
+    } = members::place(storage, &config, &all)?;
+    // A commit of the same number that was cut: the drive has other blocks.
+    let is_astray = |device: DeviceId| {
+        let mut valid = superblocks.iter().filter(|(site, _)| site.device == device);
+        let has_newest = has_newest(device);
+        let is_another = |it: &Superblock| {
+            let is_twin = it.cp == superblock.cp && !it.is_same_commit(&superblock);
+            it.cp > superblock.cp || !has_newest && is_twin
+        };
+        valid.any(|(_, copy)| copy.valid().is_some_and(is_another))
+    };
+    if config.has_groups() {
+        for member in &mut placed {
+            let is_read = member.trouble.is_none();
+            if is_read && member.device.is_some_and(is_astray) {
+                member.trouble = Some(Trouble::Behind);
+            }
+        }
+    }
     let labels = Labels {
         config,
         key,
-        devices: members,
+        members: placed,
         strangers,
         superblock,
         records: all.into_iter().flat_map(|it| it.copies).collect(),
@@ -118,6 +151,10 @@ fn any_record(all: &[Records]) -> Result<&Config, Unreadable> {
 
 /// The newest superblock that is not left over, or else the newest. One on a device without any
 /// whole record is left over, too: that device is being added again.
+///
+/// Two of the same consistency point differ if a commit was cut when only one drive of a group had
+/// the superblock, and the aggregate was opened without that drive. Most devices have the other
+/// one.
 fn newest_superblock(
     all: &[Records],
     superblocks: &[(Site, Copy<Superblock>)],
@@ -127,11 +164,21 @@ fn newest_superblock(
         own.any(|records| records.whole().next().is_some())
     };
     let counts = |(device, it): &(DeviceId, &Superblock)| {
-        has_record(*device) && !is_left_over(it, all, superblocks)
+        has_record(*device)
+            && !is_overruled(*device, it.epoch, all)
+            && !is_left_over(it, all, superblocks)
     };
-    let valid = superblocks.iter();
-    let valid = valid.filter_map(|(site, copy)| Some((site.device, copy.valid()?)));
-    let newest = valid.max_by_key(|one| (counts(one), one.1.cp));
+    let valid = || {
+        let all = superblocks.iter();
+        all.filter_map(|(site, copy)| Some((site.device, copy.valid()?)))
+    };
+    let copies = |it: &Superblock| valid().filter(|(_, other)| *other == it).count();
+    // Of two commits of one number, the one of the later epoch counts: drives of the other were
+    // away.
+    let mut records = all.iter().flat_map(Records::whole);
+    let has_groups = records.any(|(_, record)| record.has_groups());
+    let epoch = |it: &Superblock| if has_groups { it.epoch } else { 0 };
+    let newest = valid().max_by_key(|one| (counts(one), one.1.cp, epoch(one.1), copies(one.1)));
     newest.map(|(_, it)| it).cloned().ok_or_else(|| {
         let found = superblocks
             .iter()
@@ -139,6 +186,26 @@ fn newest_superblock(
         Unreadable::NoSuperblock {
             found: found.take(4).collect::<Vec<_>>().join("; "),
         }
+    })
+}
+
+/// True if another device has a record of a later epoch in which the device is behind: others have
+/// overwritten what its superblocks of this epoch name.
+fn is_overruled(device: DeviceId, epoch: u64, all: &[Records]) -> bool {
+    let own = all.iter().filter(|records| records.device == device);
+    let own = own.flat_map(Records::whole).find_map(|(_, own)| {
+        let index = own.member_index as usize;
+        Some((index, own.members.get(index)?.uuid))
+    });
+    let Some((index, uuid)) = own else {
+        return false;
+    };
+    let others = all.iter().filter(|records| records.device != device);
+    let mut later = others.flat_map(Records::whole);
+    later.any(|(_, record)| {
+        let then = record.members.get(index);
+        let is_behind = then.is_some_and(|it| it.uuid == uuid && !it.seat.is_current());
+        record.epoch > epoch && is_behind
     })
 }
 
@@ -195,12 +262,26 @@ impl Labels {
         self.superblock.name.as_ref().unwrap_or(&self.config.name)
     }
 
+    /// The member that is read from this device.
     fn member_of(&self, device: DeviceId) -> Option<u32> {
-        let seat = self.devices.iter().position(|seated| *seated == device);
-        seat.and_then(|seat| u32::try_from(seat).ok())
+        let mut read = (0..).zip(&self.members);
+        let read = read.find(|(_, it)| it.trouble.is_none() && it.device == Some(device));
+        read.map(|(member, _)| member)
     }
 
-    /// True if the copy is in a label that the config record gives to a member.
+    /// The drives that have the blocks of `member` and may be read, in the order of their columns:
+    /// at least one, if the member exists.
+    pub(crate) fn drives_of(&self, member: u32) -> Vec<Drive> {
+        let copies = self.config.copies_of(member).into_iter();
+        let drive = |member| {
+            let placed: &Placed = self.members.get(member as usize)?;
+            let device = placed.device.filter(|_| placed.trouble.is_none())?;
+            Some(Drive { member, device })
+        };
+        copies.filter_map(drive).collect()
+    }
+
+    /// True if the copy is in a label that the config record gives to a member that is read.
     fn is_in_place(&self, site: &Site) -> bool {
         let member = self.member_of(site.device);
         let entry = member.and_then(|member| self.config.members.get(member as usize));

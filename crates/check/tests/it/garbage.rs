@@ -7,7 +7,7 @@ use crate::image;
 use crate::memory::Memory;
 
 /// A generator good enough to scatter damage.
-fn scatter(state: &mut u64) -> usize {
+pub(crate) fn scatter(state: &mut u64) -> usize {
     *state = state
         .wrapping_mul(6_364_136_223_846_793_005)
         .wrapping_add(1_442_695_040_888_963_407);

@@ -167,6 +167,7 @@ fn adding() -> Cut {
         uuid: [3; 16],
         size_blocks: DEVICE_BLOCKS,
         data_first: Dbn(256),
+        seat: everglade_format::Seat::ALONE,
     });
     next.extents.push(Extent {
         base: 1280,
@@ -509,7 +510,7 @@ fn the_feature_bit_and_the_epoch_must_agree() {
         Kind::ChangeWrong,
         "flags 0x0 in epoch 1, found 0x1",
     );
-    let found = unreadable(&with(2, 2), &[0, 1]);
+    let found = unreadable(&with(2, 8), &[0, 1]);
     assert!(matches!(found, Unreadable::Version { .. }), "{found}");
 }
 

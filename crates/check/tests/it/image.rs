@@ -74,6 +74,7 @@ fn config(scale: Scale) -> Config {
         uuid: [n; 16],
         size_blocks: DEVICE_BLOCKS,
         data_first: Dbn(256),
+        seat: everglade_format::Seat::ALONE,
     };
     let extent = |base, length, member| Extent {
         base,
@@ -419,9 +420,12 @@ fn locate(config: &Config, pvbn: u64) -> (u32, u64) {
     (place.member, place.dbn.0 * BLOCK_SIZE as u64)
 }
 
+/// Writes a block to each drive that has it.
 fn write(memory: &Memory, config: &Config, pvbn: u64, block: &Block) {
-    let (device, offset) = locate(config, pvbn);
-    memory.write(DeviceId(device), offset, block).unwrap();
+    let (member, offset) = locate(config, pvbn);
+    for drive in config.copies_of(member) {
+        memory.write(DeviceId(drive), offset, block).unwrap();
+    }
 }
 
 impl Image {
@@ -478,11 +482,15 @@ impl Image {
 
     /// The superblock in the front label of member 0.
     pub(crate) fn superblock(&self) -> Superblock {
+        self.superblock_on(0).unwrap()
+    }
+
+    /// The superblock of the consistency point in the front label of a member, if it is there.
+    pub(crate) fn superblock_on(&self, member: u32) -> Option<Superblock> {
         let mut block = EMPTY;
         let at = SUPERBLOCK_OFFSETS[superblock_slot(CP)];
-        self.memory.read(DeviceId(0), at, &mut block).unwrap();
-        let decoded = Superblock::decode(&block, &key(), &UUID);
-        decoded.unwrap().unwrap()
+        self.memory.read(DeviceId(member), at, &mut block).unwrap();
+        Superblock::decode(&block, &key(), &UUID).unwrap()
     }
 
     /// Returns the place of a block of the aggregate: device and byte.
@@ -502,8 +510,13 @@ impl Image {
 
     /// Flips one bit of a block of the aggregate, sealing nothing.
     pub(crate) fn flip(&self, pvbn: u64) {
-        let (device, offset) = self.locate(pvbn);
+        self.flip_on(self.locate(pvbn).0, pvbn);
+    }
+
+    /// Flips one bit of a block of the aggregate on one drive that has it.
+    pub(crate) fn flip_on(&self, member: u32, pvbn: u64) {
+        let (_, offset) = self.locate(pvbn);
         let at = usize::try_from(offset).unwrap() + 1234;
-        self.memory.lock()[device as usize][at] ^= 4;
+        self.memory.lock()[member as usize][at] ^= 4;
     }
 }

@@ -10,7 +10,7 @@ use crate::image::{Changes, Image, UUID, build, key};
 use crate::sound::report;
 
 /// Behind the extent of member 1, up to the copy of its label.
-const REGION: JournalRegion = JournalRegion {
+pub(crate) const REGION: JournalRegion = JournalRegion {
     member: 1,
     first: Dbn(512),
     blocks: 201,
@@ -42,15 +42,21 @@ fn with(region: JournalRegion, epoch: u64) -> Image {
 }
 
 /// Writes records one after the other.
-struct Writer<'i> {
+pub(crate) struct Writer<'i> {
     image: &'i Image,
-    header: Header,
+    pub(crate) drives: Vec<u32>,
+    pub(crate) header: Header,
     /// Block of the half.
     at: u64,
 }
 
 impl<'i> Writer<'i> {
     fn new(image: &'i Image) -> Self {
+        Writer::on(image, &[REGION.member])
+    }
+
+    /// Writes to some drives, which have the region in the same place.
+    pub(crate) fn on(image: &'i Image, drives: &[u32]) -> Self {
         let header = Header {
             uuid: UUID,
             epoch: 1,
@@ -64,13 +70,14 @@ impl<'i> Writer<'i> {
         };
         Writer {
             image,
+            drives: drives.to_vec(),
             header,
             at: 0,
         }
     }
 
     /// A record of `writes` writes of one block each.
-    fn record(&mut self, writes: u64) -> &mut Self {
+    pub(crate) fn record(&mut self, writes: u64) -> &mut Self {
         let payload = [9; BLOCK_SIZE];
         self.header.operations = (0..writes)
             .map(|write| Operation {
@@ -85,9 +92,10 @@ impl<'i> Writer<'i> {
         let mut block = [0; BLOCK_SIZE];
         let code = self.header.encode_into(&mut block, &key());
         let at = self.journal_dbn(self.at);
-        put(self.image, at, &block);
+        put_on(self.image, &self.drives, at, &block);
         for index in 1..=writes {
-            put(self.image, self.journal_dbn(self.at + index), &payload);
+            let at = self.journal_dbn(self.at + index);
+            put_on(self.image, &self.drives, at, &payload);
         }
         self.at += self.header.blocks();
         self.header.previous = code;
@@ -95,7 +103,7 @@ impl<'i> Writer<'i> {
         self
     }
 
-    fn next_generation(&mut self) -> &mut Self {
+    pub(crate) fn next_generation(&mut self) -> &mut Self {
         self.header.generation += 1;
         self.at = 0;
         self
@@ -107,11 +115,19 @@ impl<'i> Writer<'i> {
 }
 
 fn put(image: &Image, block: u64, bytes: &[u8]) {
-    let offset = (REGION.first.0 + block) * BLOCK_SIZE as u64;
-    image.memory.write(DeviceId(1), offset, bytes).unwrap();
+    put_on(image, &[REGION.member], block, bytes);
 }
 
-fn found(report: &Report) -> (u64, u64, u64, u64, u64) {
+/// Writes a block of the region on some drives.
+pub(crate) fn put_on(image: &Image, drives: &[u32], block: u64, bytes: &[u8]) {
+    let offset = (REGION.first.0 + block) * BLOCK_SIZE as u64;
+    for drive in drives {
+        let written = image.memory.write(DeviceId(*drive), offset, bytes);
+        written.unwrap();
+    }
+}
+
+pub(crate) fn found(report: &Report) -> (u64, u64, u64, u64, u64) {
     let Journal {
         records,
         operations,

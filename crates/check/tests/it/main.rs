@@ -13,6 +13,7 @@ mod image;
 mod journal;
 mod lived;
 mod memory;
+mod mirror;
 mod notes;
 mod planned;
 mod reading;

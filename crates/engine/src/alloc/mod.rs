@@ -4,7 +4,8 @@
 //! out numbers chunk by chunk from one area at a time, and [`blocks`] joins the two layers: a block
 //! of a volume takes a vvbn and a pvbn, and freeing it punches the container before the pvbn is
 //! freed (G-01). [`supply`] holds the numbers that a cleaner has taken out of the stock.
-//! [`references`] counts the references to blocks that leaves share. [`crate::media::host`] says
+//! [`references`] counts the references to blocks that leaves share, and [`tags`] says what a block
+//! must hold. [`crate::media::host`] says
 //! when a new area is better than the rest of an old one.
 //!
 //! | question | decided by |
@@ -22,5 +23,6 @@ pub(crate) mod fixture;
 pub(crate) mod named;
 pub(crate) mod references;
 pub(crate) mod supply;
+pub(crate) mod tags;
 
 pub(crate) use crate::alloc::cursor::Cursor;

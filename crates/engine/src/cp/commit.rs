@@ -3,14 +3,20 @@
 //!
 //! 1. The superblock is submitted only after every write of the consistency point completed and a
 //!    flush of every device submitted after that completed too.
-//! 2. Clients see the new roots, and waiting operations are answered, only after the superblock is
-//!    on stable media of every member.
+//! 2. A drive that was lost since the last commit, or is lost meanwhile, is recorded before
+//!    anything is answered: a config record of the next epoch, which says that the drive is behind,
+//!    is on stable media of all usable members before the superblock that names this epoch is
+//!    submitted (decision 0041). A drive that has caught up is recorded in the same way.
+//! 3. Clients see the new roots, and waiting operations are answered, only after the superblock is
+//!    on stable media of every usable member.
 
 use std::sync::atomic::Ordering;
 
 use everglade_affinity::Permit;
-use everglade_env::{Op, Page};
-use everglade_format::label::{SUPERBLOCK_OFFSETS, label_offsets, superblock_slot};
+use everglade_env::{BLOCK_SIZE, Op, Page, PageRef};
+use everglade_format::label::{
+    CONFIG_OFFSETS, SUPERBLOCK_OFFSETS, config_slot, label_offsets, superblock_slot,
+};
 use everglade_format::volume::Split;
 use everglade_format::{FileId, Superblock};
 use everglade_freespace::Areas;
@@ -20,8 +26,9 @@ use crate::background::shrink::Shrink;
 use crate::background::{lun_clone, scan, split};
 use crate::home::aggregate::Home;
 use crate::home::ledger::Target;
-use crate::home::run::Run;
+use crate::home::run::{Phase, Run};
 use crate::home::volume::VolumeHome;
+use crate::media::{Layout, Media};
 use crate::mend::Mender;
 use crate::pool::info::Progress;
 use crate::read::load::Stop;
@@ -31,20 +38,91 @@ use crate::read::root::Root;
 pub(crate) fn write(home: &mut Home) -> Result<(), Stop> {
     let run = home.run.as_mut().expect("under way");
     run.writer.finish(&home.aggregate.media)?;
-    for (_, device) in home.aggregate.media.layout().members() {
+    for device in home.aggregate.media.layout().written() {
         run.writer.submit(Op::Flush { device });
     }
     Ok(())
 }
 
-/// Waits for the flushes, then submits the superblock. True when it is submitted.
-pub(crate) fn flush(home: &mut Home) -> Result<bool, Stop> {
-    let seconds = home.wall_seconds;
+/// Waits for the flushes. Then submits the superblock, or first the config records that record
+/// losses. Returns the next phase, if that was possible.
+pub(crate) fn flush(home: &mut Home) -> Result<Option<Phase>, Stop> {
+    let run = home.run.as_mut().expect("under way");
+    let media = &home.aggregate.media;
+    run.writer.finish(media)?;
+    // Everything that the drive lacked is on it, and flushed.
+    if let Some(device) = home.catching_up.has_caught_up(run.number) {
+        media.regain(device);
+        home.catching_up.end();
+        media.copies.set_catching_up(None);
+    }
+    let Some(recorded) = media.unrecorded() else {
+        submit_superblock(home);
+        return Ok(Some(Phase::Superblock));
+    };
+    if !submit_records(run, media, &recorded) {
+        return Ok(None);
+    }
+    run.recorded = Some(recorded);
+    Ok(Some(Phase::Record))
+}
+
+/// Says that members are missed before the first block is written without them: one of them may
+/// have the superblock of a commit that was cut, whose blocks are about to be overwritten. The
+/// record has no effect yet, but a superblock of the missed member does not count beside it.
+/// Returns false if that must wait.
+pub(crate) fn announce(home: &mut Home) -> Result<bool, Stop> {
+    let run = home.run.as_mut().expect("under way");
+    let media = &home.aggregate.media;
+    if run.is_announced || !media.is_waiting() {
+        run.writer.finish(media)?;
+        return Ok(true);
+    }
+    if let Some(recorded) = media.unrecorded() {
+        run.is_announced = submit_records(run, media, &recorded);
+    }
+    Ok(false)
+}
+
+/// Submits a config record to all usable members. False if somebody else writes labels.
+fn submit_records(run: &mut Run, media: &Media, recorded: &Layout) -> bool {
+    // Whoever mends labels would take these records for those of a change that was cut.
+    run.turn = run.turn.take().or_else(|| media.begin_change());
+    if run.turn.is_none() {
+        return false;
+    }
+    for (index, member, device) in recorded.members() {
+        let record = recorded.record_of(index).encode();
+        let pages = record.chunks_exact(BLOCK_SIZE);
+        let pages = pages.map(|page| Page::copy_of(page.try_into().expect("a block")).freeze());
+        let pages: Vec<PageRef> = pages.collect();
+        let slot = CONFIG_OFFSETS[config_slot(recorded.config.epoch)];
+        let labels = label_offsets(member.size_blocks * BLOCK_SIZE as u64);
+        let places = labels.map(|label| label + slot);
+        for place in places {
+            run.writer.submit_copies(device, place, pages.clone());
+        }
+    }
+    true
+}
+
+/// Waits for the records, which take effect then. If another drive was lost meanwhile, they do not,
+/// and are written again.
+pub(crate) fn record(home: &mut Home) -> Result<(), Stop> {
     let run = home.run.as_mut().expect("under way");
     run.writer.finish(&home.aggregate.media)?;
+    let recorded = run.recorded.take().expect("written in the phase before");
+    home.aggregate.media.set_recorded(&recorded);
+    Ok(())
+}
+
+/// Submits the superblock.
+fn submit_superblock(home: &mut Home) {
+    let seconds = home.wall_seconds;
+    let run = home.run.as_mut().expect("under way");
     let fs = &home.fs;
     let layout = home.aggregate.media.layout();
-    let superblock = Superblock {
+    let new = || Superblock {
         cp: run.number,
         uuid: home.aggregate.uuid,
         epoch: layout.config.epoch,
@@ -65,24 +143,46 @@ pub(crate) fn flush(home: &mut Home) -> Result<bool, Stop> {
         journal_generation: run.position.generation,
         journal_sequence: run.position.sequence,
     };
+    // Written again, it is the same but for the epoch: areas may have been prepared meanwhile.
+    let superblock = Superblock {
+        epoch: layout.config.epoch,
+        ..run.superblock.clone().unwrap_or_else(new)
+    };
+    let is_again = run.superblock.replace(superblock.clone()).is_some();
     let page = Page::copy_of(&superblock.encode(&home.aggregate.key)).freeze();
     let slot = SUPERBLOCK_OFFSETS[superblock_slot(run.number)];
-    for (member, device) in layout.members() {
-        let size = member.size_blocks * everglade_env::BLOCK_SIZE as u64;
-        let offsets = label_offsets(size).map(|label| label + slot);
-        run.writer.submit_superblock(device, offsets, &page);
+    for (_, member, device) in layout.members() {
+        let size = member.size_blocks * BLOCK_SIZE as u64;
+        let [front, end] = label_offsets(size).map(|label| label + slot);
+        run.writer.submit_copy(device, front, page.clone());
+        // A cut must leave one of the copies that are there already.
+        match is_again {
+            true => run.second.push((device, end, page.clone())),
+            false => run.writer.submit_copy(device, end, page.clone()),
+        }
     }
-    Ok(true)
 }
 
-/// Waits until the superblock is on stable media everywhere.
-pub(crate) fn superblock(home: &mut Home) -> Result<bool, Stop> {
+/// Waits until the superblock is on stable media of all usable members. Returns the next phase, if
+/// that was all: a drive that was lost meanwhile is recorded first, and the superblock is written
+/// again with the next epoch. Nothing of the consistency point is answered before.
+pub(crate) fn superblock(home: &mut Home) -> Result<Option<Phase>, Stop> {
     let run = home.run.as_mut().expect("under way");
     run.writer.finish(&home.aggregate.media)?;
+    if !run.second.is_empty() {
+        for (device, offset, page) in run.second.drain(..) {
+            run.writer.submit_copy(device, offset, page);
+        }
+        return Ok(None);
+    }
+    home.aggregate.media.committed();
+    if home.aggregate.media.is_waiting() {
+        return Ok(Some(Phase::Flush));
+    }
     home.tell_usage();
     let pending = home.pending_blocks();
     home.under_way().pending = pending;
-    Ok(true)
+    Ok(Some(Phase::Publish))
 }
 
 /// Makes the consistency point what clients see. Inside the Aggregate affinity; pointer swaps only.

@@ -46,6 +46,7 @@ fn aggregate(affinities: &Affinities<u64>, lost: Vec<SegmentFault>) -> Arc<Aggre
         uuid: [3; 16],
         size_blocks: AREAS * AREA_BLOCKS + 512,
         data_first: Dbn(256),
+        seat: everglade_format::Seat::ALONE,
     };
     let extent = Extent {
         base: 0,
@@ -77,7 +78,7 @@ fn aggregate(affinities: &Affinities<u64>, lost: Vec<SegmentFault>) -> Arc<Aggre
     };
     let shape = AggregateAffinities::add(affinities, RANGES).expect("room for one aggregate");
     let space = Space::new(AREAS * AREA_BLOCKS, 64, 0, AREAS * AREA_BLOCKS);
-    let layout = Layout::new(config, vec![DeviceId(0)]).expect("a sound table");
+    let layout = Layout::new(config, vec![Some(DeviceId(0))]).expect("a sound table");
     let mut aggregate = Aggregate::new(0, layout, false, shape, 0, &superblock, space);
     aggregate.lost_segments = lost;
     Arc::new(aggregate)
@@ -178,7 +179,7 @@ impl Scene {
         }
         let media = &site.aggregate.media;
         drop(site.writer.finish(media));
-        for op in site.writer.take_ready(u64::MAX) {
+        for (op, _) in site.writer.take_ready(u64::MAX) {
             let Op::Write { offset, pages, .. } = op else {
                 panic!("only writes are expected");
             };

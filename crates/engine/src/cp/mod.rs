@@ -4,14 +4,14 @@
 //! ```text
 //! freeze ─▶ plan ─▶ drain ─▶ reclaim ─▶ clean ─▶ finish volumes ─▶ finish aggregate ─▶ write
 //!   (inside Aggregate)                                                                   │
-//! publish ◀─ superblock ◀─ device flush ◀──────────────────────────────────────────────┘
+//! publish ◀─ superblock ◀─ record of losses ◀─ device flush ◀────────────────────────────┘
 //!   (inside Aggregate)
 //! ```
 //!
 //! | phase | file | what |
 //! | --- | --- | --- |
 //! | freeze | [`freeze`] | active overlays become frozen ones; administrative changes happen |
-//! | plan | [`freeze`] | regions sorted by volume, LUN and place |
+//! | plan | [`freeze`], [`rewrite`] | what one drive of a mirror had wrong is written again; regions sorted by volume, LUN and place |
 //! | repair | [`crate::mend::repair`] | if that was asked for, some of what can be derived is read, so that it is mended |
 //! | drain | [`drain`] | blocks in the overflow files are freed for real (E-08) |
 //! | reclaim | [`crate::background`] | deleted files and snapshots shrink a little (E-11, F-10); clones that are split copy a little (B-10) |
@@ -46,6 +46,7 @@ use crate::mend;
 use crate::read::load::{LoadCx, Stop};
 use crate::tree::Content;
 
+mod catch_up;
 pub(crate) mod clean;
 mod cleaner;
 pub(crate) mod commit;
@@ -57,6 +58,7 @@ pub(crate) mod freeze;
 pub(crate) mod maps;
 pub(crate) mod place;
 pub(crate) mod prune;
+mod rewrite;
 #[cfg(test)]
 mod shrinking;
 
@@ -89,8 +91,14 @@ fn catch(home: &mut Home, stop: Stop) -> Result<StepEnd, Stop> {
         home.mender.put_back((**damaged).clone(), place, page);
         return Ok(StepEnd::Again);
     }
+    let is_optional = home.under_way().phase == Phase::Plan && home.aggregate.media.has_groups();
     match home.mender.catch(stop) {
         Ok(()) => Ok(StepEnd::Again),
+        // Catching up and rewriting end; the consistency point goes on.
+        Err(Stop::Damaged(_) | Stop::Failed(_)) if is_optional && !writer_failed(home) => {
+            catch_up::give_up(home);
+            Ok(StepEnd::Again)
+        }
         Err(Stop::Damaged(damaged)) if is_repairing => {
             let repair = home.repair.as_mut().expect("it is under way");
             repair.give_up(&damaged);
@@ -176,6 +184,13 @@ fn step_of_phase(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<StepEnd, Stop> 
             // the last one.
             let is_due = home.ledger.purse() > 0 && !run.last;
             let blocks = home.ledger.regions();
+            if home.aggregate.media.has_groups() && !commit::announce(home)? {
+                return Ok(StepEnd::Again);
+            }
+            rewrite::step(home, cx)?;
+            if !home.mender.is_busy() {
+                catch_up::step(home, cx)?;
+            }
             freeze::plan(home).map(|()| match &mut home.repair {
                 Some(repair) if is_due => {
                     repair.begin_slice(home.mender.committed().clone(), blocks);
@@ -205,8 +220,10 @@ fn step_of_phase(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<StepEnd, Stop> 
             Ok(Some(next.map_or(Phase::Write, Phase::FinishAggregate)))
         }
         Phase::Write => commit::write(home).map(|()| Some(Phase::Flush)),
-        Phase::Flush => commit::flush(home).map(|done| done.then_some(Phase::Superblock)),
-        Phase::Superblock => commit::superblock(home).map(|done| done.then_some(Phase::Publish)),
+        Phase::Flush => commit::flush(home),
+        // There may be something to record again.
+        Phase::Record => commit::record(home).map(|()| Some(Phase::Flush)),
+        Phase::Superblock => commit::superblock(home),
         Phase::Publish => return Ok(StepEnd::Publish),
     }?;
     if let Some(phase) = next {

@@ -9,6 +9,7 @@ use everglade_journal::Position;
 
 use crate::alloc::filesystem::FileSystem;
 use crate::change;
+use crate::home::catching_up::CatchUp;
 use crate::home::leaving::Leaving;
 use crate::home::ledger::{Ledger, Target};
 use crate::home::run::Run;
@@ -55,6 +56,8 @@ pub(crate) struct Home {
     pub(crate) wall_seconds: u64,
     /// An area whose space is being returned to the host.
     pub(crate) punching: Option<(usize, u64)>,
+    /// Brings a drive up to date that was away.
+    pub(crate) catching_up: CatchUp,
     /// Work that an interrupted commit left.
     pub(crate) healing: Healing,
     /// Derives damaged blocks.
@@ -104,6 +107,7 @@ impl Home {
             search_wanted: false,
             wall_seconds: 0,
             punching: None,
+            catching_up: CatchUp::default(),
             healing: Healing::default(),
             mender,
             installed: Vec::new(),

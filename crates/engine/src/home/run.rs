@@ -3,11 +3,14 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use everglade_format::{CpNumber, FileId};
+use everglade_env::{DeviceId, PageRef};
+use everglade_format::{CpNumber, FileId, Superblock};
 use everglade_journal::Position;
 
 use crate::change::{Change, Error, Request};
 use crate::home::publication::Publication;
+use crate::media::Layout;
+use crate::media::next::Turn;
 use crate::media::writer::Writer;
 use crate::pool::overlay::{Overlay, RegionId};
 use crate::pool::space::{Space, WHOLE};
@@ -34,6 +37,18 @@ pub(crate) struct Run {
     pub(crate) publication: Publication,
     pub(crate) answers: Vec<(Request, Result<(), Error>)>,
     pub(crate) writer: Writer,
+    /// The layout whose config records are being written, because a drive was lost.
+    pub(crate) recorded: Option<Layout>,
+    /// The superblock that was written; it is written again if a drive is lost meanwhile.
+    pub(crate) superblock: Option<Superblock>,
+    /// Copies of the superblock that wait until the others are written.
+    pub(crate) second: Vec<(DeviceId, u64, PageRef)>,
+    /// Records say which members are missed.
+    pub(crate) is_announced: bool,
+    /// Blocks that one drive had wrong and that are written again in this consistency point.
+    pub(crate) rewritten: usize,
+    /// Nobody else writes labels meanwhile.
+    pub(crate) turn: Option<Turn>,
     /// Blocks that deletions have yet to free after this consistency point.
     pub(crate) pending: u64,
     /// The aggregate stops after this one.
@@ -56,6 +71,12 @@ impl Run {
             publication: Publication::default(),
             answers: Vec::new(),
             writer: Writer::default(),
+            recorded: None,
+            superblock: None,
+            second: Vec::new(),
+            is_announced: false,
+            rewritten: 0,
+            turn: None,
             pending: 0,
             last: false,
         }
@@ -94,7 +115,7 @@ impl Run {
             Phase::FinishAggregate(Part::Prepare | Part::Place) => CLEANED + 1,
             Phase::FinishAggregate(Part::Maps) => CLEANED + 2,
             Phase::FinishAggregate(_) => CLEANED + 3,
-            Phase::Write | Phase::Flush | Phase::Superblock => CLEANED + 4,
+            Phase::Write | Phase::Flush | Phase::Record | Phase::Superblock => CLEANED + 4,
             Phase::Publish => WHOLE,
         }
     }
@@ -127,6 +148,8 @@ pub(crate) enum Phase {
     FinishAggregate(Part),
     Write,
     Flush,
+    /// Config records that say which drives are behind, after a drive was lost.
+    Record,
     Superblock,
     /// All writes are durable: publish inside the Aggregate affinity.
     Publish,
@@ -145,6 +168,7 @@ impl Phase {
             Phase::FinishAggregate(..) => "finish_aggregate",
             Phase::Write => "write",
             Phase::Flush => "flush",
+            Phase::Record => "record",
             Phase::Superblock => "superblock",
             Phase::Publish => "publish",
         }

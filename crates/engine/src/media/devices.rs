@@ -1,12 +1,26 @@
 //! The media of an aggregate, as its reactors share them: the present layout, and how much of the
 //! devices a consistency point may use.
+//!
+//! A drive that fails is *lost* from then on, if another drive has its blocks (decision 0041). The
+//! config record says that it is current until a consistency point commits another record.
+//! Meanwhile the aggregate *waits* for that commit: nothing that the lost drive lacks is
+//! acknowledged.
+//!
+//! ```text
+//! lose ─▶ waiting ─▶ record of the next epoch on all usable members ─▶ superblock ─▶ committed
+//! ```
+//!
+//! A drive that is behind and there *catches up* ([`crate::cp::catch_up`]), and is *regained* in a
+//! consistency point that records it in the same way.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use everglade_env::DeviceId;
 use everglade_env::lock::RwLock;
 use everglade_format::Pvbn;
 
+use crate::media::copies::Copies;
 use crate::media::layout::{Layout, Place};
 use crate::media::next::Turn;
 use crate::media::share::DeviceShare;
@@ -14,23 +28,44 @@ use crate::media::share::DeviceShare;
 /// See the module's documentation.
 pub(crate) struct Media {
     layout: RwLock<Arc<Layout>>,
+    /// True if the aggregate has groups of drives; it never changes.
+    has_groups: bool,
+    /// The epoch that the last committed superblock names.
+    epoch: AtomicU64,
+    /// True while a lost drive is not recorded as being behind.
+    is_waiting: AtomicBool,
     /// True while somebody prepares a change of the devices.
     is_changing: Arc<AtomicBool>,
     pub(crate) share: DeviceShare,
+    pub(crate) copies: Copies,
 }
 
 impl Media {
     pub(crate) fn new(layout: Layout) -> Media {
         Media {
-            share: DeviceShare::new(layout.devices.len()),
+            share: DeviceShare::new(layout.devices().count()),
+            has_groups: layout.config.has_groups(),
+            epoch: AtomicU64::new(layout.config.epoch),
+            is_waiting: AtomicBool::new(layout.has_losses()),
             layout: RwLock::new(Arc::new(layout)),
             is_changing: Arc::default(),
+            copies: Copies::default(),
         }
+    }
+
+    /// True if the aggregate has groups of drives.
+    pub(crate) fn has_groups(&self) -> bool {
+        self.has_groups
     }
 
     /// Returns the present layout.
     pub(crate) fn layout(&self) -> Arc<Layout> {
         self.layout.read().clone()
+    }
+
+    /// Returns the epoch that the last committed superblock names.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
     }
 
     /// Begins a change of the devices; `None` while another one is under way.
@@ -42,8 +77,123 @@ impl Media {
     pub(crate) fn set_layout(&self, next: Arc<Layout>) {
         let mut layout = self.layout.write();
         assert!(next.follows(&layout), "a layout only grows");
-        self.share.set_devices(next.devices.len());
+        self.share.set_devices(next.devices().count());
         *layout = next;
+    }
+
+    /// Stops using a drive that failed. False if no other drive has its blocks.
+    pub(crate) fn lose(&self, device: DeviceId) -> bool {
+        if !self.has_groups {
+            return false;
+        }
+        let mut layout = self.layout.write();
+        if layout.is_out(device) {
+            return true;
+        }
+        let Some(next) = layout.without(device) else {
+            return false;
+        };
+        if next.has_losses() {
+            self.is_waiting.store(true, Ordering::Release);
+        }
+        *layout = Arc::new(next);
+        true
+    }
+
+    /// True while a lost drive is not recorded: what it lacks must not be acknowledged.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.has_groups && self.is_waiting.load(Ordering::Acquire)
+    }
+
+    /// Returns the layout with losses and regained drives recorded in a config record of the next
+    /// epoch; `None` if the present config record has them.
+    pub(crate) fn unrecorded(&self) -> Option<Layout> {
+        let layout = self.layout();
+        // A change of devices in the same consistency point has this epoch, too.
+        let epoch = self.epoch() + 1;
+        let is_unrecorded = self.has_groups && layout.is_unrecorded();
+        is_unrecorded.then(|| layout.with_uses_recorded(epoch))
+    }
+
+    /// True if a drive catches up, or is there to do so.
+    pub(crate) fn is_any_behind(&self) -> bool {
+        if !self.has_groups {
+            return false;
+        }
+        let layout = self.layout.read();
+        let mut devices = layout.devices();
+        layout.returned().is_some() || devices.any(|device| layout.is_catching_up(device))
+    }
+
+    /// A drive that is behind and out, though it is there: its member and device.
+    pub(crate) fn returned(&self) -> Option<(u32, DeviceId)> {
+        match self.has_groups {
+            true => self.layout.read().returned(),
+            false => None,
+        }
+    }
+
+    /// Begins to write a drive that is behind. No write of a consistency point may be under way.
+    pub(crate) fn begin_catching_up(&self, device: DeviceId) {
+        let mut layout = self.layout.write();
+        *layout = Arc::new(layout.with_catching_up(device));
+    }
+
+    /// True if a drive is written and not read.
+    pub(crate) fn is_catching_up(&self, device: DeviceId) -> bool {
+        self.has_groups && self.layout.read().is_catching_up(device)
+    }
+
+    /// Begins to read a drive that has caught up.
+    pub(crate) fn regain(&self, device: DeviceId) {
+        let mut layout = self.layout.write();
+        if layout.is_catching_up(device) {
+            *layout = Arc::new(layout.with_regained(device));
+        }
+    }
+
+    /// Uses a layout whose record is on all usable members. False if another drive was lost
+    /// meanwhile.
+    pub(crate) fn set_recorded(&self, recorded: &Layout) -> bool {
+        let mut layout = self.layout.write();
+        if layout.with_uses_recorded(recorded.config.epoch) != *recorded {
+            return false;
+        }
+        *layout = Arc::new(recorded.clone());
+        true
+    }
+
+    /// The superblock that names the epoch of the present layout is on all usable members.
+    pub(crate) fn committed(&self) {
+        let layout = self.layout.write();
+        self.epoch.store(layout.config.epoch, Ordering::Release);
+        self.is_waiting
+            .store(layout.has_losses(), Ordering::Release);
+    }
+
+    /// Returns the drives to which an operation on a column goes that names `device`; `None` if
+    /// that is `device` alone.
+    pub(crate) fn drives_of(&self, device: DeviceId) -> Option<Vec<DeviceId>> {
+        if !self.has_groups {
+            return None;
+        }
+        let layout = self.layout.read();
+        let drives = layout.drives_of(device);
+        (drives != [device]).then(|| drives.to_vec())
+    }
+
+    /// Number of usable drives that have a block.
+    pub(crate) fn copies_of(&self, pvbn: Pvbn) -> u32 {
+        let copies = match self.has_groups {
+            true => self.layout.read().copies(pvbn),
+            false => 1,
+        };
+        u32::try_from(copies).expect("few drives")
+    }
+
+    /// Returns the place of a block on another drive for each of successive `turn`s.
+    pub(crate) fn locate_copy(&self, pvbn: Pvbn, turn: u32) -> Option<Place> {
+        self.layout.read().locate_copy(pvbn, turn)
     }
 
     /// Returns the place of a block; `None` if no extent has the block.
@@ -57,7 +207,7 @@ mod tests {
     use everglade_env::DeviceId;
 
     use super::*;
-    use crate::media::layout::tests::{three_devices, two_devices};
+    use crate::media::layout::tests::{mirror, three_devices, two_devices};
 
     #[test]
     fn blocks_of_an_added_device_have_a_place_from_then_on() {
@@ -74,5 +224,33 @@ mod tests {
     #[should_panic(expected = "a layout only grows")]
     fn a_layout_of_another_epoch_is_refused() {
         Media::new(three_devices()).set_layout(Arc::new(two_devices()));
+    }
+
+    #[test]
+    fn the_aggregate_waits_from_a_loss_until_it_is_recorded() {
+        let media = Media::new(mirror());
+        assert!(!media.is_waiting() && media.unrecorded().is_none());
+        assert_eq!(
+            media.drives_of(DeviceId(4)).map(|drives| drives.len()),
+            Some(2)
+        );
+        assert!(media.lose(DeviceId(5)));
+        assert!(media.lose(DeviceId(5)), "it is lost already");
+        assert!(!media.lose(DeviceId(4)), "it is the last one");
+        assert!(media.is_waiting());
+        assert_eq!(media.drives_of(DeviceId(4)), None);
+        assert_eq!(media.drives_of(DeviceId(5)), Some(vec![DeviceId(4)]));
+        let recorded = media.unrecorded().expect("a loss");
+        assert_eq!(recorded.config.epoch, 2);
+        assert!(media.set_recorded(&recorded));
+        assert!(media.is_waiting(), "the superblock is not committed");
+        assert_eq!(media.epoch(), 1);
+        media.committed();
+        assert_eq!(media.epoch(), 2);
+        assert!(!media.is_waiting() && media.unrecorded().is_none());
+        assert!(
+            !Media::new(two_devices()).lose(DeviceId(4)),
+            "no redundancy"
+        );
     }
 }

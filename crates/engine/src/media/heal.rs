@@ -40,7 +40,7 @@ impl Healing {
         let newest = Page::copy_of(&superblock.encode(&key)).freeze();
         let own = superblock_slot(superblock.cp);
         let mut places = Vec::new();
-        for (member, device) in layout.members() {
+        for (_, member, device) in layout.members() {
             for label in label_offsets(member.size_blocks * BLOCK_SIZE as u64) {
                 for (slot, offset) in SUPERBLOCK_OFFSETS.into_iter().enumerate() {
                     let mut found = [0; BLOCK_SIZE];

@@ -3,22 +3,66 @@
 //! A layout never changes. A freeze may replace it by the next one (decision 0040), which keeps all
 //! extents of the former and appends others. So a place found in one layout is right in every later
 //! one, and a reader need not hold on to the layout while its operation is under way.
+//!
+//! The blocks of an extent are in a *column*. The column of a mirror has a *drive* for each copy; a
+//! column without redundancy has one drive (decision 0041). All drives of a column have a block at
+//! the same offset.
+//!
+//! | use | the drive | is written | is read |
+//! | --- | --- | --- | --- |
+//! | *failed* | failed since the aggregate was opened | no | no |
+//! | *out* | is not there, or missed writes | no | no |
+//! | *catching up* | missed writes, and gets them now | yes | no |
+//! | *full* | has all that was written to its column | yes | yes |
+//!
+//! 1. Each column has a drive in full use: it is *usable*.
+//! 2. A drive is *lost* if it is not in full use, though the config record says that it is current;
+//!    it is *regained* if it is in full use, though the record says that it is behind. The next
+//!    consistency point records both ([`Layout::with_uses_recorded`]).
 
 use std::ops::Range;
 
 use everglade_env::{BLOCK_SIZE, DeviceId};
-use everglade_format::config::{CONFIG_BYTES, Member};
+use everglade_format::config::{CONFIG_BYTES, INCOMPATIBLE_CHANGED, Member};
 use everglade_format::label::{CONFIG_OFFSETS, LABEL_BYTES, config_slot, label_offsets};
-use everglade_format::{Config, Damage, Geometry, Pvbn};
+use everglade_format::{Config, Damage, Geometry, Pvbn, SeatState};
+
+/// Blocks that one drive of a mirror reads before it is the turn of the next one: 1 MiB, the
+/// longest device read.
+const TURN_BLOCKS: u64 = 256;
 
 /// See the module's documentation.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// The config record, as in the label of member 0.
     pub(crate) config: Config,
     pub(crate) geometry: Geometry,
-    /// Device of each member.
-    pub(crate) devices: Vec<DeviceId>,
+    /// Device of each member; `None` if it is not there.
+    devices: Vec<Option<DeviceId>>,
+    /// Use of each member.
+    uses: Vec<Use>,
+    /// The drives in full use with the blocks of each member, in the order of their columns.
+    drives: Vec<Vec<DeviceId>>,
+    /// The first of them.
+    first: Vec<DeviceId>,
+    has_groups: bool,
+    /// The same, and drives that are catching up.
+    written: Vec<Vec<DeviceId>>,
+}
+
+/// The use of a member: see the module's documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Failed,
+    Out,
+    CatchingUp,
+    Full,
+}
+
+impl Use {
+    fn is_written(self) -> bool {
+        matches!(self, Use::CatchingUp | Use::Full)
+    }
 }
 
 /// The place of a block on a device.
@@ -32,76 +76,285 @@ pub(crate) struct Place {
 }
 
 impl Layout {
-    /// Returns the layout that a config record describes; `devices` has the device of each member.
+    /// Returns the layout that a config record describes, with the device of each member that is
+    /// there. A member is usable if it is there and current.
     ///
     /// # Errors
-    /// The record's extents contradict each other.
-    pub(crate) fn new(config: Config, devices: Vec<DeviceId>) -> Result<Layout, Damage> {
+    /// The record's extents contradict each other, or a column has no usable drive.
+    pub(crate) fn new(config: Config, devices: Vec<Option<DeviceId>>) -> Result<Layout, Damage> {
         assert_eq!(
             config.members.len(),
             devices.len(),
-            "a device for each member"
+            "a place for the device of each member"
         );
-        Ok(Layout {
+        let members = config.members.iter().zip(&devices);
+        let uses = members.map(|(member, device)| match device {
+            Some(_) if member.seat.is_current() => Use::Full,
+            _ => Use::Out,
+        });
+        let layout = Layout {
             geometry: config.geometry()?,
+            uses: uses.collect(),
+            drives: Vec::new(),
+            first: Vec::new(),
+            has_groups: config.has_groups(),
+            written: Vec::new(),
             config: Config {
                 member_index: 0,
                 ..config
             },
             devices,
+        };
+        let layout = layout.with_drives();
+        let without = layout.drives.iter().position(Vec::is_empty);
+        match without {
+            Some(member) => Err(Damage::new(
+                "member",
+                "a usable drive of its column",
+                member,
+            )),
+            None => Ok(layout),
+        }
+    }
+
+    /// Lists the drives of each column.
+    fn with_drives(mut self) -> Layout {
+        let list = |is_meant: fn(Use) -> bool| {
+            let drives = |member| {
+                let copies = self.config.copies_of(member).into_iter();
+                let meant = copies.filter(|copy| is_meant(self.uses[*copy as usize]));
+                meant
+                    .filter_map(|copy| self.devices[copy as usize])
+                    .collect()
+            };
+            (0..).take(self.devices.len()).map(drives).collect()
+        };
+        (self.drives, self.written) = (list(|it| it == Use::Full), list(Use::is_written));
+        // A layout without a usable drive in a column is refused (`Layout::new`).
+        let first = self.drives.iter().map(|drives| drives.first().copied());
+        self.first = first
+            .map(|first| first.unwrap_or(DeviceId(u32::MAX)))
+            .collect();
+        self
+    }
+
+    /// Returns the place of a block on one of the drives that have it; `None` if no extent has the
+    /// block.
+    pub(crate) fn locate(&self, pvbn: Pvbn) -> Option<Place> {
+        self.locate_copy(pvbn, 0)
+    }
+
+    /// Returns the place of a block on another drive for each of successive `turn`s, if several
+    /// drives have it. Turn 0 of neighbouring blocks goes round the drives, so that all of them
+    /// read.
+    pub(crate) fn locate_copy(&self, pvbn: Pvbn, turn: u32) -> Option<Place> {
+        let place = self.geometry.locate(pvbn)?;
+        if !self.has_groups {
+            return Some(Place {
+                device: self.first[place.member as usize],
+                offset: place.dbn.0 * BLOCK_SIZE as u64,
+                run: place.run,
+            });
+        }
+        let (device, run) = match self.drives[place.member as usize].as_slice() {
+            [only] => (*only, place.run),
+            drives => {
+                let count = drives.len() as u64;
+                let choice = (pvbn.0 / TURN_BLOCKS + u64::from(turn)) % count;
+                let choice = usize::try_from(choice).expect("few drives");
+                let run = place.run.min(TURN_BLOCKS - pvbn.0 % TURN_BLOCKS);
+                (drives[choice], run)
+            }
+        };
+        Some(Place {
+            device,
+            offset: place.dbn.0 * BLOCK_SIZE as u64,
+            run,
         })
     }
 
-    /// Returns the place of a block; `None` if no extent has the block.
-    pub(crate) fn locate(&self, pvbn: Pvbn) -> Option<Place> {
+    /// Returns the place of a run of blocks for a write, which goes to all drives of the column.
+    pub(crate) fn locate_column(&self, pvbn: Pvbn) -> Option<Place> {
         let place = self.geometry.locate(pvbn)?;
         Some(Place {
-            device: self.devices[place.member as usize],
+            device: self.first[place.member as usize],
             offset: place.dbn.0 * BLOCK_SIZE as u64,
             run: place.run,
         })
     }
 
-    /// Returns each member with its device.
-    pub(crate) fn members(&self) -> impl Iterator<Item = (&Member, DeviceId)> {
-        self.config.members.iter().zip(self.devices.iter().copied())
+    /// Number of usable drives that have a block; 0 if no extent has it.
+    pub(crate) fn copies(&self, pvbn: Pvbn) -> usize {
+        let place = self.geometry.locate(pvbn);
+        place.map_or(0, |place| self.drives[place.member as usize].len())
     }
 
-    /// Returns the ranges of the devices that were written by the time of the superblock with these
-    /// frontiers, in bytes: the config records of both labels, the journal, and the areas of each
-    /// extent below its frontier.
-    pub(crate) fn written(&self, frontiers: &[u32]) -> Vec<(DeviceId, Range<u64>)> {
+    /// Returns the drives to be written of the column that a device belongs to; the device itself
+    /// need not be among them any more.
+    pub(crate) fn drives_of(&self, device: DeviceId) -> &[DeviceId] {
+        let member = self.member_of(device).expect("a device of the aggregate");
+        &self.written[member]
+    }
+
+    /// Returns the usable drives that have the blocks of a member.
+    pub(crate) fn drives_with(&self, member: u32) -> &[DeviceId] {
+        self.drives.get(member as usize).map_or(&[], Vec::as_slice)
+    }
+
+    fn member_of(&self, device: DeviceId) -> Option<usize> {
+        self.devices.iter().position(|known| *known == Some(device))
+    }
+
+    /// Returns each usable member with its index and device.
+    pub(crate) fn members(&self) -> impl Iterator<Item = (usize, &Member, DeviceId)> {
+        let members = self.config.members.iter().zip(&self.devices).enumerate();
+        members.filter_map(|(index, (member, device))| {
+            let is_full = self.uses[index] == Use::Full;
+            let device = is_full.then_some(*device)??;
+            Some((index, member, device))
+        })
+    }
+
+    /// Returns each member with its device, if that is there, and with whether it is usable.
+    pub(crate) fn seats(&self) -> impl Iterator<Item = (&Member, Option<DeviceId>, bool)> {
+        let members = self.config.members.iter().zip(&self.devices);
+        let seats = members.zip(&self.uses);
+        seats.map(|((member, device), it)| (member, *device, *it == Use::Full))
+    }
+
+    /// Returns the devices that are there.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = DeviceId> {
+        self.devices.iter().flatten().copied()
+    }
+
+    /// Returns the devices that are written.
+    pub(crate) fn written(&self) -> impl Iterator<Item = DeviceId> {
+        let uses = self.devices.iter().zip(&self.uses);
+        uses.filter_map(|(device, it)| device.filter(|_| it.is_written()))
+    }
+
+    fn use_of(&self, device: DeviceId) -> Use {
+        self.member_of(device)
+            .map_or(Use::Out, |member| self.uses[member])
+    }
+
+    /// True if a device is neither read nor written.
+    pub(crate) fn is_out(&self, device: DeviceId) -> bool {
+        !self.use_of(device).is_written()
+    }
+
+    /// True if a device is written and not read.
+    pub(crate) fn is_catching_up(&self, device: DeviceId) -> bool {
+        self.use_of(device) == Use::CatchingUp
+    }
+
+    /// True if a member is lost.
+    pub(crate) fn has_losses(&self) -> bool {
+        let mut members = self.config.members.iter().zip(&self.uses);
+        members.any(|(member, it)| member.seat.is_current() && *it != Use::Full)
+    }
+
+    /// True if the config record does not say which members have all that was written.
+    pub(crate) fn is_unrecorded(&self) -> bool {
+        let mut members = self.config.members.iter().zip(&self.uses);
+        members.any(|(member, it)| member.seat.is_current() != (*it == Use::Full))
+    }
+
+    /// Returns a member that is behind and out, though its device is there and has not failed: its
+    /// index and device.
+    pub(crate) fn returned(&self) -> Option<(u32, DeviceId)> {
+        let mut members = (0..).zip(self.devices.iter().zip(&self.uses));
+        members.find_map(|(member, (device, it))| {
+            let is_behind = !self.config.members[member as usize].seat.is_current();
+            let device = (*device)?;
+            (is_behind && *it == Use::Out).then_some((member, device))
+        })
+    }
+
+    /// Returns the layout in which a drive that is out catches up.
+    pub(crate) fn with_catching_up(&self, device: DeviceId) -> Layout {
+        assert!(self.is_out(device), "it is used already");
+        self.with_use(device, Use::CatchingUp)
+    }
+
+    /// Returns the layout in which a drive that was catching up has everything.
+    pub(crate) fn with_regained(&self, device: DeviceId) -> Layout {
+        assert!(self.is_catching_up(device), "it has not caught up");
+        self.with_use(device, Use::Full)
+    }
+
+    fn with_use(&self, device: DeviceId, it: Use) -> Layout {
+        let mut next = self.clone();
+        let member = self.member_of(device).expect("a device of the aggregate");
+        next.uses[member] = it;
+        next.with_drives()
+    }
+
+    /// Returns the layout without a drive; `None` if no other drive has its blocks.
+    pub(crate) fn without(&self, device: DeviceId) -> Option<Layout> {
+        let member = self.member_of(device)?;
+        let others = self.drives[member].iter().filter(|other| **other != device);
+        others.count().checked_sub(1)?;
+        Some(self.with_use(device, Use::Failed))
+    }
+
+    /// Returns the layout of a later epoch whose config record says which members are behind.
+    pub(crate) fn with_uses_recorded(&self, epoch: u64) -> Layout {
+        let mut next = self.clone();
+        next.config.epoch = epoch;
+        next.config.incompatible |= INCOMPATIBLE_CHANGED;
+        for (member, it) in next.config.members.iter_mut().zip(&next.uses) {
+            member.seat.state = match it {
+                Use::Full => SeatState::Current,
+                Use::CatchingUp | Use::Out | Use::Failed => SeatState::Behind,
+            };
+        }
+        next
+    }
+
+    /// Returns the ranges of the usable devices that were written by the time of the superblock
+    /// with these frontiers, in bytes: the config records of both labels, the journal, and the
+    /// areas of each extent below its frontier.
+    pub(crate) fn written_ranges(&self, frontiers: &[u32]) -> Vec<(DeviceId, Range<u64>)> {
         let block = BLOCK_SIZE as u64;
         let bytes = |first: u64, blocks: u64| first * block..(first + blocks) * block;
         let record = CONFIG_OFFSETS[config_slot(self.config.epoch)];
         let mut written = Vec::new();
-        for (member, device) in self.members() {
+        for (_, member, device) in self.members() {
             for label in label_offsets(member.size_blocks * block) {
                 let first = label + record;
                 written.push((device, first..first + CONFIG_BYTES as u64));
             }
         }
         written.extend(self.journal());
+        let mut on_each = |member: u32, range: Range<u64>| {
+            let drives = self.drives_with(member).iter();
+            written.extend(drives.map(|device| (*device, range.clone())));
+        };
         for (extent, frontier) in self.geometry.extents().iter().zip(frontiers) {
             let blocks = u64::from(*frontier) * self.geometry.area_blocks();
             let range = bytes(extent.first_dbn.0, blocks.min(extent.length));
-            written.push((self.devices[extent.member as usize], range));
+            on_each(extent.member, range);
         }
         written
     }
 
-    /// Returns the device of the journal and its range there, in bytes, if there is a journal.
-    pub(crate) fn journal(&self) -> Option<(DeviceId, Range<u64>)> {
+    /// Returns the usable drives that have the journal and its range there, in bytes; none if there
+    /// is no journal.
+    pub(crate) fn journal(&self) -> Vec<(DeviceId, Range<u64>)> {
         let block = BLOCK_SIZE as u64;
         let journal = &self.config.journal;
-        let (first, end) = (journal.first.0, journal.first.0 + journal.blocks);
-        let device = self.devices[journal.member as usize];
-        (journal.blocks > 0).then(|| (device, first * block..end * block))
+        let range = journal.first.0 * block..(journal.first.0 + journal.blocks) * block;
+        if journal.blocks == 0 {
+            return Vec::new();
+        }
+        let drives = self.drives_with(journal.member).iter();
+        drives.map(|device| (*device, range.clone())).collect()
     }
 
-    /// Returns the ranges of all labels, in bytes.
+    /// Returns the ranges of the labels of all usable members, in bytes.
     pub(crate) fn labels(&self) -> impl Iterator<Item = (DeviceId, Range<u64>)> {
-        self.members().flat_map(|(member, device)| {
+        self.members().flat_map(|(_, member, device)| {
             let labels = label_offsets(member.size_blocks * BLOCK_SIZE as u64);
             labels.map(|first| (device, first..first + LABEL_BYTES))
         })
@@ -117,7 +370,7 @@ impl Layout {
         let block = BLOCK_SIZE as u64;
         let area_bytes = self.geometry.area_blocks() * block;
         let extents = self.geometry.extents().iter().enumerate();
-        let here = extents.filter(|(_, extent)| self.devices[extent.member as usize] == device);
+        let here = extents.filter(|(_, extent)| self.drives_with(extent.member).contains(&device));
         let areas = here.map(|(index, extent)| {
             let first = extent.first_dbn.0 * block;
             let within = |byte: u64| byte.saturating_sub(first).min(extent.length * block);
@@ -143,7 +396,7 @@ impl Layout {
     /// members.
     pub(crate) fn follows(&self, former: &Layout) -> bool {
         let is_kept = |(new, old): (&Member, &Member)| {
-            (new.uuid, new.data_first) == (old.uuid, old.data_first)
+            (new.uuid, new.data_first, new.seat) == (old.uuid, old.data_first, old.seat)
                 && new.size_blocks >= old.size_blocks
         };
         let (new, old) = (&self.config, &former.config);
@@ -152,14 +405,15 @@ impl Layout {
                 == (old.uuid, old.secret, old.area_blocks, old.journal)
             && new.extents.starts_with(&old.extents)
             && self.devices.starts_with(&former.devices)
+            && self.uses.starts_with(&former.uses)
             && new.members.iter().zip(&old.members).all(is_kept)
     }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use everglade_format::Dbn;
-    use everglade_format::config::{Extent, JournalRegion};
+    use everglade_format::config::{Extent, INCOMPATIBLE_SEATS, JournalRegion};
+    use everglade_format::{Dbn, Seat};
 
     use super::*;
 
@@ -179,6 +433,7 @@ pub(crate) mod tests {
             uuid: [uuid; 16],
             size_blocks: 2000,
             data_first: Dbn(300),
+            seat: Seat::ALONE,
         }
     }
 
@@ -207,7 +462,7 @@ pub(crate) mod tests {
             vec![member(4), member(5)],
             vec![extent(0, 0, 300), extent(512, 1, 700)],
         );
-        Layout::new(config, vec![DeviceId(4), DeviceId(5)]).expect("a sound table")
+        Layout::new(config, vec![Some(DeviceId(4)), Some(DeviceId(5))]).expect("a sound table")
     }
 
     /// The same with a third device.
@@ -220,7 +475,7 @@ pub(crate) mod tests {
         config.epoch = 2;
         config.members.push(member(6));
         config.extents.push(extent(1024, 2, 300));
-        devices.push(DeviceId(6));
+        devices.push(Some(DeviceId(6)));
         Layout::new(config, devices).expect("a sound table")
     }
 
@@ -246,7 +501,7 @@ pub(crate) mod tests {
             first: Dbn(300),
             blocks: 400,
         };
-        let written = layout.written(&[1, 0]);
+        let written = layout.written_ranges(&[1, 0]);
         let of = |device: u32| written.iter().filter(move |(id, _)| id.0 == device);
         let has = |device: u32, byte: u64| of(device).any(|(_, range)| range.contains(&byte));
         for device in [4, 5] {
@@ -294,5 +549,109 @@ pub(crate) mod tests {
         assert!(!changed(|it| it.members[1].uuid = [9; 16]).follows(&two));
         assert!(!changed(|it| it.members[0].size_blocks = 1999).follows(&two));
         assert!(changed(|it| it.members[0].size_blocks = 2001).follows(&two));
+    }
+
+    /// A mirror of two drives, 4 and 5.
+    pub(crate) fn mirror() -> Layout {
+        let mut config = config(vec![member(4), member(5)], vec![extent(0, 0, 300)]);
+        config.incompatible = INCOMPATIBLE_SEATS;
+        for (member, drive) in config.members.iter_mut().zip(0..) {
+            member.seat = Seat::of_mirror(1, drive);
+        }
+        Layout::new(config, vec![Some(DeviceId(4)), Some(DeviceId(5))]).expect("a sound table")
+    }
+
+    #[test]
+    fn drives_of_a_mirror_take_turns_in_reading_and_all_are_written() {
+        let layout = mirror();
+        let device = |pvbn, turn| layout.locate_copy(Pvbn(pvbn), turn).map(|it| it.device.0);
+        assert_eq!(
+            (device(10, 0), device(10, 1), device(10, 2)),
+            (Some(4), Some(5), Some(4))
+        );
+        assert_eq!(device(256, 0), Some(5), "the next MiB");
+        let place = layout.locate(Pvbn(250)).expect("in the extent");
+        assert_eq!((place.offset, place.run), (550 * BLOCK_SIZE as u64, 6));
+        let column = layout.locate_column(Pvbn(250)).expect("in the extent");
+        assert_eq!((column.device, column.run), (DeviceId(4), 262));
+        assert_eq!(layout.drives_of(DeviceId(5)), [DeviceId(4), DeviceId(5)]);
+    }
+
+    #[test]
+    fn what_a_mirror_wrote_is_on_each_drive_that_has_everything() {
+        let mut layout = mirror();
+        let block = BLOCK_SIZE as u64;
+        layout.config.journal = JournalRegion {
+            member: 0,
+            first: Dbn(16),
+            blocks: 200,
+        };
+        let devices = |layout: &Layout, byte: u64| {
+            let written = layout.written_ranges(&[1]);
+            let with = written.iter().filter(|(_, range)| range.contains(&byte));
+            with.map(|(device, _)| device.0).collect::<Vec<_>>()
+        };
+        for (place, on) in [(16, &[4, 5][..]), (300, &[4, 5]), (556, &[])] {
+            assert_eq!(devices(&layout, place * block), on, "block {place}");
+        }
+        let behind = layout.without(DeviceId(4)).expect("there is another one");
+        assert_eq!(devices(&behind, 300 * block), [5]);
+        let record = |label: u64| devices(&behind, label + CONFIG_OFFSETS[config_slot(1)]);
+        for label in label_offsets(2000 * block) {
+            assert!(record(label).iter().all(|device| *device == 5), "{label}");
+            assert!(!record(label).is_empty(), "{label}");
+        }
+    }
+
+    #[test]
+    fn a_lost_drive_is_not_used_and_the_last_one_cannot_be_spared() {
+        let layout = mirror();
+        assert!(!layout.has_losses());
+        let degraded = layout.without(DeviceId(4)).expect("there is another one");
+        assert!(degraded.has_losses() && degraded.is_out(DeviceId(4)));
+        assert_eq!(degraded.drives_of(DeviceId(4)), [DeviceId(5)]);
+        let place = degraded.locate(Pvbn(10)).expect("on the other drive");
+        assert_eq!((place.device, place.run), (DeviceId(5), 502));
+        assert_eq!(degraded.members().count(), 1);
+        assert_eq!(degraded.devices().count(), 2);
+        assert!(degraded.without(DeviceId(5)).is_none());
+        assert!(
+            two_devices().without(DeviceId(4)).is_none(),
+            "no redundancy"
+        );
+        let recorded = degraded.with_uses_recorded(2);
+        assert!(!recorded.has_losses());
+        assert_eq!(recorded.config.members[0].seat.state, SeatState::Behind);
+        assert_eq!(
+            (recorded.config.epoch, recorded.config.incompatible),
+            (2, 3)
+        );
+        let missing = Layout::new(layout.config.clone(), vec![None, Some(DeviceId(5))]);
+        assert!(missing.expect("it can be spared").has_losses());
+        assert!(Layout::new(layout.config, vec![None, None]).is_err());
+    }
+
+    #[test]
+    fn a_drive_that_catches_up_is_written_and_is_read_when_it_has_everything() {
+        let lost = mirror().without(DeviceId(4)).expect("there is another one");
+        let recorded = lost.with_uses_recorded(2);
+        assert_eq!(recorded.returned(), None, "it has failed");
+        let devices = vec![Some(DeviceId(4)), Some(DeviceId(5))];
+        let behind = Layout::new(recorded.config, devices).expect("a sound table");
+        assert_eq!(behind.returned(), Some((0, DeviceId(4))));
+        let catching = behind.with_catching_up(DeviceId(4));
+        assert_eq!(catching.returned(), None);
+        assert_eq!(catching.drives_of(DeviceId(5)), [DeviceId(4), DeviceId(5)]);
+        assert_eq!(catching.copies(Pvbn(10)), 1);
+        assert_eq!(catching.written().count(), 2);
+        assert_eq!(catching.members().count(), 1, "its labels stay as they are");
+        assert!(!catching.is_unrecorded());
+        assert!(catching.without(DeviceId(5)).is_none());
+        let regained = catching.with_regained(DeviceId(4));
+        assert!(regained.is_unrecorded() && !regained.has_losses());
+        assert_eq!(
+            regained.with_uses_recorded(3).config.members,
+            mirror().config.members
+        );
     }
 }

@@ -1,11 +1,13 @@
 //! Media: everything between a block number of an aggregate and its devices.
 //!
-//! [`layout`] knows the devices and finds the place of a block, [`devices`] replaces the layout
-//! while reactors use it, [`next`] is a layout that is about to take effect, [`writer`] collects
-//! and sorts the writes of a consistency point, [`share`] limits how much of the devices a
-//! consistency point may use, [`host`] tracks the space of the host, and [`heal`] repairs
-//! superblock copies that an interrupted commit left behind.
+//! [`layout`] knows the devices and finds the places of a block, [`devices`] replaces the layout
+//! while reactors use it, [`copies`] notes what one drive of a mirror had wrong, [`next`] is a
+//! layout that is about to take effect, [`writer`] collects and sorts the writes of a consistency
+//! point, [`share`] limits how much of the devices a consistency point may use, [`host`] tracks the
+//! space of the host, and [`heal`] repairs superblock copies that an interrupted commit left
+//! behind.
 
+pub(crate) mod copies;
 pub(crate) mod devices;
 pub(crate) mod heal;
 pub(crate) mod host;

@@ -6,7 +6,9 @@
 //!
 //! 1. The writer reports that it is done only when every submitted write has completed.
 //! 2. The first failure is remembered and fails the consistency point (docs/design/design.md §5).
-//! 3. At most one write may exceed the device share. A queued write is submitted when another one
+//! 3. A block goes to all usable drives of its column; a superblock, a config record or a flush to
+//!    one drive ([`Reach`]).
+//! 4. At most one write may exceed the device share. A queued write is submitted when another one
 //!    completes, without waiting for the next step. So a share smaller than a batch is kept, too,
 //!    and a client's read waits behind no more than the share.
 
@@ -26,12 +28,21 @@ const BATCH_BLOCKS: usize = 1024;
 const RUN_BLOCKS: usize = 256;
 const RUN_BLOCKS_LEAST: usize = 32;
 
+/// The drives to which an operation goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// All usable drives of the column of the named drive.
+    Column,
+    /// The named drive.
+    Drive,
+}
+
 /// See the module's documentation.
 #[derive(Default)]
 pub(crate) struct Writer {
     collected: Vec<(Pvbn, PageRef)>,
     /// Writes in arrival order that were not handed to the reactor yet.
-    queued: VecDeque<Op>,
+    queued: VecDeque<(Op, Reach)>,
     queued_blocks: usize,
     inflight_ops: usize,
     inflight_blocks: usize,
@@ -87,19 +98,19 @@ impl Writer {
     }
 
     /// The writes that the reactor should submit now; they count as under way from then on.
-    pub(crate) fn take_ready(&mut self, share: u64) -> Vec<Op> {
+    pub(crate) fn take_ready(&mut self, share: u64) -> Vec<(Op, Reach)> {
         let mut ready = Vec::new();
         if self.failure.is_some() {
             return ready;
         }
         while self.inflight_ops == 0 || (self.inflight_blocks as u64) < share {
-            let Some(op) = self.queued.pop_front() else {
+            let Some((op, reach)) = self.queued.pop_front() else {
                 break;
             };
             self.queued_blocks -= blocks_of(&op);
             self.inflight_blocks += blocks_of(&op);
             self.inflight_ops += 1;
-            ready.push(op);
+            ready.push((op, reach));
         }
         ready
     }
@@ -124,7 +135,7 @@ impl Writer {
                 offset,
                 run,
             } = layout
-                .locate(first)
+                .locate_column(first)
                 .expect("allocated blocks are in an extent");
             let mut pages = vec![page];
             while let Some((next, _)) = blocks.peek() {
@@ -138,48 +149,52 @@ impl Writer {
                 }
                 pages.push(blocks.next().expect("peeked").1);
             }
-            self.submit(Op::Write {
+            let write = Op::Write {
                 device,
                 offset,
                 pages,
                 durable: false,
-            });
+            };
+            self.queue(write, Reach::Column);
         }
     }
 
     /// Writes a block where it was.
     pub(crate) fn put(&mut self, media: &Media, pvbn: Pvbn, page: PageRef) {
         let place = media.locate(pvbn).expect("it was read");
-        self.submit(Op::Write {
+        let write = Op::Write {
             device: place.device,
             offset: place.offset,
             pages: vec![page],
             durable: true,
+        };
+        self.queue(write, Reach::Column);
+    }
+
+    /// Queues one operation on one drive for the reactor.
+    pub(crate) fn submit(&mut self, op: Op) {
+        self.queue(op, Reach::Drive);
+    }
+
+    fn queue(&mut self, op: Op, reach: Reach) {
+        self.queued_blocks += blocks_of(&op);
+        self.queued.push_back((op, reach));
+    }
+
+    /// Queues a durable write of pages of a label.
+    pub(crate) fn submit_copies(&mut self, device: DeviceId, offset: u64, pages: Vec<PageRef>) {
+        assert!(offset.is_multiple_of(BLOCK_SIZE as u64));
+        self.submit(Op::Write {
+            device,
+            offset,
+            pages,
+            durable: true,
         });
     }
 
-    /// Queues one operation for the reactor.
-    pub(crate) fn submit(&mut self, op: Op) {
-        self.queued_blocks += blocks_of(&op);
-        self.queued.push_back(op);
-    }
-
-    /// A write of both copies of the superblock to one device.
-    pub(crate) fn submit_superblock(
-        &mut self,
-        device: DeviceId,
-        offsets: [u64; 2],
-        page: &PageRef,
-    ) {
-        for offset in offsets {
-            assert!(offset.is_multiple_of(BLOCK_SIZE as u64));
-            self.submit(Op::Write {
-                device,
-                offset,
-                pages: vec![page.clone()],
-                durable: true,
-            });
-        }
+    /// Queues a durable write of one page on one drive.
+    pub(crate) fn submit_copy(&mut self, device: DeviceId, offset: u64, page: PageRef) {
+        self.submit_copies(device, offset, vec![page]);
     }
 
     /// Records the completion of an operation of `blocks` blocks. Returns true if the consistency
@@ -232,8 +247,8 @@ mod tests {
     }
 
     /// Device, first block and number of blocks of each write.
-    fn runs(ops: &[Op]) -> Vec<(u32, u64, usize)> {
-        let run = |op: &Op| match op {
+    fn runs(ops: &[(Op, Reach)]) -> Vec<(u32, u64, usize)> {
+        let run = |(op, _): &(Op, Reach)| match op {
             Op::Write {
                 device,
                 offset,

@@ -90,7 +90,7 @@ fn find(storage: &dyn Storage, layout: &Layout) -> Vec<Rewrite> {
     let epoch = layout.config.epoch;
     let own = config_slot(epoch);
     let mut rewrites = Vec::new();
-    for (index, (member, device)) in layout.members().enumerate() {
+    for (index, member, device) in layout.members() {
         let record = layout.record_of(index);
         let labels = label_offsets(member.size_blocks * BLOCK_SIZE as u64);
         for (is_front, label) in [true, false].into_iter().zip(labels) {
@@ -121,7 +121,7 @@ fn find(storage: &dyn Storage, layout: &Layout) -> Vec<Rewrite> {
 pub(crate) fn strays(storage: &dyn Storage, layout: &Layout) -> Vec<Rewrite> {
     let epoch = layout.config.epoch;
     let mut strays = Vec::new();
-    for (member, device) in layout.members() {
+    for (_, member, device) in layout.members() {
         let [_, end] = label_offsets(storage.size_bytes(device));
         if end < member.size_blocks * BLOCK_SIZE as u64 {
             continue;

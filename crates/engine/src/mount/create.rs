@@ -2,14 +2,15 @@
 //! everything else.
 
 use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Storage};
-use everglade_format::config::{CONFIG_BYTES, JournalRegion, name_is_valid};
+use everglade_format::config::{CONFIG_BYTES, INCOMPATIBLE_SEATS, JournalRegion, name_is_valid};
 use everglade_format::geometry::AREA_BLOCKS;
 use everglade_format::label::{
     CONFIG_OFFSETS, LABEL_BLOCKS, LABEL_BYTES, SUPERBLOCK_OFFSETS, config_slot, data_region,
     label_offsets, size_for, superblock_slot,
 };
+use everglade_format::seat::COPIES_MAX;
 use everglade_format::tag::SECRET_BYTES;
-use everglade_format::{Config, CpNumber, Dbn, Extent, Member, Superblock, TagKey};
+use everglade_format::{Config, CpNumber, Dbn, Extent, Member, Seat, Superblock, TagKey};
 use everglade_journal::Position;
 
 use crate::alloc::filesystem::FileSystem;
@@ -38,6 +39,9 @@ pub struct Plan {
     /// Index of the device that has the journal and nothing else. `None`: the journal is on the
     /// first device, beside data.
     pub journal_device: Option<usize>,
+    /// Drives with a copy of each block: 1 for an aggregate without redundancy, 2 or 3 for mirrors.
+    /// So many devices at a time are the drives of a mirror, in the order in which they are given.
+    pub copies: usize,
 }
 
 /// Blocks in each half of the journal of a pool whose devices have `total` blocks, with the journal
@@ -69,6 +73,7 @@ impl Plan {
             area_blocks: AREA_BLOCKS,
             journal_half_blocks: None,
             journal_device: None,
+            copies: 1,
         }
     }
 }
@@ -88,6 +93,17 @@ pub enum CreateError {
         bytes: u64,
         /// The smallest that will do.
         least: u64,
+    },
+    /// The devices cannot be shared out among mirrors.
+    #[error(
+        "{devices} devices make no mirrors of {copies}; use a multiple of {copies}, and 2 or 3 \
+         drives for each mirror"
+    )]
+    Copies {
+        /// Number of devices.
+        devices: usize,
+        /// Drives of each mirror.
+        copies: usize,
     },
     /// A device has a label already.
     #[error("device {0} has an Everglade label already; destroy that aggregate first")]
@@ -129,39 +145,34 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
         plan.device_uuids.len(),
         "one UUID for each device"
     );
+    if !(1..=COPIES_MAX).contains(&plan.copies) || !devices.len().is_multiple_of(plan.copies) {
+        return Err(CreateError::Copies {
+            devices: devices.len(),
+            copies: plan.copies,
+        });
+    }
     let mut members = Vec::new();
     let mut extents: Vec<Extent> = Vec::new();
     let mut base = 0;
     let sizes: Vec<u64> = devices.iter().map(|id| storage.size_bytes(*id)).collect();
     check_sizes(&sizes, plan)?;
-    let log_member = plan.journal_device.unwrap_or(0);
-    let journal = plan_journal(&sizes, plan, log_member);
+    let columns = Columns::of(&sizes, plan);
     for (index, (device, uuid)) in devices.iter().zip(&plan.device_uuids).enumerate() {
-        let size_blocks = storage.size_bytes(*device) / BLOCK_SIZE as u64;
-        let log_blocks = if index == log_member {
-            journal.blocks
-        } else {
-            0
-        };
-        if plan.journal_device == Some(index) {
-            // Labels at both ends, the journal in between, no data.
-            refuse_labelled(storage, *device, index)?;
-            members.push(Member {
-                uuid: *uuid,
-                size_blocks,
-                data_first: Dbn(LABEL_BLOCKS + log_blocks),
-            });
-            continue;
-        }
+        let size_blocks = sizes[index] / BLOCK_SIZE as u64;
+        let column = columns.of_device(index);
         refuse_labelled(storage, *device, index)?;
-        let (first, length) =
-            data_region(size_blocks, plan.area_blocks, log_blocks).expect("checked above");
-        let member = u32::try_from(index).expect("few devices");
+        let region = column.region(plan);
         members.push(Member {
             uuid: *uuid,
             size_blocks,
-            data_first: first,
+            data_first: region.map_or(Dbn(LABEL_BLOCKS + column.log_blocks), |(first, _)| first),
+            seat: seat_of(index, plan.copies),
         });
+        // Extents are in the data column, which is the first drive of a mirror.
+        let (Some((first, length)), true) = (region, index.is_multiple_of(plan.copies)) else {
+            continue;
+        };
+        let member = u32::try_from(index).expect("few devices");
         extents.push(Extent {
             base,
             length,
@@ -172,12 +183,17 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
         });
         base += length;
     }
+    let journal = columns.journal;
     let blocks: u64 = extents.iter().map(|extent| extent.length).sum();
     let config = Config {
         member_index: 0,
         epoch: 1,
         compatible: 0,
-        incompatible: 0,
+        incompatible: if plan.copies > 1 {
+            INCOMPATIBLE_SEATS
+        } else {
+            0
+        },
         uuid: plan.uuid,
         secret: plan.secret,
         created_seconds: plan.created_seconds,
@@ -205,7 +221,7 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
     };
     let superblock = superblock.encode(&TagKey::new(&plan.secret));
     allocate_reserve(storage, devices, &config)?;
-    write_journal(storage, devices, &config.journal)?;
+    write_journal(storage, devices, &config)?;
     // Config records come last: a device without one was never part of an aggregate.
     for_each_label(storage, devices, |device, label| {
         storage.allocate(device, label, LABEL_BYTES)?;
@@ -256,72 +272,138 @@ pub fn check_sizes(sizes: &[u64], plan: &Plan) -> Result<(), CreateError> {
     }
 }
 
-/// Returns the least whole MiB that a device needs beside the others. A larger device may come with
-/// a journal, or a larger one, so its size is raised until it is enough for its own journal.
+/// Returns the least whole MiB that a device needs beside the others. Larger devices may come with
+/// a journal, or a larger one, so the sizes of all drives of its column are raised until they are
+/// enough for their own journal.
 fn least_bytes(sizes: &[u64], plan: &Plan, index: usize) -> u64 {
     let mut sizes = sizes.to_vec();
+    let first = index / plan.copies * plan.copies;
     loop {
         let least = least_now(&sizes, plan, index);
         if sizes[index] >= least {
             return sizes[index];
         }
-        sizes[index] = least.next_multiple_of(1 << 20);
+        for drive in &mut sizes[first..first + plan.copies] {
+            *drive = least.next_multiple_of(1 << 20).max(*drive);
+        }
     }
 }
 
 /// Returns the bytes that a device needs if the journal is that of these sizes.
 fn least_now(sizes: &[u64], plan: &Plan, index: usize) -> u64 {
-    let log_member = plan.journal_device.unwrap_or(0);
-    let log_blocks = match index == log_member {
-        true => plan_journal(sizes, plan, log_member).blocks,
-        false => 0,
-    };
-    let blocks = match plan.journal_device {
-        Some(device) if device == index => LABEL_BLOCKS * 2 + log_blocks,
-        _ => size_for(AREAS_LEAST, plan.area_blocks, log_blocks),
-    };
-    blocks * BLOCK_SIZE as u64
+    let columns = Columns::of(sizes, plan);
+    columns.of_device(index).least(plan) * BLOCK_SIZE as u64
+}
+
+/// Returns the seat of a device, if so many at a time are the drives of a mirror.
+fn seat_of(index: usize, copies: usize) -> Seat {
+    if copies == 1 {
+        return Seat::ALONE;
+    }
+    let group = u16::try_from(index / copies + 1).expect("few devices");
+    let drive = u8::try_from(index % copies).expect("at most three");
+    Seat::of_mirror(group, drive)
+}
+
+/// The columns of a new aggregate: each is on one drive, or on the drives of a mirror.
+struct Columns {
+    columns: Vec<Column>,
+    copies: usize,
+    journal: JournalRegion,
+}
+
+/// A column of a new aggregate.
+struct Column {
+    /// Blocks of its smallest drive.
+    size_blocks: u64,
+    /// Blocks of the journal on it.
+    log_blocks: u64,
+    /// True if it has the journal and nothing else.
+    is_journal_only: bool,
+}
+
+impl Columns {
+    fn of(sizes: &[u64], plan: &Plan) -> Columns {
+        let of_drives = |sizes: &[u64]| {
+            sizes
+                .iter()
+                .min()
+                .map_or(0, |size| size / BLOCK_SIZE as u64)
+        };
+        let sizes: Vec<u64> = sizes.chunks(plan.copies).map(of_drives).collect();
+        let only = plan.journal_device.map(|device| device / plan.copies);
+        let log_column = only.unwrap_or(0);
+        let journal = plan_journal(&sizes, plan, log_column);
+        let columns = sizes.into_iter().enumerate();
+        let columns = columns.map(|(index, size_blocks)| Column {
+            size_blocks,
+            log_blocks: if index == log_column {
+                journal.blocks
+            } else {
+                0
+            },
+            is_journal_only: only == Some(index),
+        });
+        Columns {
+            columns: columns.collect(),
+            copies: plan.copies,
+            journal,
+        }
+    }
+
+    fn of_device(&self, device: usize) -> &Column {
+        &self.columns[device / self.copies]
+    }
+}
+
+impl Column {
+    /// Returns the least number of blocks of a drive.
+    fn least(&self, plan: &Plan) -> u64 {
+        match self.is_journal_only {
+            // Labels at both ends, the journal in between, no data.
+            true => LABEL_BLOCKS * 2 + self.log_blocks,
+            false => size_for(AREAS_LEAST, plan.area_blocks, self.log_blocks),
+        }
+    }
+
+    /// Returns the region for data.
+    fn region(&self, plan: &Plan) -> Option<(Dbn, u64)> {
+        match self.is_journal_only {
+            true => None,
+            false => data_region(self.size_blocks, plan.area_blocks, self.log_blocks),
+        }
+    }
 }
 
 /// Bytes that the host of each device, of these sizes, must be able to give for a new aggregate:
 /// labels, journal, the areas of the reserve, and an area for what clients write first.
 #[must_use]
 pub fn host_bytes(sizes: &[u64], plan: &Plan) -> Vec<u64> {
-    let log_member = plan.journal_device.unwrap_or(0);
-    let journal = plan_journal(sizes, plan, log_member);
-    let members = sizes.iter().enumerate().map(|(index, size)| {
-        let log_blocks = if index == log_member {
-            journal.blocks
-        } else {
-            0
-        };
-        let data = match plan.journal_device {
-            Some(device) if device == index => None,
-            _ => data_region(size / BLOCK_SIZE as u64, plan.area_blocks, log_blocks),
-        };
-        (log_blocks, data.map_or(0, |(_, length)| length))
-    });
-    let members: Vec<(u64, u64)> = members.collect();
-    let total = members.iter().map(|(_, data)| data).sum();
-    let extents = members.iter().filter(|(_, data)| *data > 0).count() as u64;
+    let columns = Columns::of(sizes, plan);
+    let lengths = columns.columns.iter();
+    let lengths = lengths.map(|column| column.region(plan).map_or(0, |(_, length)| length));
+    let lengths: Vec<u64> = lengths.collect();
+    let total = lengths.iter().sum();
+    let extents = lengths.iter().filter(|length| **length > 0).count() as u64;
     let reserve = reserve_for(total, plan.area_blocks) / plan.area_blocks;
     let areas = reserve.div_ceil(extents.max(1)) + 1;
-    let blocks = members.iter().map(|(log_blocks, data)| {
-        let taken = (areas * plan.area_blocks).min(*data);
-        2 * LABEL_BLOCKS + log_blocks + taken
+    let bytes = (0..sizes.len()).map(|device| {
+        let taken = (areas * plan.area_blocks).min(lengths[device / plan.copies]);
+        let blocks = 2 * LABEL_BLOCKS + columns.of_device(device).log_blocks + taken;
+        blocks * BLOCK_SIZE as u64
     });
-    blocks.map(|blocks| blocks * BLOCK_SIZE as u64).collect()
+    bytes.collect()
 }
 
-/// The place of the journal: behind the first label of its device.
-fn plan_journal(sizes: &[u64], plan: &Plan, member: usize) -> JournalRegion {
-    let blocks = |bytes: &u64| bytes / BLOCK_SIZE as u64;
+/// The place of the journal: behind the first label of each drive of its column. `sizes` are those
+/// of the columns, in blocks.
+fn plan_journal(sizes: &[u64], plan: &Plan, column: usize) -> JournalRegion {
     let own = match plan.journal_device {
         // The whole device may be journal.
         Some(_) => u64::MAX,
-        None => sizes.get(member).map_or(0, blocks),
+        None => sizes.get(column).copied().unwrap_or(0),
     };
-    let total = sizes.iter().map(blocks).sum();
+    let total = sizes.iter().sum();
     let half = plan
         .journal_half_blocks
         .unwrap_or_else(|| usual_half_blocks(total, own));
@@ -329,7 +411,7 @@ fn plan_journal(sizes: &[u64], plan: &Plan, member: usize) -> JournalRegion {
         return JournalRegion::default();
     }
     JournalRegion {
-        member: u32::try_from(member).expect("few devices"),
+        member: u32::try_from(column * plan.copies).expect("few devices"),
         first: Dbn(LABEL_BLOCKS),
         blocks: half * 2,
     }
@@ -340,31 +422,34 @@ fn plan_journal(sizes: &[u64], plan: &Plan, member: usize) -> JournalRegion {
 fn write_journal(
     storage: &dyn Storage,
     devices: &[DeviceId],
-    journal: &JournalRegion,
+    config: &Config,
 ) -> Result<(), CreateError> {
     const CHUNK: u64 = (1 << 20) / BLOCK_SIZE as u64;
+    let journal = &config.journal;
     if journal.blocks == 0 {
         return Ok(());
     }
-    let index = journal.member as usize;
-    let failed = |error| CreateError::Disk {
-        device: index,
-        error,
-    };
     let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
     let first = bytes(journal.first.0);
-    storage
-        .allocate(devices[index], first, bytes(journal.blocks))
-        .map_err(failed)?;
     let zeroes = vec![0; usize::try_from(bytes(CHUNK)).expect("1 MiB")];
-    let mut block = 0;
-    while block < journal.blocks {
-        let count = CHUNK.min(journal.blocks - block);
-        let chunk = &zeroes[..usize::try_from(bytes(count)).expect("1 MiB at most")];
+    for member in config.copies_of(journal.member) {
+        let index = member as usize;
+        let failed = |error| CreateError::Disk {
+            device: index,
+            error,
+        };
         storage
-            .write(devices[index], first + bytes(block), chunk)
+            .allocate(devices[index], first, bytes(journal.blocks))
             .map_err(failed)?;
-        block += count;
+        let mut block = 0;
+        while block < journal.blocks {
+            let count = CHUNK.min(journal.blocks - block);
+            let chunk = &zeroes[..usize::try_from(bytes(count)).expect("1 MiB at most")];
+            storage
+                .write(devices[index], first + bytes(block), chunk)
+                .map_err(failed)?;
+            block += count;
+        }
     }
     Ok(())
 }
@@ -376,17 +461,18 @@ fn allocate_reserve(
     config: &Config,
 ) -> Result<(), CreateError> {
     let areas = (config.reserve_blocks / config.area_blocks).div_ceil(config.extents.len() as u64);
+    let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
     for extent in &config.extents {
-        let index = extent.member as usize;
-        let device = &devices[index];
         let length = (areas * config.area_blocks).min(extent.length);
-        let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
-        storage
-            .allocate(*device, bytes(extent.first_dbn.0), bytes(length))
-            .map_err(|error| CreateError::Disk {
-                device: index,
-                error,
-            })?;
+        for member in config.copies_of(extent.member) {
+            let index = member as usize;
+            storage
+                .allocate(devices[index], bytes(extent.first_dbn.0), bytes(length))
+                .map_err(|error| CreateError::Disk {
+                    device: index,
+                    error,
+                })?;
+        }
     }
     Ok(())
 }

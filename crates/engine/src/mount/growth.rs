@@ -26,7 +26,7 @@ use everglade_format::label::{
     CONFIG_OFFSETS, LABEL_BYTES, SUPERBLOCK_OFFSETS, config_slot, data_region, grown_region,
     label_offsets, size_for, size_to_grow,
 };
-use everglade_format::{Config, Dbn, Extent, Member};
+use everglade_format::{Config, Dbn, Extent, Member, Seat};
 
 use crate::media::Layout;
 use crate::media::next::NextGeometry;
@@ -115,6 +115,7 @@ pub(crate) fn examine(
 ) -> Result<GrowthInfo, GrowError> {
     check_state(aggregate)?;
     let present = aggregate.media.layout();
+    refuse_groups(&present)?;
     let next = plan(storage, &present, &aggregate.name.to_string(), growth)?;
     Ok(GrowthInfo {
         total_blocks_before: present.geometry.block_count(),
@@ -133,6 +134,7 @@ pub(crate) fn prepare(
     check_state(aggregate)?;
     let turn = aggregate.media.begin_change().ok_or(GrowError::Busy)?;
     let present = aggregate.media.layout();
+    refuse_groups(&present)?;
     let next = plan(storage, &present, &aggregate.name.to_string(), growth)?;
     if let Err(error) = write(storage, &present, &next) {
         erase(storage, &present, &next);
@@ -160,6 +162,17 @@ fn check_state(aggregate: &Aggregate) -> Result<(), GrowError> {
     Err(GrowError::Unavailable(problem))
 }
 
+fn refuse_groups(present: &Layout) -> Result<(), GrowError> {
+    match present.config.has_groups() {
+        true => Err(GrowError::Unavailable(
+            "this version cannot add drives to an aggregate of mirrors, or enlarge them; create \
+             another aggregate"
+                .to_owned(),
+        )),
+        false => Ok(()),
+    }
+}
+
 /// The layout after the growth.
 fn plan(
     storage: &dyn Storage,
@@ -167,7 +180,7 @@ fn plan(
     name: &str,
     growth: &Growth,
 ) -> Result<Layout, GrowError> {
-    let mut devices = present.devices.clone();
+    let mut devices: Vec<DeviceId> = present.devices().collect();
     let mut config = Config {
         epoch: present.config.epoch + 1,
         incompatible: present.config.incompatible | INCOMPATIBLE_CHANGED,
@@ -193,6 +206,7 @@ fn plan(
     }
     let blocks = config.extents.iter().map(|extent| extent.length).sum();
     config.reserve_blocks = reserve_for(blocks, config.area_blocks);
+    let devices = devices.into_iter().map(Some).collect();
     Layout::new(config, devices).map_err(|_| GrowError::TooMany("blocks"))
 }
 
@@ -240,6 +254,7 @@ fn add(
         uuid,
         size_blocks,
         data_first: region.0,
+        seat: Seat::ALONE,
     });
     devices.push(device);
     Ok(())
@@ -294,7 +309,7 @@ fn write(storage: &dyn Storage, present: &Layout, next: &Layout) -> Result<(), G
             .write(storage)
             .map_err(|error| failed(stray.device, error))?;
     }
-    for (index, (_, device)) in next.members().enumerate() {
+    for (index, _, device) in next.members() {
         let labels = labels_of(present, next, index);
         let new = labels.into_iter().filter(|(_, is_known)| !is_known);
         for (label, _) in new {
@@ -306,7 +321,7 @@ fn write(storage: &dyn Storage, present: &Layout, next: &Layout) -> Result<(), G
         }
     }
     let slot = CONFIG_OFFSETS[config_slot(next.config.epoch)];
-    for (index, (_, device)) in next.members().enumerate() {
+    for (index, _, device) in next.members() {
         let record = next.record_of(index).encode();
         for (label, _) in labels_of(present, next, index) {
             storage
@@ -314,7 +329,7 @@ fn write(storage: &dyn Storage, present: &Layout, next: &Layout) -> Result<(), G
                 .map_err(|error| failed(device, error))?;
         }
     }
-    for (_, device) in next.members() {
+    for (_, _, device) in next.members() {
         storage
             .flush(device)
             .map_err(|error| failed(device, error))?;
@@ -347,7 +362,7 @@ fn make_label(
 /// erased after the next start, or overwritten by the next change.
 fn erase(storage: &dyn Storage, present: &Layout, next: &Layout) {
     let slot = CONFIG_OFFSETS[config_slot(next.config.epoch)];
-    for (index, (_, device)) in next.members().enumerate() {
+    for (index, _, device) in next.members() {
         for (label, _) in labels_of(present, next, index) {
             let _ = storage.write(device, label + slot, &[0; CONFIG_BYTES]);
         }

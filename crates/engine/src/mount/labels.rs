@@ -1,5 +1,5 @@
-//! Reading the labels of a set of devices: which aggregate they belong to, and whether all its
-//! members are present (docs/design/design.md §4, decision 0040).
+//! Reading the labels of a set of devices: which aggregate they belong to, and whether enough of
+//! its members are present (docs/design/design.md §4, decisions 0040 and 0041).
 //!
 //! ```text
 //! whole records and superblocks of all devices
@@ -14,19 +14,22 @@
 //!    admits clients. From then on its own superblock is as new, and it wins among equals.
 //! 3. Every refusal has three parts: found, expected and remedy. Labels are only read here.
 
-use everglade_env::{BLOCK_SIZE, DeviceId, Storage};
+use everglade_env::{DeviceId, Storage};
 use everglade_format::config::hex;
 use everglade_format::label::LABEL_BLOCKS;
 use everglade_format::{Config, Superblock, TagKey};
 
-use crate::mount::records::{Records, Superblocks};
+use crate::mount::members::{self, Missing};
+use crate::mount::records::{Read, Records, Superblocks};
 use crate::mount::refusal::{RESTORE, Refusal};
 
 /// A whole set of labels.
 pub(crate) struct Labels {
     pub(crate) config: Config,
-    /// Device of each member.
-    pub(crate) devices: Vec<DeviceId>,
+    /// Device of each member that is there.
+    pub(crate) devices: Vec<Option<DeviceId>>,
+    /// Those of them that have another consistency point of the newest number.
+    pub(crate) astray: Vec<DeviceId>,
     pub(crate) superblock: Superblock,
     /// A label has a record of a higher epoch.
     pub(crate) has_cut_change: bool,
@@ -79,11 +82,15 @@ pub(crate) fn read(
     devices: &[DeviceId],
     joining: &[DeviceId],
     expected: Option<&Expected>,
+    missing: Missing,
 ) -> Result<Labels, Refusal> {
     let mut found = Vec::new();
+    let mut unreadable = None;
     for device in devices {
-        let records = Records::read(storage, *device)?;
-        found.push((records.whole(storage)?, false));
+        match Records::read(storage, *device)?.whole(storage) {
+            Ok(records) => found.push((records, false)),
+            Err(refusal) => _ = unreadable.get_or_insert(refusal),
+        }
     }
     let newest = found
         .iter()
@@ -91,11 +98,13 @@ pub(crate) fn read(
         .max_by_key(|config| config.epoch)
         .cloned();
     let newest = newest.ok_or_else(|| {
-        Refusal::new(
-            "no device",
-            "the devices of an aggregate",
-            "Name at least one device",
-        )
+        unreadable.clone().unwrap_or_else(|| {
+            Refusal::new(
+                "no device",
+                "the devices of an aggregate",
+                "Name at least one device",
+            )
+        })
     })?;
     if let Some(expected) = expected {
         compare_uuid(expected, &newest)?;
@@ -122,64 +131,52 @@ pub(crate) fn read(
     }
     let superblock = newest_superblock(&read)?;
     let config = config_of(&read, &superblock)?;
-    if let Some(expected) = expected {
+    let by_hand = missing == Missing::Allowed && config.has_groups();
+    if let Some(expected) = expected
+        && !by_hand
+    {
         compare_epoch(expected, &config)?;
     }
-    let members = members(storage, &read, &config)?;
-    let missing = members.iter().filter(|member| member.is_none()).count();
-    if missing > 0 {
-        return Err(Refusal::new(
-            format!(
-                "{missing} of {} devices of aggregate {} are missing",
-                members.len(),
-                config.name
-            ),
-            "all of them, since the aggregate has no redundancy",
-            "Bring the missing devices back. Nothing was changed",
-        ));
+    if let Some(refusal) = unreadable
+        && !config.has_groups()
+    {
+        return Err(refusal);
     }
+    let members = members::find(storage, &read, &config)?;
+    let agrees = expected.is_some_and(|expected| {
+        (expected.epoch, expected.cp) == (config.epoch, superblock.cp.0) && superblock.clean
+    });
+    members::check_missing(&config, &members, missing, agrees)?;
     check_extents(&config)?;
-    let members: Vec<&Read> = members.into_iter().flatten().collect();
     check_superblock(&config, &superblock)?;
     let former = former_of(&read, &config);
-    check_copies(storage, &members, &superblock, former)?;
+    let usable = members::usable(&config, &members);
+    check_copies(storage, &usable, &superblock, former)?;
     if let Some(expected) = expected {
         refuse_rollback(expected, &config, &superblock)?;
     }
-    let mut records = members.iter().flat_map(|device| &device.records.records);
+    let mut records = usable
+        .iter()
+        .flat_map(|(_, device)| &device.records.records);
     let has_cut_change = records.any(|record| record.epoch > config.epoch);
+    let devices = members
+        .iter()
+        .map(|read| Some(read.as_ref()?.records.device));
+    let is_astray = |(_, device): &&(usize, &Read)| {
+        let found = &device.superblocks.found;
+        let is_beyond = found.iter().any(|other| other.cp > superblock.cp);
+        let mut twins = found.iter().filter(|other| other.cp == superblock.cp);
+        let is_another = twins.any(|other| !other.is_same_commit(&superblock));
+        is_beyond || !found.contains(&superblock) && is_another
+    };
+    let astray = usable.iter().filter(is_astray);
     Ok(Labels {
+        astray: astray.map(|(_, device)| device.records.device).collect(),
         has_cut_change,
-        devices: members.iter().map(|read| read.records.device).collect(),
+        devices: devices.collect(),
         config,
         superblock,
     })
-}
-
-/// What the labels of one device say.
-struct Read {
-    records: Records,
-    superblocks: Superblocks,
-    /// It may turn out not to be a member.
-    is_joining: bool,
-}
-
-impl Read {
-    /// The device's record of an epoch. If copies differ, one that equals `reference`.
-    fn record_of(&self, epoch: u64, reference: Option<&Config>) -> Option<&Config> {
-        let mut records = self.records.records.iter().filter(|it| it.epoch == epoch);
-        let first = records.clone().next();
-        let matches = |it: &&Config| reference.is_some_and(|reference| is_same(it, reference));
-        records.find(matches).or(first)
-    }
-}
-
-/// True if two records differ at most in the member that holds them.
-fn is_same(one: &Config, other: &Config) -> bool {
-    *one == Config {
-        member_index: one.member_index,
-        ..other.clone()
-    }
 }
 
 /// Returns the newest superblock.
@@ -187,7 +184,26 @@ fn is_same(one: &Config, other: &Config) -> bool {
 /// One that only a joining device has counts if another device has the record that it names: then
 /// it was the first of a commit that was cut, and everything that it needs is on the devices.
 /// Otherwise the aggregate was opened without the device since, and went another way.
+///
+/// With groups, two different superblocks may have the same number: one is of a commit that was
+/// cut, and its devices were away when the others committed theirs. The one of the higher epoch
+/// counts, then the one that more devices have.
 fn newest_superblock(read: &[Read]) -> Result<Superblock, Refusal> {
+    let mut records = read.iter().flat_map(|device| &device.records.records);
+    if records.any(Config::has_groups) {
+        let counts = |(device, it): &(&Read, &Superblock)| !is_overruled(read, device, it.epoch);
+        let each = |device| move |it| (device, it);
+        let found = read.iter().flat_map(|device| {
+            let found = device.superblocks.found.iter();
+            found.map(each(device))
+        });
+        let all = || found.clone().filter(counts).map(|(_, it)| it);
+        let holders = |one: &Superblock| all().filter(|other| *other == one).count();
+        let newest = all().max_by_key(|it| (it.cp, it.epoch, holders(it)));
+        if let Some(newest) = newest {
+            return Ok(newest.clone());
+        }
+    }
     let is_known = |epoch| {
         let mut others = read.iter().filter(|device| !device.is_joining);
         others.any(|device| device.record_of(epoch, None).is_some())
@@ -215,6 +231,26 @@ fn newest_superblock(read: &[Read]) -> Result<Superblock, Refusal> {
     })
 }
 
+/// True if another device has a record of a later epoch in which `device` is behind. Then its
+/// superblocks of this epoch do not count: others have overwritten what they name.
+fn is_overruled(read: &[Read], device: &Read, epoch: u64) -> bool {
+    let own = device.records.records.first();
+    let Some((index, uuid)) = own.and_then(|own| {
+        let index = own.member_index as usize;
+        Some((index, own.members.get(index)?.uuid))
+    }) else {
+        return false;
+    };
+    let others = read
+        .iter()
+        .filter(|other| other.records.device != device.records.device);
+    let mut later = others.flat_map(|other| &other.records.records);
+    later.any(|record| {
+        let then = record.members.get(index);
+        record.epoch > epoch && then.is_some_and(|it| it.uuid == uuid && !it.seat.is_current())
+    })
+}
+
 /// Returns the config record that goes with the newest superblock. A device that has that
 /// superblock is asked first: a device that is no member has none.
 fn config_of(read: &[Read], superblock: &Superblock) -> Result<Config, Refusal> {
@@ -238,74 +274,6 @@ fn former_of<'a>(read: &'a [Read], config: &Config) -> Option<&'a Config> {
     let former = config.epoch.checked_sub(1)?;
     read.iter()
         .find_map(|device| device.record_of(former, None))
-}
-
-/// Finds the device of each member.
-fn members<'a>(
-    storage: &dyn Storage,
-    read: &'a [Read],
-    config: &Config,
-) -> Result<Vec<Option<&'a Read>>, Refusal> {
-    let mut members: Vec<Option<&Read>> = vec![None; config.members.len()];
-    for device in read {
-        let name = || storage.name(device.records.device);
-        let Some(own) = device.record_of(config.epoch, Some(config)) else {
-            if device.is_joining {
-                continue;
-            }
-            return Err(no_member(&name(), device, config));
-        };
-        if !is_same(own, config) {
-            if device.is_joining {
-                // A change that was cut named this device; a later change named others.
-                continue;
-            }
-            return Err(Refusal::new(
-                format!(
-                    "the label of device {} differs from the others of its epoch",
-                    name()
-                ),
-                "one description of the aggregate on all its devices",
-                RESTORE,
-            ));
-        }
-        let member = own.member_index as usize;
-        let size = storage.size_bytes(device.records.device) / BLOCK_SIZE as u64;
-        let expected = config.members[member].size_blocks;
-        if size < expected {
-            return Err(Refusal::new(
-                format!("device {} has {size} blocks", name()),
-                format!("{expected} blocks, as when it joined"),
-                "Restore the device to its full size. Nothing was changed",
-            ));
-        }
-        if members[member].replace(device).is_some() {
-            return Err(Refusal::new(
-                format!("two devices say that they are member {member}"),
-                "each member once",
-                "Remove the copy. Nothing was changed",
-            ));
-        }
-    }
-    Ok(members)
-}
-
-/// The refusal of a device without a record of the aggregate's epoch.
-fn no_member(name: &str, device: &Read, config: &Config) -> Refusal {
-    let epochs = device.records.records.iter().map(|record| record.epoch);
-    match epochs.filter(|epoch| *epoch < config.epoch).max() {
-        Some(epoch) => Refusal::new(
-            format!("device {name} was last a member in epoch {epoch}"),
-            format!("epoch {}", config.epoch),
-            "This device missed changes; put the current device in its place. Nothing was changed",
-        ),
-        None => Refusal::new(
-            format!("device {name} was about to be added when the change was interrupted"),
-            format!("a device of aggregate {}", config.name),
-            "Leave the device out, and add it again when the aggregate is online. Nothing was \
-             changed",
-        ),
-    }
 }
 
 fn foreigner(device: &str, found: &Config, newest: &Config) -> Refusal {
@@ -356,20 +324,14 @@ fn check_extents(config: &Config) -> Result<(), Refusal> {
     let journal = &config.journal;
     let mut wanted: Vec<(&str, u32, u64, u64)> = Vec::new();
     if journal.blocks > 0 {
-        wanted.push((
-            "the journal",
-            journal.member,
-            journal.first.0,
-            journal.blocks,
-        ));
+        for member in config.copies_of(journal.member) {
+            wanted.push(("the journal", member, journal.first.0, journal.blocks));
+        }
     }
     for extent in &config.extents {
-        wanted.push((
-            "an extent",
-            extent.member,
-            extent.first_dbn.0,
-            extent.length,
-        ));
+        for member in config.copies_of(extent.member) {
+            wanted.push(("an extent", member, extent.first_dbn.0, extent.length));
+        }
     }
     let mut runs: Vec<(u32, u64, u64)> = Vec::new();
     for (what, member, first, length) in wanted {
@@ -398,26 +360,29 @@ fn check_extents(config: &Config) -> Result<(), Refusal> {
     }
 }
 
-/// Each member has the newest superblock or the one before.
+/// Each usable member has the newest superblock or the one before.
 ///
 /// A cut between the writes of one commit leaves members one apart, and healing before the next
 /// keeps it at that; more means that a device missed consistency points, and with them data. A
-/// member that joined with the newest superblock may have none yet: then no superblock of this
-/// epoch is older, and the record of the former epoch does not name the member. The former record
-/// proves nothing if it is nowhere, because the next change overwrites it.
+/// member that joined with the newest superblock may have none yet, and a member that caught up
+/// with it may have an old one. Then no superblock of this epoch is older, and the record of the
+/// former epoch does not name the member, or says that it is behind. The former record proves
+/// nothing if it is nowhere, because the next change overwrites it.
 fn check_copies(
     storage: &dyn Storage,
-    members: &[&Read],
+    members: &[(usize, &Read)],
     newest: &Superblock,
     former: Option<&Config>,
 ) -> Result<(), Refusal> {
-    let all = || members.iter().flat_map(|it| &it.superblocks.found);
+    let all = || members.iter().flat_map(|(_, it)| &it.superblocks.found);
     let is_first = !all().any(|it| it.epoch == newest.epoch && it.cp < newest.cp);
-    for (index, member) in members.iter().enumerate() {
+    for (index, member) in members {
         let cp = member.superblocks.found.iter().map(|own| own.cp.0).max();
-        let is_new = former.is_none_or(|former| index >= former.members.len());
-        let has_joined = newest.epoch > 1 && is_new;
-        if cp.is_none() && is_first && has_joined {
+        let is_new = former.is_none_or(|former| *index >= former.members.len());
+        let then = former.and_then(|former| former.members.get(*index));
+        let was_behind = then.is_some_and(|then| !then.seat.is_current());
+        let has_joined = newest.epoch > 1 && (was_behind || is_new && cp.is_none());
+        if is_first && has_joined {
             continue;
         }
         let cp = cp.unwrap_or(0);

@@ -8,8 +8,14 @@
 //! 3. Without all copies of the superblock nothing can be committed, so the aggregate is read-only.
 //! 4. A block that cannot be read and that a change needs does not become lost in the tree: the
 //!    aggregate becomes read-only instead ([`crate::pool::segments`]).
+//!
+//! A drive of a mirror that has lost files is left out, like one that failed, if another drive of
+//! its column has all of its files. If none has, all of them are used: what one lacks is read from
+//! another, and a write that fails takes the drive out.
 
-use everglade_env::{SegmentFault, Storage};
+use std::collections::BTreeMap;
+
+use everglade_env::{DeviceId, SegmentFault, Storage};
 use everglade_format::Superblock;
 use everglade_freespace::Areas;
 
@@ -21,24 +27,48 @@ use crate::pool::segments::words;
 /// Files that a refusal names.
 const NAMED_MAX: usize = 3;
 
-/// Finds the lost files.
+/// The lost files that were found.
+#[derive(Debug, Default)]
+pub(crate) struct Lost {
+    /// Those of drives that are used.
+    pub(crate) missed: Vec<SegmentFault>,
+    /// Those of drives that are left out.
+    pub(crate) spared: Vec<SegmentFault>,
+}
+
+/// Finds the lost files, and leaves drives out that can be spared.
 pub(crate) fn find(
     storage: &dyn Storage,
-    layout: &Layout,
+    layout: &mut Layout,
     superblock: &Superblock,
-) -> Result<Vec<SegmentFault>, Refusal> {
-    let written = layout.written(&superblock.frontiers);
-    let mut devices = layout.devices.clone();
+) -> Result<Lost, Refusal> {
+    let written = layout.written_ranges(&superblock.frontiers);
+    let mut devices: Vec<DeviceId> = written.iter().map(|(device, _)| *device).collect();
     devices.sort();
     devices.dedup();
-    let mut lost = Vec::new();
+    let mut faults = BTreeMap::new();
     for device in devices {
         let own = written.iter().filter(|(of, _)| *of == device);
         let own: Vec<_> = own.map(|(_, range)| range.clone()).collect();
-        lost.extend(storage.find_lost(device, &own));
+        let found = storage.find_lost(device, &own);
+        if !found.is_empty() {
+            faults.insert(device, found);
+        }
+    }
+    let mut lost = Lost::default();
+    for (device, found) in &faults {
+        let mut others = layout.drives_of(*device).iter();
+        let is_spared = others.any(|other| !faults.contains_key(other));
+        match layout.without(*device).filter(|_| is_spared) {
+            Some(next) => {
+                *layout = next;
+                lost.spared.extend_from_slice(found);
+            }
+            None => lost.missed.extend_from_slice(found),
+        }
     }
     let journal = layout.journal();
-    let is_needed = |fault: &&SegmentFault| {
+    let in_journal = |fault: &SegmentFault| {
         let mut journal = journal.iter();
         journal.any(|(device, range)| {
             *device == fault.device
@@ -46,10 +76,11 @@ pub(crate) fn find(
                 && fault.range.start < range.end
         })
     };
-    let needed: Vec<&SegmentFault> = lost.iter().filter(is_needed).collect();
-    match needed.is_empty() {
-        true => Ok(lost),
-        false => Err(refusal(&needed)),
+    let needed: Vec<&SegmentFault> = lost.missed.iter().filter(|it| in_journal(it)).collect();
+    let lacks = |(device, _): &(DeviceId, _)| needed.iter().any(|fault| fault.device == *device);
+    match !journal.is_empty() && journal.iter().all(lacks) {
+        true => Err(refusal(&needed)),
+        false => Ok(lost),
     }
 }
 
@@ -85,6 +116,10 @@ pub(crate) fn leave_out(aggregate: &Aggregate, layout: &Layout, areas: &mut [Are
 /// Makes the aggregate read-only if a copy of the superblock cannot be written.
 pub(crate) fn halt_without_labels(aggregate: &Aggregate) {
     let layout = aggregate.media.layout();
+    if layout.config.has_groups() {
+        // A drive that refuses its superblock is taken out, unless it is the last one.
+        return;
+    }
     let labels: Vec<_> = layout.labels().collect();
     let has_label = |fault: &SegmentFault| {
         labels.iter().any(|(device, label)| {
@@ -102,7 +137,7 @@ pub(crate) fn halt_without_labels(aggregate: &Aggregate) {
 mod tests {
     use std::ops::Range;
 
-    use everglade_env::{DeviceId, DiskError};
+    use everglade_env::DiskError;
     use everglade_format::config::JournalRegion;
     use everglade_format::{CpNumber, Dbn, FileId};
 
@@ -151,7 +186,7 @@ mod tests {
         }
     }
 
-    fn found(blocks: Range<u64>) -> Result<Vec<SegmentFault>, Refusal> {
+    fn found(blocks: Range<u64>) -> Result<Lost, Refusal> {
         let mut layout = two_devices();
         layout.config.journal = JournalRegion {
             member: 1,
@@ -174,14 +209,14 @@ mod tests {
             journal_sequence: 1,
         };
         let lost = blocks.start * BLOCK..blocks.end * BLOCK;
-        find(&Devices(lost), &layout, &superblock)
+        find(&Devices(lost), &mut layout, &superblock)
     }
 
     #[test]
     fn a_lost_part_of_the_journal_refuses_the_opening_and_another_part_does_not() {
         for blocks in [0..300, 700..1000] {
             let lost = found(blocks.clone()).expect("no part of the journal");
-            assert_eq!(lost.len(), 1, "{blocks:?}");
+            assert_eq!((lost.missed.len(), lost.spared.len()), (1, 0), "{blocks:?}");
         }
         for blocks in [0..301, 699..1000, 400..500, 0..1000] {
             let bytes = (blocks.end - blocks.start) * BLOCK;

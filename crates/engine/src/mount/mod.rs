@@ -1,15 +1,17 @@
 //! Mounting: from devices to an aggregate and its home.
 //!
 //! [`create`] makes an aggregate, [`records`] reads the labels of a device, [`labels`] finds the
-//! devices that belong together and the newest superblock, [`lost`] deals with segment files that
-//! went away, [`mounting`] reads an aggregate's metadata, [`copies`] writes lost copies of labels
-//! anew, and [`growth`] writes the labels of the next epoch.
+//! devices that belong together and the newest superblock, [`members`] says whether enough of them
+//! are there, [`lost`] deals with segment files that went away, [`mounting`] reads an aggregate's
+//! metadata, [`copies`] writes lost copies of labels anew, and [`growth`] writes the labels of the
+//! next epoch.
 
 pub(crate) mod copies;
 pub(crate) mod create;
 pub(crate) mod growth;
 pub(crate) mod labels;
 pub(crate) mod lost;
+pub(crate) mod members;
 pub(crate) mod mounting;
 pub(crate) mod records;
 pub(crate) mod refusal;

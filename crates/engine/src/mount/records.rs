@@ -27,6 +27,18 @@ pub(crate) struct Records {
 }
 
 impl Records {
+    /// Returns records that were found elsewhere.
+    #[cfg(test)]
+    pub(crate) fn of(device: DeviceId, records: Vec<Config>) -> Records {
+        Records {
+            device,
+            records,
+            labels: Vec::new(),
+            complaint: None,
+            older: None,
+        }
+    }
+
     /// Reads all labels of a device.
     ///
     /// # Errors
@@ -149,5 +161,31 @@ impl Superblocks {
             }
         }
         Ok(Superblocks { found, complaint })
+    }
+}
+
+/// What the labels of one device say.
+pub(crate) struct Read {
+    pub(crate) records: Records,
+    pub(crate) superblocks: Superblocks,
+    /// It may turn out not to be a member.
+    pub(crate) is_joining: bool,
+}
+
+impl Read {
+    /// The device's record of an epoch. If copies differ, one that equals `reference`.
+    pub(crate) fn record_of(&self, epoch: u64, reference: Option<&Config>) -> Option<&Config> {
+        let mut records = self.records.records.iter().filter(|it| it.epoch == epoch);
+        let first = records.clone().next();
+        let matches = |it: &&Config| reference.is_some_and(|reference| is_same(it, reference));
+        records.find(matches).or(first)
+    }
+}
+
+/// True if two records differ at most in the member that holds them.
+pub(crate) fn is_same(one: &Config, other: &Config) -> bool {
+    *one == Config {
+        member_index: one.member_index,
+        ..other.clone()
     }
 }

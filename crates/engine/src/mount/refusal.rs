@@ -16,6 +16,9 @@ pub struct Refusal {
     /// The consistency point of the devices, if they are refused only because it is older than
     /// [`crate::Expected::cp`].
     pub rolled_back_to: Option<u64>,
+    /// True if the devices are refused only because others are missing that may have newer data:
+    /// [`crate::Engine::open_degraded`] opens them.
+    pub can_be_degraded: bool,
 }
 
 impl Refusal {
@@ -29,6 +32,7 @@ impl Refusal {
             expected: expected.into(),
             remedy: remedy.into(),
             rolled_back_to: None,
+            can_be_degraded: false,
         }
     }
 }

@@ -50,6 +50,8 @@ pub(crate) struct Aggregate {
     /// Segment files that were lost when it was opened: nothing can be written there, and what was
     /// there may come back.
     pub(crate) lost_segments: Vec<SegmentFault>,
+    /// Segment files that were lost on drives which another one replaces; those are not used.
+    pub(crate) spared_segments: Vec<SegmentFault>,
     /// When it was opened, its labels had the record of a change of its devices that was cut
     /// ([`crate::mount::labels`]).
     pub(crate) has_cut_change: bool,
@@ -98,7 +100,7 @@ impl Aggregate {
             id,
             name: Name::new(superblock.name.as_ref().unwrap_or(&config.name)),
             key: TagKey::new(&config.secret),
-            log: Log::new(config, &layout.devices),
+            log: Log::new(config, layout.drives_with(config.journal.member)),
             counts: Counts::default(),
             lost: LostBlocks::default(),
             mended: Mended::default(),
@@ -107,6 +109,7 @@ impl Aggregate {
             redirects: Redirects::default(),
             opened: committed,
             lost_segments: Vec::new(),
+            spared_segments: Vec::new(),
             has_cut_change,
             topology: AtomicU64::new(0),
             recovery: Mutex::new(None),
@@ -145,6 +148,23 @@ impl Aggregate {
         let number = self.joining.fetch_add(1, Ordering::AcqRel);
         self.changes.store(0, Ordering::Release);
         CpNumber(number)
+    }
+
+    /// True if a consistency point comes before clients after it was opened: a change of its
+    /// devices was cut, or a missing drive is to be recorded.
+    pub(crate) fn must_commit_first(&self) -> bool {
+        self.has_cut_change || self.media.is_waiting()
+    }
+
+    /// The consistency point that must be committed before clients are admitted after a change of
+    /// the devices was cut. A drive that is absent now may have the superblock of the next one;
+    /// then it must be older than what the others have.
+    pub(crate) fn beyond_cut_change(&self) -> CpNumber {
+        let joining = self.joining();
+        match self.media.has_groups() {
+            true => joining.next(),
+            false => joining,
+        }
     }
 
     pub(crate) fn committed(&self) -> CpNumber {

@@ -45,6 +45,7 @@ const LEAST_UNLOGGED: u64 = 512;
 
 /// See the module's documentation.
 pub(crate) struct Log {
+    /// A drive of the region's column; it need not be usable any more.
     pub(crate) device: DeviceId,
     region: JournalRegion,
     /// But for the life.
@@ -112,9 +113,10 @@ pub struct RecoveryInfo {
 
 impl Log {
     /// The journal of an aggregate that has one. Position and life are set by [`Log::begin_life`].
-    pub(crate) fn new(config: &Config, devices: &[DeviceId]) -> Option<Log> {
+    /// `drives` are those of the region's column.
+    pub(crate) fn new(config: &Config, drives: &[DeviceId]) -> Option<Log> {
         let region = config.journal;
-        let device = *devices.get(region.member as usize)?;
+        let device = *drives.first()?;
         if region.blocks < 2 {
             return None;
         }
@@ -165,6 +167,11 @@ impl Log {
         };
         *self.queue() = Journal::new(settings, at);
         self.durable.store(at.sequence - 1, Ordering::Release);
+    }
+
+    /// Index of the member that has the region; its copies have it, too.
+    pub(crate) fn member(&self) -> u32 {
+        self.region.member
     }
 
     /// Byte offset on the device of a block of the region.
@@ -352,7 +359,7 @@ impl Log {
 mod tests {
     use everglade_env::PageRef;
     use everglade_format::config::Member;
-    use everglade_format::{Dbn, FileId, TagKey};
+    use everglade_format::{Dbn, FileId, Seat, TagKey};
     use everglade_journal::Action;
 
     use super::*;
@@ -371,6 +378,7 @@ mod tests {
             uuid: [2; 16],
             size_blocks: 4 * HALF,
             data_first: Dbn(1 + 2 * HALF),
+            seat: Seat::ALONE,
         };
         let config = Config {
             journal,

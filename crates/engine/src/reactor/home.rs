@@ -2,6 +2,7 @@
 
 use everglade_affinity::{Entry, Permit, RANGES, STRIPES, VolumeAffinities};
 use everglade_env::{Nanos, Outside};
+use everglade_format::CpNumber;
 use everglade_journal::Position;
 use everglade_target::Error;
 
@@ -108,6 +109,8 @@ impl<O: Outside> Core<O> {
         self.enqueue(driver);
         if aggregate.log.is_some() {
             self.begin_replay(&aggregate, from);
+        } else if aggregate.media.has_groups() && aggregate.must_commit_first() {
+            aggregate.want_cp(aggregate.beyond_cut_change());
         } else {
             self.go_online(&aggregate);
         }
@@ -116,8 +119,8 @@ impl<O: Outside> Core<O> {
     /// Admits clients; for reading only if the aggregate halted during its replay.
     pub(super) fn go_online(&mut self, aggregate: &Aggregate) {
         aggregate.standing.open();
-        if aggregate.has_cut_change && aggregate.committed() == aggregate.opened {
-            aggregate.want_cp(aggregate.joining());
+        if aggregate.must_commit_first() && aggregate.committed() == aggregate.opened {
+            aggregate.want_cp(aggregate.beyond_cut_change());
         }
         self.tell_progress(aggregate.id);
         self.wake_home(aggregate.id);
@@ -185,7 +188,8 @@ impl<O: Outside> Core<O> {
             };
             return Some((home.last_begin + rest, Trigger::Change));
         }
-        if (turns::has_work(home) || home.repair.is_some()) && !is_mounting {
+        let is_catching_up = aggregate.media.is_any_behind();
+        if (turns::has_work(home) || home.repair.is_some() || is_catching_up) && !is_mounting {
             let rest = match aggregate.has_changes() {
                 true => RECLAIM_REST_BUSY,
                 false => RECLAIM_REST,
@@ -437,6 +441,10 @@ impl<O: Outside> Core<O> {
         }
         for (request, result) in run.answers {
             self.answer(&request, result.map(|()| executed));
+        }
+        let last = CpNumber(shared.opened.0 + 2);
+        if shared.state() == State::Mounting && shared.log.is_none() && shared.committed() >= last {
+            self.go_online(&shared);
         }
         self.tell_progress(aggregate);
         let is_pressed = self

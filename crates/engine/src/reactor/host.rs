@@ -75,16 +75,24 @@ impl<O: Outside> Core<O> {
         (device, offset, home.fs.area_blocks * BLOCK_SIZE as u64)
     }
 
+    /// Returns what the hosts of a column's drives can give to each of them, in bytes: the least of
+    /// them.
+    fn free_of_hosts(&self, home: &Home, device: DeviceId) -> Option<u64> {
+        let drives = home.aggregate.media.drives_of(device);
+        let drives = drives.unwrap_or_else(|| vec![device]);
+        let free = drives.into_iter();
+        let free = free.filter_map(|drive| self.outside.host_free_bytes(drive));
+        free.min()
+    }
+
     fn ask_host(&mut self, aggregate: u32, extent: usize, area: u64, inflight: Inflight) {
         let (device, offset, length) = Self::area_range(&self.homes[&aggregate], extent, area);
-        self.submit(
-            Op::Allocate {
-                device,
-                offset,
-                length,
-            },
-            inflight,
-        );
+        let allocate = Op::Allocate {
+            device,
+            offset,
+            length,
+        };
+        self.submit_to_column(aggregate, allocate, inflight);
     }
 
     /// The consistency point waits for an area. If the area is requested already, it is not
@@ -123,7 +131,7 @@ impl<O: Outside> Core<O> {
         };
         let hosts = (0..home.fs.areas.len()).filter_map(|extent| {
             let (device, _, _) = Self::area_range(home, extent, 0);
-            self.outside.host_free_bytes(device)
+            self.free_of_hosts(home, device)
         });
         let free = hosts.min();
         let home = self.homes.get_mut(&aggregate).expect("as above");
@@ -187,7 +195,7 @@ impl<O: Outside> Core<O> {
             return;
         };
         let (device, _, length) = Self::area_range(home, extent, area);
-        let free = self.outside.host_free_bytes(device);
+        let free = self.free_of_hosts(&self.homes[&aggregate], device);
         let home = self.homes.get_mut(&aggregate).expect("as above");
         let is_short = free.is_some_and(|free| free < length + HOST_MARGIN_BYTES.min(length));
         // An empty area may have its space, which costs the host nothing.
@@ -259,7 +267,10 @@ impl<O: Outside> Core<O> {
             return;
         };
         let (device, offset, length) = Self::area_range(home, extent, area);
-        if self.outside.host_free_bytes(device).is_none() {
+        if self
+            .free_of_hosts(&self.homes[&aggregate], device)
+            .is_none()
+        {
             return;
         }
         let home = self.homes.get_mut(&aggregate).expect("as above");
@@ -268,14 +279,12 @@ impl<O: Outside> Core<O> {
         home.aggregate
             .space
             .note_backed(-i64::try_from(area_blocks).expect("40 bits"));
-        self.submit(
-            Op::Punch {
-                device,
-                offset,
-                length,
-            },
-            Inflight::Punch { aggregate },
-        );
+        let punch = Op::Punch {
+            device,
+            offset,
+            length,
+        };
+        self.submit_to_column(aggregate, punch, Inflight::Punch { aggregate });
     }
 
     /// Returns space that the aggregates of this home reactor do not need soon, to hosts that are

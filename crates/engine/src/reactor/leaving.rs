@@ -32,6 +32,7 @@ impl<O: Outside> Core<O> {
             Inflight::Read { aggregate, .. }
             | Inflight::Probe { aggregate, .. }
             | Inflight::Write { aggregate, .. }
+            | Inflight::Part { aggregate, .. }
             | Inflight::Log { aggregate }
             | Inflight::Wanted { aggregate }
             | Inflight::Prepare { aggregate }

@@ -2,23 +2,26 @@
 //! in long runs where pages are neighbours.
 //!
 //! A page is compared with the tag in the pointer before any operation sees it (O-09). A page that
-//! does not match, or cannot be read, is an error for the operations that use this pointer, and for
-//! no others.
+//! does not match, or cannot be read, is read again, from each drive that has it. If no drive has
+//! it, that is an error for the operations that use this pointer, and for no others. If one drive
+//! had it wrong and another right, it is noted ([`crate::media::copies`]).
 
 use std::collections::hash_map::Entry;
+use std::sync::atomic::Ordering;
 
-use everglade_env::{Completion, Nanos, Op, Outside, Page};
+use everglade_env::{Completion, DeviceId, DiskError, Nanos, Op, Outside, Page};
 use everglade_format::Pointer;
 
 use crate::media::Place;
-use crate::media::writer::blocks_of;
+use crate::media::copies::Note;
+use crate::media::writer::{Reach, blocks_of};
 use crate::pool::aggregate::Aggregate;
 use crate::reactor::{Core, Operation, Work};
 use crate::read::load::Missing;
 
 /// Blocks in one device read: 1 MiB.
 const RUN_BLOCKS: usize = 256;
-/// Reads of a block before it counts as damaged.
+/// Reads of a block before it counts as damaged; at least two of each drive that has it.
 const ATTEMPTS_MAX: u32 = 3;
 /// A probe reads at the beginning of the block's GiB: in a directory device, the block's own file.
 const PROBE_BYTES: u64 = 1 << 30;
@@ -62,11 +65,14 @@ pub(crate) enum Reader {
 pub(crate) enum Inflight {
     Read {
         aggregate: u32,
+        device: DeviceId,
         pointers: Vec<Pointer>,
         attempt: u32,
         reader: Reader,
         /// When it was submitted.
         since: Nanos,
+        /// A drive that had the only block wrong, or could not read it.
+        wrong: Option<DeviceId>,
     },
     /// A probe read of a block: after another block could not be read, the probe shows whether the
     /// device answers.
@@ -75,8 +81,19 @@ pub(crate) enum Inflight {
         pointer: Pointer,
         reason: String,
     },
-    /// A write of this many blocks by the running consistency point.
-    Write { aggregate: u32, blocks: usize },
+    /// A write of this many blocks by the running consistency point, or a flush; on one drive,
+    /// unless it went to all drives of a column.
+    Write {
+        aggregate: u32,
+        blocks: usize,
+        drive: Option<DeviceId>,
+    },
+    /// A part of an operation on all drives of a column.
+    Part {
+        aggregate: u32,
+        column: usize,
+        drive: DeviceId,
+    },
     /// A write of the journal's group that this reactor leads.
     Log { aggregate: u32 },
     /// A read of the journal, for the operation that replays it.
@@ -89,6 +106,14 @@ pub(crate) enum Inflight {
     Punch { aggregate: u32 },
 }
 
+/// An operation on all drives of a column.
+pub(crate) struct ColumnOp {
+    /// Parts that have not completed.
+    left: usize,
+    result: Result<(), DiskError>,
+    whole: Inflight,
+}
+
 fn key(aggregate: u32, pointer: Pointer) -> LoadKey {
     (aggregate, pointer.pvbn.0, pointer.tag.0)
 }
@@ -99,9 +124,107 @@ impl<O: Outside> Core<O> {
         self.outside.submit(op, token);
     }
 
-    pub(super) fn submit_cp(&mut self, aggregate: u32, op: Op) {
-        let blocks = blocks_of(&op);
-        self.submit(op, Inflight::Write { aggregate, blocks });
+    pub(super) fn submit_cp(&mut self, aggregate: u32, (op, reach): (Op, Reach)) {
+        let (blocks, device) = (blocks_of(&op), op.device());
+        let write = |drive| Inflight::Write {
+            aggregate,
+            blocks,
+            drive,
+        };
+        match reach {
+            Reach::Drive => self.submit(op, write(Some(device))),
+            Reach::Column => self.submit_to_column(aggregate, op, write(None)),
+        }
+    }
+
+    /// Submits an operation for all drives of a column; it names one of them. `whole` is completed
+    /// when all drives have done it. A drive that fails is lost, if another one is left.
+    pub(super) fn submit_to_column(&mut self, aggregate: u32, op: Op, whole: Inflight) {
+        if !self.shared.has_groups.load(Ordering::Relaxed) {
+            return self.submit(op, whole);
+        }
+        let shared = self.shared.aggregate(aggregate);
+        let Some(drives) = shared.media.drives_of(op.device()) else {
+            return self.submit(op, whole);
+        };
+        let column = self.columns.insert(ColumnOp {
+            left: drives.len(),
+            result: Ok(()),
+            whole,
+        });
+        for drive in drives {
+            let part = Inflight::Part {
+                aggregate,
+                column,
+                drive,
+            };
+            self.submit(op.on(drive), part);
+        }
+    }
+
+    fn complete_part(
+        &mut self,
+        (aggregate, column, drive): (u32, usize, DeviceId),
+        completion: Completion,
+    ) {
+        let result = match (&self.columns[column].whole, completion.result) {
+            (_, Err(DiskError::Gone)) => self.spare(aggregate, drive, completion.result),
+            (Inflight::Punch { .. }, _) => Ok(()),
+            // A drive whose host gives no space may have all blocks. One that catches up may miss
+            // the space, until it is written.
+            (Inflight::Wanted { .. } | Inflight::Prepare { .. }, Err(DiskError::NoSpace)) => {
+                let shared = self.shared.aggregate(aggregate);
+                match shared.media.is_catching_up(drive) {
+                    true => Ok(()),
+                    false => completion.result,
+                }
+            }
+            (_, result) => self.spare(aggregate, drive, result),
+        };
+        let whole = &mut self.columns[column];
+        whole.left -= 1;
+        whole.result = whole.result.and(result);
+        if whole.left > 0 {
+            return;
+        }
+        let ColumnOp { result, whole, .. } = self.columns.remove(column);
+        let completion = Completion {
+            result,
+            ..completion
+        };
+        self.settle(whole, completion);
+    }
+
+    /// An error of a drive is none if another drive has its blocks: the drive is lost, and a
+    /// consistency point records that.
+    fn spare(
+        &mut self,
+        aggregate: u32,
+        drive: DeviceId,
+        result: Result<(), DiskError>,
+    ) -> Result<(), DiskError> {
+        match result {
+            Err(_) if self.lose(aggregate, drive) => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Stops using a drive that failed. False if no other drive has its blocks.
+    fn lose(&mut self, aggregate: u32, drive: DeviceId) -> bool {
+        let shared = self.shared.aggregate(aggregate);
+        if !shared.media.lose(drive) {
+            return false;
+        }
+        self.ask_for_commit(&shared);
+        true
+    }
+
+    /// Asks for a consistency point: a lost drive is to be recorded, or a copy is to be written.
+    pub(super) fn ask_for_commit(&mut self, shared: &Aggregate) {
+        if shared.want_cp(shared.joining()) {
+            self.outside.wake(shared.home);
+            self.wake_home(shared.id);
+        }
     }
 
     /// Starts reading the blocks that operation `id` requested; it runs again when all have
@@ -195,20 +318,28 @@ impl<O: Outside> Core<O> {
                 },
                 Inflight::Read {
                     aggregate,
+                    device,
                     pointers,
                     attempt: 1,
                     reader,
                     since,
+                    wrong: None,
                 },
             );
         }
     }
 
-    /// Reads one block once more.
-    fn load_again(&mut self, aggregate: u32, pointer: Pointer, attempt: u32) {
+    /// Reads one block once more, from the next drive that has it.
+    fn load_again(
+        &mut self,
+        aggregate: u32,
+        pointer: Pointer,
+        attempt: u32,
+        wrong: Option<DeviceId>,
+    ) {
         let shared = self.shared.aggregate(aggregate);
-        let Place { device, offset, .. } =
-            shared.media.locate(pointer.pvbn).expect("located before");
+        let place = shared.media.locate_copy(pointer.pvbn, attempt - 1);
+        let Place { device, offset, .. } = place.expect("located before");
         let op = Op::Read {
             device,
             offset,
@@ -216,10 +347,12 @@ impl<O: Outside> Core<O> {
         };
         let inflight = Inflight::Read {
             aggregate,
+            device,
             pointers: vec![pointer],
             attempt,
             reader: Reader::Ourselves,
             since: self.outside.now(),
+            wrong,
         };
         self.submit(op, inflight);
     }
@@ -242,13 +375,21 @@ impl<O: Outside> Core<O> {
 
     pub(super) fn complete(&mut self, completion: Completion) {
         let token = usize::try_from(completion.token).expect("tokens are places of the slab");
-        match self.inflight.remove(token) {
+        let inflight = self.inflight.remove(token);
+        self.settle(inflight, completion);
+    }
+
+    /// An operation has completed on all drives that it went to.
+    fn settle(&mut self, inflight: Inflight, completion: Completion) {
+        match inflight {
             Inflight::Read {
                 aggregate,
+                device,
                 pointers,
                 attempt,
                 reader,
                 since,
+                wrong,
             } => {
                 let shared = self.shared.aggregate(aggregate);
                 match reader {
@@ -259,8 +400,17 @@ impl<O: Outside> Core<O> {
                     }
                     Reader::Ourselves => {}
                 }
-                self.complete_read(&shared, pointers, attempt, completion);
+                let is_gone = completion.result == Err(DiskError::Gone);
+                let is_lost = is_gone && self.lose(aggregate, device);
+                // The remaining drives are asked as often as if the lost one had not been.
+                let attempt = attempt - u32::from(is_lost);
+                self.complete_read(&shared, pointers, (attempt, device, wrong), completion);
             }
+            Inflight::Part {
+                aggregate,
+                column,
+                drive,
+            } => self.complete_part((aggregate, column, drive), completion),
             Inflight::Probe {
                 aggregate,
                 pointer,
@@ -275,7 +425,15 @@ impl<O: Outside> Core<O> {
                 };
                 self.arrive(aggregate, pointer, Err(missing));
             }
-            Inflight::Write { aggregate, blocks } => {
+            Inflight::Write {
+                aggregate,
+                blocks,
+                drive,
+            } => {
+                let result = match drive {
+                    Some(drive) => self.spare(aggregate, drive, completion.result),
+                    None => completion.result,
+                };
                 let home = self
                     .homes
                     .get_mut(&aggregate)
@@ -284,9 +442,7 @@ impl<O: Outside> Core<O> {
                     .run
                     .as_mut()
                     .expect("writes belong to the running consistency point");
-                let is_due = run
-                    .writer
-                    .completed(&home.aggregate.media, blocks, completion.result);
+                let is_due = run.writer.completed(&home.aggregate.media, blocks, result);
                 if home.aggregate.is_halted() {
                     run.writer.abandon();
                 }
@@ -314,20 +470,34 @@ impl<O: Outside> Core<O> {
         &mut self,
         shared: &Aggregate,
         pointers: Vec<Pointer>,
-        attempt: u32,
+        (attempt, device, wrong): (u32, DeviceId, Option<DeviceId>),
         completion: Completion,
     ) {
         let aggregate = shared.id;
+        let copies = pointers
+            .first()
+            .map_or(0, |it| shared.media.copies_of(it.pvbn));
+        let attempts_max = ATTEMPTS_MAX.max(2 * copies);
         if let Err(error) = completion.result {
             // One bad block must not fail its neighbours: read the blocks one by one.
-            if pointers.len() > 1 || attempt < ATTEMPTS_MAX {
+            if pointers.len() > 1 || attempt < attempts_max {
+                // With copies, the same drive says which of the blocks it cannot read.
+                let is_run = pointers.len() > 1;
+                let next = attempt + u32::from(copies < 2 || !is_run || attempt == 0);
+                let wrong = (!is_run && error != DiskError::Gone).then_some(device);
                 for pointer in pointers {
-                    self.load_again(aggregate, pointer, attempt + 1);
+                    self.load_again(aggregate, pointer, next, wrong);
                 }
                 return;
             }
             for pointer in pointers {
                 let reason = format!("reading block {}: {error}", pointer.pvbn);
+                if copies > 1 {
+                    let content = None;
+                    let missing = Missing::Damaged { reason, content };
+                    self.arrive(aggregate, pointer, Err(missing));
+                    continue;
+                }
                 if !error.is_about_the_medium() {
                     self.arrive(aggregate, pointer, Err(Missing::Device(reason)));
                     continue;
@@ -364,15 +534,25 @@ impl<O: Outside> Core<O> {
                     pvbn: pointer.pvbn,
                     tag: pointer.tag,
                 };
+                if let Some(drive) = wrong.filter(|wrong| *wrong != device) {
+                    let note = Note {
+                        tag: found,
+                        page: page.clone(),
+                        drive,
+                    };
+                    if shared.media.copies.note(pointer.pvbn, note) {
+                        self.ask_for_commit(shared);
+                    }
+                }
                 if is_one {
                     self.shared.cache.insert(key, page.clone());
                 } else {
                     verified.push((key, page.clone()));
                 }
                 self.arrive(aggregate, pointer, Ok(page));
-            } else if attempt < ATTEMPTS_MAX {
+            } else if attempt < attempts_max {
                 // The block may have been damaged in transit.
-                self.load_again(aggregate, pointer, attempt + 1);
+                self.load_again(aggregate, pointer, attempt + 1, Some(device));
             } else {
                 let reason = format!(
                     "block {} does not hold what was written there: expected tag {}, found {found}",

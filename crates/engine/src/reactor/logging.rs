@@ -12,6 +12,9 @@
 //! 2. A group that cannot be written halts the aggregate: otherwise its operations, and all later
 //!    ones, would be missing from the journal (docs/design/design.md §5). A halted aggregate begins
 //!    no group.
+//! 3. A group goes to all usable drives of the journal's column. While a drive is lost and that is
+//!    not recorded, a start might use this drive alone. So no group begins, and a group that was
+//!    under way is *held*: it ends with the consistency point that records the loss.
 
 use std::sync::Arc;
 
@@ -30,6 +33,8 @@ pub(super) struct LeadGroup {
     left: usize,
     failure: Option<DiskError>,
     finished: Finished,
+    /// It is written, and waits until a loss is recorded.
+    is_held: bool,
 }
 
 impl<O: Outside> Core<O> {
@@ -60,6 +65,9 @@ impl<O: Outside> Core<O> {
         if aggregate.is_halted() {
             return;
         }
+        if aggregate.media.is_waiting() {
+            return self.ask_for_commit(aggregate);
+        }
         match log.begin() {
             Begun::Group(group) => {
                 let nanos = self.outside.wall_seconds().saturating_mul(1_000_000_000);
@@ -70,6 +78,7 @@ impl<O: Outside> Core<O> {
                         left: writes.len(),
                         failure: None,
                         finished,
+                        is_held: false,
                     },
                 );
                 assert!(known.is_none(), "one group at a time");
@@ -81,7 +90,7 @@ impl<O: Outside> Core<O> {
                         durable: true,
                     };
                     let aggregate = aggregate.id;
-                    self.submit(op, Inflight::Log { aggregate });
+                    self.submit_to_column(aggregate, op, Inflight::Log { aggregate });
                 }
             }
             Begun::Nothing => {}
@@ -105,12 +114,26 @@ impl<O: Outside> Core<O> {
         if group.left > 0 {
             return;
         }
-        let group = self.groups.remove(&number).expect("as above");
         if let Some(error) = group.failure {
+            self.groups.remove(&number);
             return self
                 .halt_aggregate(number, format!("the journal could not be written: {error}"));
         }
+        group.is_held = true;
+        self.end_held_group(number);
+    }
+
+    /// Ends a group that is written, unless it must be held.
+    pub(super) fn end_held_group(&mut self, number: u32) {
+        if !self.groups.get(&number).is_some_and(|group| group.is_held) {
+            return;
+        }
         let aggregate = self.shared.aggregate(number);
+        if aggregate.media.is_waiting() {
+            // A halted aggregate commits nothing any more.
+            return self.ask_for_commit(&aggregate);
+        }
+        let group = self.groups.remove(&number).expect("looked at above");
         let log = aggregate.log.as_ref().expect("it was written");
         log.end(group.finished);
         self.begin_group(&aggregate);

@@ -46,7 +46,7 @@ use crate::mount::mounting::Mounting;
 use crate::ops::{Client, Durability};
 use crate::pool::volume::Lun;
 use crate::reactor::ahead::{Ahead, Stream};
-use crate::reactor::loading::{Inflight, LoadKey, Waiters};
+use crate::reactor::loading::{ColumnOp, Inflight, LoadKey, Waiters};
 use crate::reactor::logging::LeadGroup;
 use crate::reactor::replay::Replay;
 use crate::read::load::{BySpread, Pinned};
@@ -143,6 +143,8 @@ pub struct Core<O: Outside> {
     next_turn: Vec<usize>,
     granted: VecDeque<(usize, Permit)>,
     inflight: Slab<Inflight>,
+    /// Operations on all drives of a column.
+    columns: Slab<ColumnOp>,
     loading: HashMap<LoadKey, Waiters, BySpread>,
     /// Operations that wait for progress of an aggregate.
     waiting: BTreeMap<u32, Vec<usize>>,
@@ -187,6 +189,7 @@ impl<O: Outside> Core<O> {
             next_turn: Vec::new(),
             granted: VecDeque::new(),
             inflight: Slab::new(),
+            columns: Slab::new(),
             loading: HashMap::default(),
             waiting: BTreeMap::new(),
             logging: BTreeMap::new(),
@@ -378,6 +381,7 @@ impl<O: Outside> Core<O> {
                 Message::Stranded(id) => self.enqueue(slab_index(id)),
                 Message::Logged(aggregate) => self.wake_logged(aggregate),
                 Message::Progress(aggregate) => {
+                    self.end_held_group(aggregate);
                     self.wake_waiting(aggregate);
                     self.wake_all_logging(aggregate);
                     self.admit_requests(aggregate);

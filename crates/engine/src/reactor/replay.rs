@@ -37,7 +37,8 @@ use crate::reactor::{Core, Work};
 
 /// Operations that are repeated in one slice.
 const SLICE_OPERATIONS: usize = 64;
-/// Reads of a part of the journal before it counts as unreadable.
+/// Reads of a part of the journal before it counts as unreadable; the drives that have it take
+/// turns.
 const ATTEMPTS_MAX: u32 = 3;
 
 /// A replay under way.
@@ -126,8 +127,11 @@ impl<O: Outside> Core<O> {
                 replay.is_waiting = true;
                 replay.info.bytes += blocks * BLOCK_SIZE as u64;
                 let log = aggregate.log.as_ref().expect("it is replayed");
+                let layout = aggregate.media.layout();
+                let drives = layout.drives_with(log.member());
+                let turn = (replay.attempts as usize - 1) % drives.len();
                 let op = Op::Read {
-                    device: log.device,
+                    device: drives[turn],
                     offset: log.offset(block),
                     pages: (0..blocks).map(|_| Page::for_read()).collect(),
                 };
@@ -229,13 +233,16 @@ impl<O: Outside> Core<O> {
         if replay.last.is_none() {
             replay.info.records = outcome.records;
             replay.info.next_sequence = outcome.end.sequence;
-            let commits = outcome.has_traces() || aggregate.has_cut_change;
+            // Another drive of the journal may have traces that the one that was read has not.
+            let has_copies = aggregate.media.has_groups();
+            let commits = outcome.has_traces() || aggregate.has_cut_change || has_copies;
             let at = Position {
                 // Records of this generation cannot be left from an earlier life.
                 generation: from.generation + if commits { 2 } else { 0 },
                 sequence: outcome.end.sequence,
             };
             let last = match commits {
+                true if aggregate.has_cut_change => aggregate.beyond_cut_change(),
                 true => aggregate.joining(),
                 false => aggregate.committed(),
             };

@@ -5,6 +5,7 @@ mod deletion;
 mod devices;
 mod failing;
 mod growing;
+mod mirrors;
 mod refusals;
 mod remedies;
 mod renaming;

@@ -14,16 +14,16 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use everglade_format::config::{INCOMPATIBLE_CHANGED, JournalRegion};
+use everglade_format::config::{INCOMPATIBLE_CHANGED, INCOMPATIBLE_SEATS, JournalRegion};
 use everglade_format::indirect::BlockKind;
 use everglade_format::journal;
 use everglade_format::snapshot::{Hold, State};
 use everglade_format::volume::{LunCloning, Scan, SnapshotRoots, Split, Sync};
 use everglade_format::{
     BLOCK_SIZE, Block, Config, Context, CpNumber, Dbn, Directory, Entry, EntryKind, Extent, FileId,
-    Header, Indirect, IndirectMut, Inode, Kind, Layer, Member, Owner, Pointer, Pvbn, SnapshotId,
-    SnapshotRecord, Superblock, Tag, TagKey, TopAreas, VolumeSuperblock, Vvbn, bitmap, notes,
-    refcount, release,
+    Header, Indirect, IndirectMut, Inode, Kind, Layer, Member, Owner, Pointer, Pvbn, Seat,
+    SeatState, SnapshotId, SnapshotRecord, Superblock, Tag, TagKey, TopAreas, VolumeSuperblock,
+    Vvbn, bitmap, notes, refcount, release,
 };
 
 const UUID: [u8; 16] = *b"0123456789abcdef";
@@ -85,6 +85,7 @@ fn config() -> Config {
         uuid: [n; 16],
         size_blocks: 9_000 + u64::from(n),
         data_first: Dbn(300),
+        seat: everglade_format::Seat::ALONE,
     };
     let extent = |member: u32| Extent {
         base: 0x800 * u64::from(member),
@@ -121,6 +122,31 @@ fn changed() -> Config {
         incompatible: INCOMPATIBLE_CHANGED,
         ..config()
     }
+}
+
+/// A record of two mirrors: one of two drives, one of three, of which the data column is behind.
+fn mirrored() -> Config {
+    let mut config = changed();
+    config.incompatible |= INCOMPATIBLE_SEATS;
+    for n in 5..8 {
+        let like = config.members[0].clone();
+        config.members.push(Member {
+            uuid: [n; 16],
+            ..like
+        });
+    }
+    let places = [
+        (0x0102, 0),
+        (0x0304, 0),
+        (0x0102, 1),
+        (0x0304, 2),
+        (0x0304, 1),
+    ];
+    for (member, (group, drive)) in config.members.iter_mut().zip(places) {
+        member.seat = Seat::of_mirror(group, drive);
+    }
+    config.members[1].seat.state = SeatState::Behind;
+    config
 }
 
 fn superblock() -> Superblock {
@@ -308,6 +334,7 @@ fn written() -> BTreeMap<&'static str, Vec<u8>> {
     };
     add("config record", &config().encode());
     add("config record, changed", &changed().encode());
+    add("config record, mirrors", &mirrored().encode());
     add("superblock", &superblock().encode(&key()));
     add("volume superblock, a clone", &clone_under_way().encode());
     for (name, scan, split) in [
@@ -492,6 +519,7 @@ fn every_structure_of_version_1_is_read() {
     for (name, expected) in [
         ("config record", config()),
         ("config record, changed", changed()),
+        ("config record, mirrors", mirrored()),
     ] {
         assert_eq!(Config::decode(&bytes(name)), Ok(Some(expected)));
     }

@@ -31,6 +31,7 @@ use everglade_format::volume::Sync as MediaSync;
 use super::allow::Allow;
 use super::candidates;
 use super::creation::{self, Contents, CreationError};
+use super::drives::IdleDrives;
 use super::pauses;
 use super::points;
 use super::unavailable::Unavailable;
@@ -67,6 +68,8 @@ pub struct Administrator {
     /// Conditions of aggregates, by their numbers in the engine, that were found at the start and
     /// stay until the daemon ends, or the aggregate is deleted. Objects are left out.
     pub(super) found_at_start: Vec<(u32, Condition)>,
+    /// Drives that were missing or behind when their aggregates were opened.
+    pub(super) idle_drives: Mutex<IdleDrives>,
 }
 
 /// A deleted object, and the work that its deletion left.
@@ -83,7 +86,7 @@ impl Administrator {
         engine: Engine,
         plane: Arc<Plane>,
         directory: DataDir,
-        unavailable: Vec<Unavailable>,
+        (unavailable, idle_drives): (Vec<Unavailable>, IdleDrives),
         schedule: Schedule,
         (config, protocols): (&Config, &[Box<dyn Protocol>]),
     ) -> Administrator {
@@ -101,6 +104,7 @@ impl Administrator {
             usual_policy: config.snapshot_policy.clone(),
             allow: Allow::of(protocols),
             found_at_start: Vec::new(),
+            idle_drives: Mutex::new(idle_drives),
             directory: Mutex::new(directory),
             populating: RwLock::new(()),
             unavailable: Mutex::new(unavailable),
@@ -198,10 +202,14 @@ impl Administrator {
     pub fn plan_aggregate(&self, request: &CreateAggregate) -> Result<CreationPlan, Problem> {
         let directory = self.directory();
         let wanted = self.wanted(&directory, request)?;
+        let copies = wanted.copies;
         let devices = creation::examine(&self.plane.world, &directory, wanted);
         let devices = devices.map_err(|error| refused(&error))?;
         let data = devices.iter().filter(|device| !device.is_journal);
-        let sizes = data.map(|device| device.size_bytes);
+        let sizes: Vec<u64> = data.map(|device| device.size_bytes).collect();
+        // A group of a mirror has the capacity of its smallest drive.
+        let groups = sizes.chunks(copies);
+        let sizes = groups.filter_map(|drives| drives.iter().copied().min());
         Ok(CreationPlan {
             name: request.name.to_string(),
             size_bytes: sizes.fold(0, u64::saturating_add),

@@ -34,6 +34,8 @@ pub(super) struct Wanted {
     pub(super) devices: Vec<Device>,
     /// Place and size of the journal.
     pub(super) journal: WantedJournal,
+    /// Drives that have each block: 1 without redundancy. So many devices at a time are a group.
+    pub(super) copies: usize,
 }
 
 /// The requested place and size of an aggregate's journal.
@@ -111,7 +113,12 @@ pub(super) fn chosen(directory: &DataDir, request: &CreateAggregate) -> Result<W
         }
         devices.push(device);
     }
-    Ok(Wanted { devices, journal })
+    let copies = usize::try_from(request.drives_of_group()).expect("2 or 3 at most");
+    Ok(Wanted {
+        devices,
+        journal,
+        copies,
+    })
 }
 
 /// Returns the same problem, attributed to the journal's device.
@@ -405,6 +412,8 @@ fn refuse_filled(text: &str, real: &Path) -> Result<(), Problem> {
 
 #[cfg(test)]
 mod tests {
+    use everglade_api::Raid;
+
     use super::*;
     use crate::datadir::{AggregateState, Phase, State, Uuid};
 
@@ -444,6 +453,8 @@ mod tests {
         ) -> Result<Vec<Device>, Problem> {
             let request = CreateAggregate {
                 name: "a".parse().expect("a name"),
+                raid: Raid::None,
+                group_size: None,
                 devices: devices.iter().map(|path| (*path).to_owned()).collect(),
                 size_bytes,
                 journal_device: None,

@@ -111,19 +111,17 @@ pub(super) fn create(
     let world = &plane.world;
     let mut opened = Vec::new();
     let mut wanted = wanted;
-    let journal = wanted.journal;
-    let made_with = Some(journal);
+    let made_with = Some((wanted.journal, wanted.copies));
     let looked_at = check_devices(world, &mut wanted.devices, made_with, contents, &mut opened)
         .and_then(|_| Ok(room::refuse_full_hosts(directory.path(), &wanted)?));
-    let devices = wanted.devices;
     let made = looked_at.and_then(|()| {
-        let plan = plan(world, name, devices.len(), journal)?;
+        let plan = plan(world, name, &wanted)?;
         let aggregate = AggregateState {
             name: name.to_owned(),
             phase: Phase::Creating,
             epoch: 0,
             uuid: Some(Uuid(plan.uuid)),
-            devices,
+            devices: wanted.devices,
         };
         let mut state = directory.state().clone();
         state.aggregates.retain(|known| known.name != name);
@@ -161,12 +159,13 @@ pub(super) fn finish(directory: &mut DataDir, name: &str) -> Result<(), DataDirE
 }
 
 /// Opens the devices that exist already, checks that they may be used, and fills in their sizes.
-/// `journal` is that of the aggregate that they make; without it they join one. Returns for each of
-/// the devices whether it has contents that are lost.
+/// `made_with` is the journal of the aggregate that they make, and the drives of each of its
+/// groups; without it they join one. Returns for each of the devices whether it has contents that
+/// are lost.
 pub(super) fn check_devices(
     world: &World,
     devices: &mut [Device],
-    journal: Option<WantedJournal>,
+    made_with: Option<(WantedJournal, usize)>,
     contents: Contents,
     opened: &mut Vec<DeviceId>,
 ) -> Result<Vec<bool>, CreationError> {
@@ -183,7 +182,7 @@ pub(super) fn check_devices(
         }
         ids.push(id);
     }
-    check_sizes(devices, journal)?;
+    check_sizes(devices, made_with)?;
     let mut hold_data = Vec::new();
     for (device, id) in devices.iter().zip(ids) {
         let path = || device.path.display().to_string();
@@ -202,13 +201,19 @@ pub(super) fn check_devices(
     Ok(hold_data)
 }
 
-/// Checks the sizes of devices that make an aggregate with this journal, or that join one.
-fn check_sizes(devices: &[Device], journal: Option<WantedJournal>) -> Result<(), CreationError> {
+/// Checks the sizes of devices that make an aggregate in this way, or that join one.
+fn check_sizes(
+    devices: &[Device],
+    made_with: Option<(WantedJournal, usize)>,
+) -> Result<(), CreationError> {
     let mut plan = Plan::new("", [0; 16], Default::default(), Vec::new());
     // An aggregate has its journal already when devices join it.
-    plan.journal_half_blocks = journal.map_or(Some(0), |journal| journal.half_blocks);
-    let has_device = journal.is_some_and(|journal| journal.has_device);
-    plan.journal_device = has_device.then(|| devices.len() - 1);
+    plan.journal_half_blocks = Some(0);
+    if let Some((journal, copies)) = made_with {
+        plan.journal_half_blocks = journal.half_blocks;
+        plan.journal_device = journal.has_device.then(|| devices.len() - 1);
+        plan.copies = copies;
+    }
     let sizes: Vec<u64> = devices.iter().map(|device| device.size_bytes).collect();
     everglade_engine::check_sizes(&sizes, &plan).map_err(|error| explain(error, devices))
 }
@@ -220,10 +225,11 @@ pub(super) fn examine(
     wanted: Wanted,
 ) -> Result<Vec<PlannedDevice>, CreationError> {
     let mut wanted = wanted;
-    let (devices, journal) = (&mut wanted.devices, wanted.journal);
+    let made_with = Some((wanted.journal, wanted.copies));
+    let (devices, journal, copies) = (&mut wanted.devices, wanted.journal, wanted.copies);
     let mut opened = Vec::new();
     let contents = Contents::Discarded;
-    let looked_at = check_devices(world, devices, Some(journal), contents, &mut opened);
+    let looked_at = check_devices(world, devices, made_with, contents, &mut opened);
     opened.into_iter().for_each(|id| world.close(id));
     let last = devices.len().saturating_sub(1);
     let with_contents = devices.iter().zip(looked_at?).enumerate();
@@ -233,6 +239,7 @@ pub(super) fn examine(
         holds_data,
         size_bytes: device.size_bytes,
         is_journal: journal.has_device && index == last,
+        group: (copies > 1).then_some((index / copies + 1) as u64),
     });
     let planned = planned.collect();
     room::refuse_full_hosts(directory.path(), &wanted)?;
@@ -267,12 +274,8 @@ fn inspect(world: &World, id: DeviceId) -> Result<DeviceContent, DiskError> {
     Ok(DeviceContent::Nothing)
 }
 
-fn plan(
-    world: &World,
-    name: &str,
-    devices: usize,
-    journal: WantedJournal,
-) -> Result<Plan, CreationError> {
+fn plan(world: &World, name: &str, wanted: &Wanted) -> Result<Plan, CreationError> {
+    let (devices, journal) = (wanted.devices.len(), wanted.journal);
     let mut uuids = Vec::new();
     for _ in 0..devices {
         uuids.push(random()?);
@@ -281,6 +284,7 @@ fn plan(
     plan.created_seconds = world.wall_seconds();
     plan.journal_half_blocks = journal.half_blocks;
     plan.journal_device = journal.has_device.then(|| devices - 1);
+    plan.copies = wanted.copies;
     Ok(plan)
 }
 
@@ -361,6 +365,9 @@ fn explain(error: CreateError, devices: &[Device]) -> CreationError {
             problem: too_small(bytes, least),
         },
         CreateError::Name(name) => unreachable!("{name:?} was checked when it came in"),
+        CreateError::Copies { devices, copies } => {
+            unreachable!("{devices} devices in groups of {copies} were checked when they came in")
+        }
     }
 }
 

@@ -47,7 +47,11 @@ pub fn refuse_full_host(config: &Config) -> Result<(), StartError> {
         },
     };
     let devices = vec![directory_device(config)];
-    let wanted = Wanted { devices, journal };
+    let wanted = Wanted {
+        devices,
+        journal,
+        copies: 1,
+    };
     room::refuse_full_hosts(&config.data_dir, &wanted).map_err(StartError::engine)
 }
 
@@ -81,6 +85,7 @@ pub(crate) fn create_aggregate(
             half_blocks,
         },
         devices,
+        copies: 1,
     };
     creation::create(
         plane,

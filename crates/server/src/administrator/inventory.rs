@@ -18,6 +18,7 @@ use everglade_env::{DeviceFiles, DeviceId};
 use everglade_format::volume::Sync as MediaSync;
 
 use super::administrator::{Administrator, split};
+use super::drives;
 use super::unavailable::Unavailable;
 use super::units::bytes;
 use crate::datadir::{Uuid, format_file};
@@ -107,7 +108,6 @@ impl Administrator {
         let mended = mended.map(|(file, blocks)| ((*file).to_owned(), *blocks));
         let devices = info.devices.iter();
         let host_free_bytes = devices
-            .clone()
             .filter_map(|id| self.plane.world.host_free_bytes(*id))
             .min();
         Aggregate {
@@ -115,7 +115,8 @@ impl Administrator {
             uuid: Uuid(info.uuid).to_string(),
             state: self.state_of_aggregate(info),
             reason,
-            raid: "none".to_owned(),
+            raid: drives::raid(info).to_owned(),
+            group_size: drives::group_size(info),
             size_bytes: bytes(usage.total_blocks),
             used_bytes: bytes(usage.used_blocks),
             free_bytes: bytes(free_blocks(info)),
@@ -138,9 +139,10 @@ impl Administrator {
                 metadata_damaged_count: info.mended.beyond_repair.0,
                 metadata_damaged: info.mended.beyond_repair.1.clone(),
             },
+            copies: drives::copies(info),
             recovery: info.recovery.as_ref().and_then(view_recovery),
             volume_count: volumes.len() as u64,
-            devices: devices.filter_map(|id| self.view_device(*id)).collect(),
+            devices: self.view_devices(info),
         }
     }
 
@@ -167,6 +169,19 @@ impl Administrator {
         }
     }
 
+    /// Returns the devices of an aggregate, in the order of the label's table.
+    fn view_devices(&self, info: &AggregateInfo) -> Vec<Device> {
+        let mut idle = self.idle_drives.lock();
+        let devices = info.members.iter().filter_map(|member| {
+            let found = match member.device {
+                Some(id) => Some(self.view_device(id)?),
+                None => None,
+            };
+            Some(idle.view(member, found))
+        });
+        devices.collect()
+    }
+
     fn view_device(&self, id: DeviceId) -> Option<Device> {
         let info = self.plane.world.info(id)?;
         Some(Device {
@@ -177,6 +192,9 @@ impl Administrator {
                 everglade_env::DeviceKind::Block => DeviceKind::Block,
             },
             size_bytes: info.size_bytes,
+            group: None,
+            column: None,
+            state: None,
         })
     }
 
@@ -503,6 +521,7 @@ fn conditions(aggregate: &Aggregate, closed: Option<Code>) -> Vec<Condition> {
             ),
             READ_ONLY_ACTION,
         );
+        drives::degraded(aggregate, &mut add);
         damaged(&aggregate.damage, &mut add);
         return conditions;
     }
@@ -515,6 +534,7 @@ fn conditions(aggregate: &Aggregate, closed: Option<Code>) -> Vec<Condition> {
         );
         return conditions;
     }
+    drives::degraded(aggregate, &mut add);
     damaged(&aggregate.damage, &mut add);
     let for_clients = aggregate.size_bytes - aggregate.reserve_bytes.min(aggregate.size_bytes);
     if aggregate.free_bytes < for_clients / 10 {
@@ -598,35 +618,45 @@ fn damaged(damage: &Damage, add: &mut impl FnMut(Code, Health, String, &str)) {
     }
 }
 
+/// An aggregate with which all is well.
+#[cfg(test)]
+pub(crate) fn example() -> Aggregate {
+    Aggregate {
+        name: "a".to_owned(),
+        uuid: String::new(),
+        state: AggregateState::Online,
+        reason: None,
+        raid: "none".to_owned(),
+        group_size: None,
+        size_bytes: 1000,
+        used_bytes: 0,
+        free_bytes: 900,
+        reserve_bytes: 100,
+        pending_free_bytes: 0,
+        logical_bytes: 0,
+        shared_bytes: 0,
+        dirty_bytes: 0,
+        host_backed_bytes: 100,
+        host_free_bytes: Some(900),
+        committed_cp: 1,
+        cp: None,
+        journal: None,
+        damage: Damage::default(),
+        copies: None,
+        recovery: None,
+        volume_count: 0,
+        devices: Vec::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use everglade_api::DeviceState;
+
     use super::*;
 
     fn aggregate() -> Aggregate {
-        Aggregate {
-            name: "a".to_owned(),
-            uuid: String::new(),
-            state: AggregateState::Online,
-            reason: None,
-            raid: "none".to_owned(),
-            size_bytes: 1000,
-            used_bytes: 0,
-            free_bytes: 900,
-            reserve_bytes: 100,
-            pending_free_bytes: 0,
-            logical_bytes: 0,
-            shared_bytes: 0,
-            dirty_bytes: 0,
-            host_backed_bytes: 100,
-            host_free_bytes: Some(900),
-            committed_cp: 1,
-            cp: None,
-            journal: None,
-            damage: Damage::default(),
-            recovery: None,
-            volume_count: 0,
-            devices: Vec::new(),
-        }
+        example()
     }
 
     fn codes(aggregate: &Aggregate) -> Vec<String> {
@@ -712,6 +742,51 @@ mod tests {
         assert_eq!(
             conditions(&absent, None)[0].page,
             "docs/reference/codes/EVG-4004.md"
+        );
+    }
+
+    #[test]
+    fn a_mirror_that_lost_drives_says_what_is_left() {
+        use DeviceState::{Behind, Failed, Missing, Online};
+        let told = |groups: &[&[DeviceState]]| {
+            let device = |group: usize, column: usize, state: DeviceState| Device {
+                path: format!("/{group}-{column}"),
+                kind: DeviceKind::File,
+                size_bytes: 1000,
+                group: Some(group as u64 + 1),
+                column: Some(column as u64),
+                state: Some(state),
+            };
+            let mut mirror = aggregate();
+            mirror.group_size = Some(groups[0].len() as u64);
+            for (group, states) in groups.iter().enumerate() {
+                let states = states.iter().enumerate();
+                let drives = states.map(|(column, state)| device(group, column, *state));
+                mirror.devices.extend(drives);
+            }
+            conditions(&mirror, None)
+        };
+        assert!(told(&[&[Online, Online], &[Online, Online]]).is_empty());
+        let one = told(&[&[Online, Online], &[Missing, Online]]);
+        assert_eq!((one.len(), one[0].health), (1, Health::Warning));
+        assert_eq!(one[0].code, "EVG-4017");
+        assert_eq!(
+            one[0].what,
+            "group 2 has 1 of 2 drives left: /1-0 is missing; no data is lost, but if the last \
+            drive of group 2 fails, the aggregate is lost"
+        );
+        let both = told(&[&[Online, Failed], &[Behind, Online]]);
+        assert_eq!(
+            both[0].what,
+            "group 1 has 1 of 2 drives left: /0-1 failed; group 2 has 1 of 2 drives left: /1-0 \
+            is behind; no data is lost, but if the last drive of one of the groups 1, 2 fails, \
+            the aggregate is lost"
+        );
+        let three = told(&[&[Online, Failed, Online]]);
+        assert!(
+            three[0].what.contains("can lose another"),
+            "{}",
+            three[0].what
         );
     }
 }

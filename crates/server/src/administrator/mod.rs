@@ -17,6 +17,8 @@ mod comparison;
 pub(crate) mod copies;
 pub(crate) mod creation;
 mod deletion;
+mod drives;
+mod epochs;
 pub(crate) mod first_start;
 mod growing;
 mod imagined;
@@ -47,4 +49,6 @@ pub use deletion::Cleared;
 pub(crate) use everglade_engine::PHASE_BOUNDS;
 pub use first_start::refuse_full_host;
 pub use inventory::EngineCounts;
-pub use opening::Accepted;
+#[cfg(test)]
+pub(crate) use inventory::example;
+pub use opening::{Accepted, Degraded};

@@ -52,14 +52,20 @@ pub(super) struct HostFull {
 /// # Errors
 /// A file system lacks the space.
 pub(super) fn refuse_full_hosts(data_dir: &Path, wanted: &Wanted) -> Result<(), HostFull> {
+    let needed = wanted.devices.iter().zip(needs(wanted));
+    let hosts = hosts(data_dir, needed);
+    refuse(hosts, "a new aggregate")
+}
+
+/// Returns the bytes that each device takes at once.
+fn needs(wanted: &Wanted) -> Vec<u64> {
     let devices = &wanted.devices;
     let mut plan = Plan::new("", [0; 16], Default::default(), Vec::new());
     plan.journal_half_blocks = wanted.journal.half_blocks;
     plan.journal_device = wanted.journal.has_device.then(|| devices.len() - 1);
+    plan.copies = wanted.copies;
     let sizes: Vec<u64> = devices.iter().map(|device| device.size_bytes).collect();
-    let needed = devices.iter().zip(host_bytes(&sizes, &plan));
-    let hosts = hosts(data_dir, needed);
-    refuse(hosts, "a new aggregate")
+    host_bytes(&sizes, &plan)
 }
 
 /// Refuses a growth if the file system below a device that is new or larger lacks the space for a
@@ -154,6 +160,7 @@ mod tests {
         Wanted {
             devices: sizes.iter().copied().enumerate().map(device).collect(),
             journal: WantedJournal::default(),
+            copies: 1,
         }
     }
 
@@ -166,6 +173,16 @@ mod tests {
         let error = refuse_full_hosts(&data_dir, &wanted(&[1 << 42; 64]));
         let error = error.expect_err("a refusal").to_string();
         assert!(error.contains("free") && error.contains("needs"), "{error}");
+    }
+
+    #[test]
+    fn a_mirror_needs_the_space_on_each_of_its_drives() {
+        let alone = needs(&wanted(&[4 << 30]));
+        let mirror = Wanted {
+            copies: 2,
+            ..wanted(&[4 << 30, 4 << 30])
+        };
+        assert_eq!(needs(&mirror), [alone[0], alone[0]]);
     }
 
     #[test]

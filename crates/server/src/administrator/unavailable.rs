@@ -33,6 +33,9 @@ impl Unavailable {
             path: directory.device_path(device).display().to_string(),
             kind: kinds::shown(device.kind),
             size_bytes: device.size_bytes,
+            group: None,
+            column: None,
+            state: None,
         });
         Unavailable {
             name: recorded.name.clone(),
@@ -52,7 +55,8 @@ impl Unavailable {
             uuid: self.uuid.clone(),
             state: Shown::Unavailable,
             reason: Some(self.reason.clone()),
-            raid: "none".to_owned(),
+            raid: "unknown".to_owned(),
+            group_size: None,
             size_bytes: 0,
             used_bytes: 0,
             free_bytes: 0,
@@ -67,6 +71,7 @@ impl Unavailable {
             cp: None,
             journal: None,
             damage: Damage::default(),
+            copies: None,
             recovery: None,
             volume_count: 0,
             devices: self.devices.clone(),

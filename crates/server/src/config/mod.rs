@@ -149,6 +149,9 @@ pub struct Settings {
     pub snapshot_policy: Option<Name>,
     /// Older copies of devices that the administrator accepts. Flags only.
     pub accept_rollback: Vec<AcceptRollback>,
+    /// Mirrors that are opened although drives are missing that may have newer data. Not in the
+    /// file, because this is meant for one start.
+    pub degraded: Vec<Name>,
 }
 
 impl Settings {
@@ -174,6 +177,7 @@ impl Settings {
             cp_interval: self.cp_interval.or(lower.cp_interval),
             snapshot_policy: self.snapshot_policy.or(lower.snapshot_policy),
             accept_rollback: self.accept_rollback,
+            degraded: self.degraded,
         }
     }
 }
@@ -208,6 +212,8 @@ pub struct Config {
     pub first_start: FirstStart,
     /// Older copies of devices that the administrator accepts.
     pub accept_rollback: Vec<AcceptRollback>,
+    /// Mirrors that are opened although drives are missing that may have newer data.
+    pub degraded: Vec<Name>,
 }
 
 impl Config {
@@ -352,6 +358,7 @@ impl Config {
                 .map_or_else(|| DEFAULT_POLICY.to_owned(), |name| name.to_string()),
             first_start: first_start(settings.aggregate_size, settings.lun_size, journal)?,
             accept_rollback: settings.accept_rollback,
+            degraded: settings.degraded,
             data_dir,
         })
     }

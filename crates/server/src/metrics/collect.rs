@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use everglade_api::{Aggregate, AggregateState, Health, JobState};
+use everglade_api::{Aggregate, AggregateState, DeviceState, Health, JobState};
 use everglade_target::sessions::MemorySnapshot;
 use everglade_target::sessions::metrics::{DURATION_BOUNDS, Snapshot};
 
@@ -21,6 +21,7 @@ pub(super) fn all(administrator: &Administrator, records: &Records) -> Page {
     clients(&mut page, administrator);
     consistency_points(&mut page, &aggregates);
     journals(&mut page, &aggregates);
+    drives(&mut page, &aggregates);
     engine(&mut page, administrator);
     memory(&mut page, administrator);
     process(&mut page);
@@ -238,6 +239,23 @@ fn journals(page: &mut Page, aggregates: &[Aggregate]) {
     recoveries().for_each(|(name, recovery)| family.value(&[name], recovery.bytes));
     let mut family = page.family("everglade_recovery_seconds");
     recoveries().for_each(|(name, recovery)| family.ratio(&[name], recovery.duration_ms, 1000));
+}
+
+fn drives(page: &mut Page, aggregates: &[Aggregate]) {
+    let mut family = page.family("everglade_drives");
+    for aggregate in known(aggregates) {
+        for state in DeviceState::ALL {
+            let devices = aggregate.devices.iter();
+            let count = devices.filter(|device| device.state == Some(state)).count();
+            family.value(&[&aggregate.name, state.word()], count as u64);
+        }
+    }
+    let copies =
+        || known(aggregates).filter_map(|aggregate| Some((&aggregate.name, aggregate.copies?)));
+    let mut family = page.family("everglade_mirror_read_elsewhere_total");
+    copies().for_each(|(name, it)| family.value(&[name], it.read_elsewhere_block_count));
+    let mut family = page.family("everglade_mirror_rewritten_total");
+    copies().for_each(|(name, it)| family.value(&[name], it.rewritten_block_count));
 }
 
 fn engine(page: &mut Page, administrator: &Administrator) {

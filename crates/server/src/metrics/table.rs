@@ -190,6 +190,13 @@ const REST: &[Metric] = &[
         when the aggregate was opened."),
     gauge("everglade_recovery_bytes", &["aggregate"], "Bytes of the journal read for that replay."),
     gauge("everglade_recovery_seconds", &["aggregate"], "Duration of that replay."),
+    gauge("everglade_drives", &["aggregate", "state"], "Devices of an aggregate: online (in use), \
+        failed (since the daemon started), behind (they missed writes before), missing."),
+    counter("everglade_mirror_read_elsewhere_total", &["aggregate"], "Blocks that were wrong or \
+        unreadable on one drive of a mirror and were read from another, since the aggregate was \
+        opened."),
+    counter("everglade_mirror_rewritten_total", &["aggregate"], "Blocks of these that were then \
+        written again."),
     counter("everglade_metadata_mended_total", &["aggregate", "file"], "Blocks of metadata that \
         could not be read and were derived from others since the aggregate was opened."),
     histogram("everglade_cp_phase_seconds", &["aggregate", "phase"], "How long each phase of the \

@@ -201,6 +201,7 @@ fn search_for(name: &str, limit: Duration) {
         Kind::Moments,
         Kind::Histories,
         Kind::Growth,
+        Kind::Mirror,
     ];
     let mut best: Option<(Kind, Find)> = None;
     for kind in kinds {

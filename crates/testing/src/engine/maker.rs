@@ -1,7 +1,7 @@
 //! Devices, labels, mounting, offline checks.
 
 use everglade_check::Kind;
-use everglade_engine::{Engine, Options, Plan, RECLAIM_REGIONS, State};
+use everglade_engine::{Engine, Expected, Options, Plan, RECLAIM_REGIONS, State};
 use everglade_env::{BLOCK_SIZE, Nanos};
 use everglade_format::label::{LABEL_BLOCKS, size_for};
 use everglade_format::tag::SECRET_BYTES;
@@ -18,12 +18,27 @@ const TURNS_MAX: u64 = 1_000_000;
 /// Areas a device has at least.
 const AREAS_MIN: u64 = 8;
 
+/// Blocks that the last drive of an uneven mirror has more than the others.
+const UNEVEN_BLOCKS: u64 = 37;
+
+/// How a start deals with devices that are away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Opening {
+    /// An administrator said that the others are to be used, whatever they lack.
+    pub is_degraded: bool,
+    /// What the data directory of the daemon remembers.
+    pub expected: Option<Expected>,
+}
+
 /// Makes engines of one shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineMaker {
-    /// Devices of the aggregate.
+    /// Devices of the aggregate, or mirrors.
     pub devices: u64,
-    /// The first device is twice as large as the others.
+    /// Drives of each mirror: 2 or 3. 1: each device is alone.
+    pub copies: usize,
+    /// The first device is twice as large as the others. The last drive of a mirror is a little
+    /// larger than the others.
     pub uneven: bool,
     /// True if devices own their space, as block devices do.
     pub owns_space: bool,
@@ -53,6 +68,7 @@ impl EngineMaker {
     /// Settings with one thin device and small sizes.
     pub const SMALL: EngineMaker = EngineMaker {
         devices: 1,
+        copies: 1,
         uneven: false,
         owns_space: false,
         area_blocks: 256,
@@ -77,6 +93,7 @@ impl EngineMaker {
         let mut rng = Rng::for_part(seed.0, "engine");
         EngineMaker {
             devices: [1, 1, 2, 3][rng.index(4)],
+            copies: 1,
             uneven: rng.one_in(3),
             owns_space: rng.one_in(4),
             area_blocks: [256, 256, 512, 4096][rng.index(4)],
@@ -103,9 +120,9 @@ impl EngineMaker {
         2 * self.journal_half_blocks
     }
 
-    /// Devices, that of the journal included.
+    /// Drives, those of the journal included.
     fn members(&self) -> u64 {
-        self.devices + u64::from(self.journal_device)
+        (self.devices + u64::from(self.journal_device)) * self.copies as u64
     }
 
     fn options(&self, reactors: usize) -> Options {
@@ -136,6 +153,7 @@ impl EngineMaker {
             area_blocks: self.area_blocks,
             journal_half_blocks: Some(self.journal_half_blocks),
             journal_device: self.journal_device.then_some(0),
+            copies: self.copies,
             ..Plan::new(name, aggregate, secret, devices)
         }
     }
@@ -176,7 +194,17 @@ impl Maker for EngineMaker {
         if self.journal_device {
             devices.insert(0, device(2 * LABEL_BLOCKS + self.journal_blocks()));
         }
-        devices
+        if self.copies == 1 {
+            return devices;
+        }
+        let drives = |column: DeviceSpec| {
+            let mut drives = vec![column; self.copies];
+            if self.uneven {
+                drives[self.copies - 1].size_bytes += UNEVEN_BLOCKS * BLOCK_SIZE as u64;
+            }
+            drives
+        };
+        devices.into_iter().flat_map(drives).collect()
     }
 
     fn format(&self, world: &SimWorld) -> Result<(), String> {
@@ -185,11 +213,47 @@ impl Maker for EngineMaker {
     }
 
     fn mount(&self, world: &SimWorld) -> Result<EngineSystem, NotMounted> {
+        self.mount_as(world, &Opening::default())
+    }
+
+    fn check(&self, world: &SimWorld) -> Result<(), String> {
+        let checked =
+            everglade_check::check(&*world.storage(), &world.devices(), &mut |_progress| {});
+        let report = checked.map_err(|unreadable| unreadable.to_string())?;
+        // Lost blocks are no problem of an aggregate, but the end of data that was promised.
+        let lost = report.warnings.iter().filter(|one| one.kind == Kind::Lost);
+        let problems: Vec<String> = report
+            .problems
+            .iter()
+            .chain(lost)
+            .map(ToString::to_string)
+            .collect();
+        if problems.is_empty() {
+            return Ok(());
+        }
+        Err(format!("consistency point {}: {problems:#?}", report.cp))
+    }
+}
+
+impl EngineMaker {
+    /// Starts from the content of the devices that are there.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn mount_as(
+        &self,
+        world: &SimWorld,
+        opening: &Opening,
+    ) -> Result<EngineSystem, NotMounted> {
         let engine = Engine::new(self.options(world.reactors()));
         let joining = world.joining();
         let mut devices = world.devices();
         devices.retain(|device| !joining.contains(device));
-        let opened = engine.open(&*world.storage(), &devices, &joining, None);
+        let (storage, expected) = (world.storage(), opening.expected.as_ref());
+        let opened = match opening.is_degraded {
+            false => engine.open(&*storage, &devices, &joining, expected),
+            true => engine.open_degraded(&*storage, &devices, &joining, expected),
+        };
         let aggregate = opened.map_err(|refusal| NotMounted::Refused(refusal.to_string()))?;
         let known = engine.aggregates().swap_remove(0).devices;
         for device in joining.iter().filter(|device| known.contains(device)) {
@@ -221,23 +285,5 @@ impl Maker for EngineMaker {
                 Err(NotMounted::Stuck(text))
             }
         }
-    }
-
-    fn check(&self, world: &SimWorld) -> Result<(), String> {
-        let checked =
-            everglade_check::check(&*world.storage(), &world.devices(), &mut |_progress| {});
-        let report = checked.map_err(|unreadable| unreadable.to_string())?;
-        // Lost blocks are no problem of an aggregate, but the end of data that was promised.
-        let lost = report.warnings.iter().filter(|one| one.kind == Kind::Lost);
-        let problems: Vec<String> = report
-            .problems
-            .iter()
-            .chain(lost)
-            .map(ToString::to_string)
-            .collect();
-        if problems.is_empty() {
-            return Ok(());
-        }
-        Err(format!("consistency point {}: {problems:#?}", report.cp))
     }
 }

@@ -11,5 +11,5 @@ mod maker;
 mod server;
 
 pub use growing::{BUSY, GrowthRecord};
-pub use maker::EngineMaker;
+pub use maker::{EngineMaker, Opening};
 pub use server::EngineSystem;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use everglade_engine::admin::{self, Change};
-use everglade_engine::{AggregateInfo, Core, Engine, State, Usage};
+use everglade_engine::{AggregateInfo, CopiesInfo, Core, Engine, MemberInfo, State, Usage};
 use everglade_format::volume::Sync;
 use everglade_target::{Error, Target};
 
@@ -154,6 +154,18 @@ impl EngineSystem {
     #[must_use]
     pub fn mended(&self) -> everglade_engine::MendedInfo {
         self.info().mended
+    }
+
+    /// Returns the drives, in the order of the label's table.
+    #[must_use]
+    pub fn members(&self) -> Vec<MemberInfo> {
+        self.info().members
+    }
+
+    /// Returns what reads of other copies have found.
+    #[must_use]
+    pub fn copies(&self) -> CopiesInfo {
+        self.info().copies
     }
 
     /// Blocks that were not where a pointer says.

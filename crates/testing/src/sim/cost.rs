@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use super::{Background, Growth, PerBackground, PerGrowth, Report};
+use super::{Background, Growth, Mirrored, PerBackground, PerGrowth, PerMirrored, Report};
 use crate::world::Fault;
 
 /// Time spent.
@@ -96,6 +96,9 @@ impl Cost {
         if report.growths != PerGrowth::default() {
             let _ = writeln!(text, "\ngrowths of the pool: {}", report.growths);
         }
+        if report.mirrors != PerMirrored::default() {
+            let _ = writeln!(text, "\nmirrors: {}", report.mirrors);
+        }
         text
     }
 
@@ -131,6 +134,12 @@ impl Cost {
         for (place, one) in Growth::ALL.into_iter().enumerate() {
             let comma = if place == 0 { "" } else { "," };
             let count = report.growths[one];
+            let _ = write!(text, "{comma}\"{}\":{count}", one.name());
+        }
+        text.push_str("},\"mirrors\":{");
+        for (place, one) in Mirrored::ALL.into_iter().enumerate() {
+            let comma = if place == 0 { "" } else { "," };
+            let count = report.mirrors[one];
             let _ = write!(text, "{comma}\"{}\":{count}", one.name());
         }
         text.push_str("}}");

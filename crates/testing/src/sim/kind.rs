@@ -3,7 +3,7 @@
 use super::words::Cases;
 use super::{
     Failure, Report, clonings, corrupted, creation, cuts, exhaustive, growth, histories, long,
-    moments, small, snapshots,
+    mirror, moments, small, snapshots,
 };
 use crate::engine::EngineMaker;
 use crate::system::Maker;
@@ -50,6 +50,8 @@ pub enum Kind {
     Corrupted,
     /// The pool grows while clients work.
     Growth,
+    /// Drives of mirrors break, lie, and are away.
+    Mirror,
 }
 
 impl Kind {
@@ -94,6 +96,7 @@ impl Kind {
             Kind::Clonings,
             Kind::Corrupted,
             Kind::Growth,
+            Kind::Mirror,
         ];
         all.into_iter().find(|kind| kind.name() == name)
     }
@@ -156,6 +159,13 @@ impl Kind {
                     ..growth::Plan::of_seed(seed)
                 };
                 growth::run(seed, plan, &maker)
+            }
+            Kind::Mirror => {
+                let plan = mirror::Plan {
+                    trace_lines,
+                    ..mirror::Plan::of_seed(seed)
+                };
+                mirror::run(seed, plan, &maker)
             }
             Kind::Moments => moments::run(seed, moments::Plan::of_seed(seed), &maker),
             Kind::Tight => long::run(seed, plan.tight(TIGHT_BYTES), &maker),

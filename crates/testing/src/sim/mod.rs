@@ -6,6 +6,7 @@
 //!   what takes luck.
 //! - [`creation`]: preparing the devices is cut at every write.
 //! - [`growth`]: the pool grows while clients work; everything of it is cut.
+//! - [`mirror`]: drives of mirrors break, lie, are away and come back; everything of it is cut.
 //! - [`small`], [`exhaustive`]: [`cuts`] for every short sequence over a small alphabet, from one
 //!   and from several start states. Finds unexpected combinations.
 //!
@@ -36,6 +37,8 @@ pub mod judge;
 mod judged;
 mod kind;
 pub mod long;
+pub mod mirror;
+mod mirrored;
 pub mod moments;
 mod recoveries;
 mod report;
@@ -52,6 +55,7 @@ pub use background::{Background, PerBackground};
 pub use cost::Cost;
 pub use grown::{Growth, PerGrowth};
 pub use kind::Kind;
+pub use mirrored::{Mirrored, PerMirrored};
 pub use report::Report;
 pub use words::Cases;
 
@@ -96,6 +100,7 @@ impl Failure {
             "Counters",
             "Changes",
             "Growth",
+            "Mirror",
         ];
         // The cause is nearest to the end; the place stands before it.
         let has = |words: &str| self.what.contains(words);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{PerBackground, PerGrowth};
+use super::{PerBackground, PerGrowth, PerMirrored};
 use crate::Digest;
 use crate::world::{Fault, PerFault, SimWorld};
 
@@ -44,6 +44,8 @@ pub struct Report {
     pub interrupted: PerBackground,
     /// What became of the growths of pools.
     pub growths: PerGrowth,
+    /// What became of mirrors.
+    pub mirrors: PerMirrored,
 }
 
 impl Report {
@@ -65,6 +67,7 @@ impl Report {
         self.answered.add(&other.answered);
         self.interrupted.add(&other.interrupted);
         self.growths.add(&other.growths);
+        self.mirrors.add(&other.mirrors);
     }
 
     /// Adds the faults of a world that has come to its end.

@@ -32,8 +32,7 @@ use crate::engine::{EngineMaker, EngineSystem};
 use crate::system::{Geometry, Maker, PoolGrowth, System};
 use crate::world::{Cut, Images, Keep};
 use crate::{Rng, Seed, SimWorld};
-use draw::draw;
-pub(super) use draw::{notes, restorable};
+pub(super) use draw::{draw, notes, restorable};
 
 /// The first name of the volume.
 const VOLUME: &str = "v";

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use everglade_env::{Nanos, Page};
+use everglade_env::{DeviceId, Nanos, Page};
 
 use super::Image;
 use super::blockset::BlockSet;
@@ -70,6 +70,7 @@ pub(super) struct Medium {
     pub(super) bad: BTreeSet<u64>,
     pub(super) damage: Damage,
     pub(super) is_joining: bool,
+    pub(super) is_away: bool,
 }
 
 impl Medium {
@@ -82,6 +83,7 @@ impl Medium {
             bad: BTreeSet::new(),
             damage: Damage::default(),
             is_joining: false,
+            is_away: false,
         }
     }
 }
@@ -153,6 +155,13 @@ impl Images {
         device.is_some_and(|medium| medium.is_joining)
     }
 
+    /// Replaces a device by the same one of another world: two halves of a pool that were worked on
+    /// apart.
+    pub fn take_device_from(&mut self, other: &Images, device: DeviceId) {
+        let index = device.0 as usize;
+        self.devices[index] = other.devices[index].clone();
+    }
+
     /// The same without the devices that are joining; they were taken away meanwhile.
     #[must_use]
     pub fn without_joining(&self) -> Images {
@@ -169,6 +178,35 @@ impl Images {
         let joining = other.devices.iter().filter(|medium| medium.is_joining);
         images.devices.extend(joining.cloned());
         images
+    }
+
+    /// The same with exactly these devices taken away. They keep their numbers and contents, and
+    /// may come back.
+    #[must_use]
+    pub fn with_away(&self, away: &[usize]) -> Images {
+        let mut images = self.clone();
+        for (device, medium) in images.devices.iter_mut().enumerate() {
+            medium.is_away = away.contains(&device);
+        }
+        images
+    }
+
+    /// True if a device was taken away.
+    #[must_use]
+    pub fn is_away(&self, device: usize) -> bool {
+        self.devices[device].is_away
+    }
+
+    /// True if all blocks of a device have the contents that they have in `other`.
+    #[must_use]
+    pub fn has_same_content(&self, device: usize, other: &Images) -> bool {
+        let (mine, theirs) = (self.image(device), other.image(device));
+        let is_same = |block: u64| {
+            let (mine, theirs) = (mine.read(block), theirs.read(block));
+            everglade_env::PageRef::same_memory(&mine, &theirs) || mine[..] == theirs[..]
+        };
+        let mut blocks = mine.blocks().chain(theirs.blocks());
+        blocks.all(|(block, _)| is_same(block))
     }
 
     /// Bounds what the host can give from now on.

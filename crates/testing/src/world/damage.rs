@@ -16,6 +16,18 @@ struct Entry {
     fault: Fault,
     /// Content that the block should have.
     wanted: PageRef,
+    /// A read has shown it since [`Damage::forget_met`].
+    is_met: bool,
+}
+
+impl Entry {
+    fn new(fault: Fault, wanted: PageRef) -> Entry {
+        Entry {
+            fault,
+            wanted,
+            is_met: false,
+        }
+    }
 }
 
 /// Damaged blocks of one device.
@@ -27,12 +39,13 @@ pub(super) struct Damage {
 impl Damage {
     /// `block` should hold `wanted`, and `fault` is why it may not.
     pub(super) fn insert(&mut self, block: u64, fault: Fault, wanted: PageRef) {
-        self.blocks.insert(block, Entry { fault, wanted });
+        self.blocks.insert(block, Entry::new(fault, wanted));
     }
 
     /// Records a flipped bit of `block`; the right content may be known from earlier damage.
     pub(super) fn insert_unless_known(&mut self, block: u64, fault: Fault, wanted: PageRef) {
-        self.blocks.entry(block).or_insert(Entry { fault, wanted });
+        let entry = self.blocks.entry(block);
+        entry.or_insert_with(|| Entry::new(fault, wanted));
     }
 
     /// Records as damage all blocks of `change` that `part` did not write.
@@ -61,9 +74,28 @@ impl Damage {
         }
     }
 
-    /// Returns the fault that damaged `block`, if `page` read from it shows the damage.
-    pub(super) fn shown_by(&self, block: u64, page: &Page) -> Option<Fault> {
-        let entry = self.blocks.get(&block)?;
-        (entry.wanted[..] != page[..]).then_some(entry.fault)
+    /// `page` is what a read of `block` returns. Returns the fault that damaged the block, if the
+    /// page shows the damage.
+    pub(super) fn show(&mut self, block: u64, page: &Page) -> Option<Fault> {
+        let entry = self.blocks.get_mut(&block)?;
+        let is_shown = entry.wanted[..] != page[..];
+        entry.is_met |= is_shown;
+        is_shown.then_some(entry.fault)
+    }
+
+    /// From now on no damage counts as met.
+    pub(super) fn forget_met(&mut self) {
+        self.blocks
+            .values_mut()
+            .for_each(|entry| entry.is_met = false);
+    }
+
+    /// Returns the blocks whose damage a read has met, with the content that they should have. A
+    /// power cut may take what was not flushed, and that is no damage here.
+    pub(super) fn met(&self) -> impl Iterator<Item = (u64, &PageRef)> {
+        let is_of_cut = |fault| matches!(fault, Fault::CutDropped | Fault::CutTorn);
+        let met = self.blocks.iter();
+        met.filter(move |(_, entry)| entry.is_met && !is_of_cut(entry.fault))
+            .map(|(block, entry)| (*block, &entry.wanted))
     }
 }

@@ -101,6 +101,8 @@ pub(super) struct Device {
     /// Blocks that cannot be read until they are written again.
     pub(super) bad: BTreeSet<u64>,
     pub(super) gone: bool,
+    /// It was taken away while the power was off.
+    pub(super) is_away: bool,
     pub(super) damage: Damage,
     /// Whether it belongs to the rest is not known yet.
     pub(super) is_joining: bool,
@@ -122,6 +124,7 @@ impl Device {
             previous: Image::default(),
             bad: BTreeSet::new(),
             gone: false,
+            is_away: false,
             damage: Damage::default(),
             is_joining: false,
             faults: Faults::default(),
@@ -250,9 +253,18 @@ impl Device {
             if hit && self.rng.one_in(self.faults.flip_reading) {
                 self.counts.loud(Fault::FlipReading);
                 flip(page, self.rng.index(BLOCK_SIZE * 8));
-            } else if let Some(fault) = self.damage.shown_by(block, page) {
+            } else if let Some(fault) = self.damage.show(block, page) {
                 self.counts.met[fault] += 1;
             }
+        }
+        Ok(())
+    }
+
+    /// Draws whether an allocation or a punch fails.
+    pub(super) fn space_result(&mut self, range: &Range<u64>) -> Result<(), DiskError> {
+        if self.faults.concern(range) && self.rng.one_in(self.faults.space_error) {
+            self.counts.loud(Fault::WriteError);
+            return Err(DiskError::Io(EIO));
         }
         Ok(())
     }

@@ -132,6 +132,9 @@ pub struct Faults {
     pub write_error: u32,
     /// See [`Fault::FlushError`].
     pub flush_error: u32,
+    /// An allocation or a punch fails with EIO, and may have happened; counted as
+    /// [`Fault::WriteError`].
+    pub space_error: u32,
     /// See [`Fault::Torn`].
     pub torn_write: u32,
     /// See [`Fault::Lost`].
@@ -155,6 +158,17 @@ pub struct Faults {
 }
 
 impl Faults {
+    /// A device that takes nothing any more, and can be read.
+    #[must_use]
+    pub fn no_writes() -> Faults {
+        Faults {
+            write_error: 1,
+            flush_error: 1,
+            space_error: 1,
+            ..Faults::default()
+        }
+    }
+
     /// Returns only this fault, one in `rate`. Faults without a rate on devices change nothing.
     #[must_use]
     pub fn only(fault: Fault, rate: u32) -> Faults {

@@ -12,8 +12,8 @@ use everglade_env::PageRef;
 use super::cut::Images;
 use super::device::DeviceSpec;
 
-/// The devices of a world: what each is, and whether it is joining.
-pub(super) type Shape = Vec<(DeviceSpec, bool)>;
+/// The devices of a world: what each is, whether it is joining, and whether it was taken away.
+pub(super) type Shape = Vec<(DeviceSpec, bool, bool)>;
 
 /// The blocks that a run read of its initial media.
 #[derive(Clone)]
@@ -27,7 +27,8 @@ impl Footprint {
     /// True if `images` have the same devices, and a run from them reads the same.
     #[must_use]
     pub fn fits(&self, images: &Images) -> bool {
-        let shape = images.devices.iter().map(|it| (it.spec, it.is_joining));
+        let devices = images.devices.iter();
+        let shape = devices.map(|it| (it.spec, it.is_joining, it.is_away));
         if !shape.eq(self.shape.iter().copied()) {
             return false;
         }

@@ -15,7 +15,9 @@
 //! 5. Faults break 1–4 one by one, when switched on ([`fault`]).
 //!
 //! A device may become larger, and new ones may appear, while everything runs; that is known at
-//! once and outlives every cut. What is new reads as zeroes.
+//! once and outlives every cut. What is new reads as zeroes. A device may break at a given write
+//! ([`SimWorld::break_at`]), until the power is off; it may be taken away then, and come back later
+//! ([`Images::with_away`]).
 //!
 //! # Who calls what
 //!
@@ -26,6 +28,7 @@
 //! after a cut.
 
 mod blockset;
+mod breakage;
 mod change;
 pub mod cut;
 mod damage;
@@ -47,6 +50,7 @@ use std::sync::Arc;
 use everglade_env::lock::{Mutex, MutexGuard};
 use everglade_env::{DeviceId, Nanos, Storage};
 
+pub use breakage::Breakage;
 pub use change::Grain;
 pub use cut::{Cut, CutPoint, Images, Keep, Losses};
 pub use device::{DeviceSpec, Latency};
@@ -58,6 +62,7 @@ pub use storage::SimStorage;
 pub use turns::{End, Turn};
 
 use blockset::BlockSet;
+use breakage::Breaks;
 use cut::Medium;
 use device::Device;
 use state::{ReactorState, State, Watch};
@@ -108,6 +113,8 @@ impl SimWorld {
             device.bad = medium.bad;
             device.damage = medium.damage;
             device.is_joining = medium.is_joining;
+            device.is_away = medium.is_away;
+            device.gone = medium.is_away;
             device
         };
         let reactor = |_| ReactorState {
@@ -125,6 +132,7 @@ impl SimWorld {
             writes: images.writes,
             cut_at: None,
             is_cut: false,
+            breaks: Breaks::default(),
             watch: None,
             tracker: None,
             host_capacity: images.host_capacity,
@@ -171,11 +179,13 @@ impl SimWorld {
         Arc::new(SimStorage::new(self.clone()))
     }
 
-    /// Returns all devices, in order.
+    /// Returns all devices but those that were taken away ([`Images::with_away`]), in order.
     #[must_use]
     pub fn devices(&self) -> Vec<DeviceId> {
-        let count = u32::try_from(self.state().devices.len()).expect("few devices");
-        (0..count).map(DeviceId).collect()
+        let state = self.state();
+        let devices = (0..).map(DeviceId).zip(&state.devices);
+        let there = devices.filter(|(_, device)| !device.is_away);
+        there.map(|(id, _)| id).collect()
     }
 
     /// A new, empty device appears while everything runs. It stays, also over a power cut. It is
@@ -286,7 +296,8 @@ impl SimWorld {
     /// Begins to record which blocks of the initial media are read. Call it before anything runs.
     pub fn track(&self) {
         let mut state = self.state();
-        let shape = state.devices.iter().map(|it| (it.spec, it.is_joining));
+        let devices = state.devices.iter();
+        let shape = devices.map(|it| (it.spec, it.is_joining, it.is_away));
         let tracker = footprint::Tracker::new(shape.collect());
         state.tracker = Some(tracker);
     }
@@ -357,6 +368,22 @@ impl SimWorld {
     /// The device vanishes: everything under way and everything later fails.
     pub fn vanish(&self, device: DeviceId) {
         self.with_device(device, |device| device.gone = true);
+    }
+
+    /// From now on no damage of a device counts as met by a read.
+    pub fn forget_met(&self, device: DeviceId) {
+        self.with_device(device, |device| device.damage.forget_met());
+    }
+
+    /// Returns the blocks of a device that a read found damaged since [`SimWorld::forget_met`], and
+    /// that are still wrong on the medium.
+    #[must_use]
+    pub fn unmended(&self, device: DeviceId) -> Vec<u64> {
+        self.with_device(device, |device| {
+            let met = device.damage.met();
+            let wrong = met.filter(|(block, wanted)| device.live.read(*block)[..] != wanted[..]);
+            wrong.map(|(block, _)| block).collect()
+        })
     }
 
     /// Makes `block` unreadable until it is written.

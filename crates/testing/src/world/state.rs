@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use everglade_env::{BLOCK_SIZE, Completion, DiskError, Nanos, Page};
 
+use super::breakage::{Breakage, Breaks};
 use super::change::Change;
 use super::cut::{AtChance, CutPoint, DeviceAtCut, Medium};
 use super::device::Device;
@@ -84,6 +85,8 @@ pub(super) struct State {
     pub(super) writes: u64,
     pub(super) cut_at: Option<u64>,
     pub(super) is_cut: bool,
+    /// Devices that have yet to break.
+    pub(super) breaks: Breaks,
     pub(super) watch: Option<Watch>,
     pub(super) tracker: Option<Tracker>,
     pub(super) host_capacity: Option<u64>,
@@ -150,6 +153,7 @@ impl State {
     /// must already be among the unflushed or the flights, because it may survive the cut.
     pub(super) fn count_write(&mut self) {
         self.writes += 1;
+        self.break_devices();
         if self.cut_at == Some(self.writes) {
             self.is_cut = true;
             self.trace_line(|| "power cut".to_owned());
@@ -161,6 +165,18 @@ impl State {
         if wanted {
             let point = self.cut_point();
             self.watch.as_mut().expect("just seen").points.push(point);
+        }
+    }
+
+    /// Breaks the devices whose time has come.
+    fn break_devices(&mut self) {
+        while let Some((device, breakage)) = self.breaks.take_due(self.writes) {
+            self.trace_line(|| format!("device {device}: {breakage:?}"));
+            let device = &mut self.devices[device];
+            match breakage {
+                Breakage::Vanishes => device.gone = true,
+                Breakage::Fails(faults) => device.faults = faults,
+            }
         }
     }
 
@@ -201,6 +217,7 @@ impl State {
                     bad: device.bad.clone(),
                     damage: device.damage.clone(),
                     is_joining: device.is_joining,
+                    is_away: device.is_away,
                 },
                 unflushed,
             }

@@ -168,7 +168,8 @@ impl State {
             Err(error) => return refused(device, error),
         };
         self.record(record::PUNCH, &at, 0);
-        self.punch(at, Ok(()))
+        let result = self.devices[at.device].space_result(&at.range);
+        self.punch(at, result)
     }
 
     fn submit_allocate(&mut self, device: DeviceId, offset: u64, length: u64) -> Submitted {
@@ -181,6 +182,7 @@ impl State {
             return self.punch(at, Err(error));
         }
         let device = &mut self.devices[at.device];
+        let result = device.space_result(&at.range);
         let latency = device.latency(device.spec.latency.write);
         let pending = Some(Change::Allocate(at.range));
         let kind = FlightKind::Change {
@@ -188,7 +190,7 @@ impl State {
             version: None,
             durable: false,
         };
-        (at.device, kind, Ok(()), latency)
+        (at.device, kind, result, latency)
     }
 
     /// The host takes the space of a range back, and the contents with it: as it was asked to, or
@@ -403,6 +405,7 @@ impl State {
         let at = self.range_alive(device, offset, length)?;
         self.record(record::ALLOCATE, &at, 0);
         self.take_space(&at)?;
+        self.devices[at.device].space_result(&at.range)?;
         let (version, completed) = (self.next_tick(), self.next_tick());
         let device = &mut self.devices[at.device];
         device.take_effect(Change::Allocate(at.range), version);

@@ -543,6 +543,99 @@ fn vanished_device_fails_everything() {
 }
 
 #[test]
+fn device_breaks_at_the_write_that_was_named_and_a_restart_mends_it() {
+    for (breakage, error) in [
+        (Breakage::Vanishes, DiskError::Gone),
+        (Breakage::Fails(Faults::no_writes()), DiskError::Io(EIO)),
+    ] {
+        let world = world(23);
+        let mut outside = world.reactor(0);
+        world.break_at(2, DISK, breakage.clone());
+        assert_eq!(
+            perform_one(&world, &mut outside, write(1, 1)).result,
+            Ok(())
+        );
+        perform(&world, &mut outside, vec![write(2, 2)]);
+        let allocate = Op::Allocate {
+            device: DISK,
+            offset: 8 * BLOCK_SIZE as u64,
+            length: BLOCK_SIZE as u64,
+        };
+        let punch = Op::Punch {
+            device: DISK,
+            offset: 0,
+            length: BLOCK_SIZE as u64,
+        };
+        for op in [write(3, 3), allocate, punch, Op::Flush { device: DISK }] {
+            let done = perform_one(&world, &mut outside, op);
+            assert_eq!(done.result, Err(error), "{breakage:?}");
+        }
+        let images = world.after_cut(Cut::whole(Keep::Everything));
+        assert_eq!(bytes_at(&images, 1), 1);
+        let world = SimWorld::restart(images, Seed(24), 1);
+        let mut outside = world.reactor(0);
+        assert_eq!(
+            perform_one(&world, &mut outside, write(3, 3)).result,
+            Ok(())
+        );
+    }
+}
+
+#[test]
+fn device_that_was_taken_away_is_not_listed_and_comes_back_with_its_content() {
+    let devices = [DeviceSpec::thin(1 << 20); 2];
+    let world = SimWorld::new(Seed(25), 1, &devices);
+    world
+        .storage()
+        .write(DISK, 0, &[7; BLOCK_SIZE])
+        .expect("there");
+    world.storage().flush(DISK).expect("there");
+    let images = world.after_cut(Cut::whole(Keep::Nothing)).with_away(&[0]);
+    assert!(images.is_away(0) && !images.is_away(1));
+    let without = SimWorld::restart(images, Seed(26), 1);
+    assert_eq!(without.devices(), [DeviceId(1)]);
+    let mut block = [0; BLOCK_SIZE];
+    let read = without.storage().read(DISK, 0, &mut block);
+    assert_eq!(read, Err(DiskError::Gone));
+    without
+        .storage()
+        .write(DeviceId(1), 0, &[8; BLOCK_SIZE])
+        .expect("there");
+    let images = without.after_cut(Cut::whole(Keep::Everything));
+    assert!(images.is_away(0), "also over the next cut");
+    let back = SimWorld::restart(images.with_away(&[]), Seed(27), 1);
+    assert_eq!(back.devices(), [DISK, DeviceId(1)]);
+    back.storage()
+        .read(DISK, 0, &mut block)
+        .expect("it is back");
+    assert_eq!(block[0], 7);
+    let now = back.after_cut(Cut::whole(Keep::Nothing));
+    assert!(
+        now.has_same_content(0, &images)
+            && !now.has_same_content(1, &world.after_cut(Cut::whole(Keep::Nothing)))
+    );
+}
+
+#[test]
+fn damage_that_a_read_met_is_unmended_until_it_is_written_again() {
+    let world = world(28);
+    let mut outside = world.reactor(0);
+    perform(&world, &mut outside, vec![write(1, 1), write(2, 2)]);
+    world.flip_bit(DISK, 1, 0);
+    world.flip_bit(DISK, 2, 0);
+    assert!(world.unmended(DISK).is_empty(), "no read met it");
+    let read = Op::Read {
+        device: DISK,
+        offset: BLOCK_SIZE as u64,
+        pages: vec![Page::zeroed()],
+    };
+    perform(&world, &mut outside, vec![read]);
+    assert_eq!(world.unmended(DISK), [1]);
+    perform(&world, &mut outside, vec![write(1, 1)]);
+    assert!(world.unmended(DISK).is_empty());
+}
+
+#[test]
 fn operation_beyond_the_end_fails_and_is_counted() {
     let world = world(18);
     let mut outside = world.reactor(0);

@@ -221,7 +221,7 @@ fn is_near(lived: &Lived, at: u64) -> bool {
 }
 
 /// At most `most` of them, evenly spread; always the last.
-fn evenly<T>(mut all: Vec<T>, most: usize) -> Vec<T> {
+pub(super) fn evenly<T>(mut all: Vec<T>, most: usize) -> Vec<T> {
     let step = all.len().div_ceil(most).max(1);
     all.reverse();
     let mut some: Vec<T> = all.into_iter().step_by(step).collect();
@@ -436,8 +436,8 @@ fn go_on_without(
         .map_err(|failure| failure.within("the device is added again"))
 }
 
-/// What exists before the pool grows.
-fn first_actions() -> Vec<Action> {
+/// What exists before the pool grows, or before a drive breaks.
+pub(super) fn first_actions() -> Vec<Action> {
     let mut actions = vec![
         Action::Admin(Admin::CreateVolume {
             name: "v".to_owned(),
@@ -453,7 +453,7 @@ fn first_actions() -> Vec<Action> {
 }
 
 /// Writes some blocks; each number has its own place.
-fn write(number: u64, blocks: u64) -> Action {
+pub(super) fn write(number: u64, blocks: u64) -> Action {
     let length = blocks * everglade_env::BLOCK_SIZE as u64;
     Action::Write {
         lun: "v/l".to_owned(),

@@ -25,7 +25,7 @@ pub(in super::super) fn restorable(state: &State, snapshot: &str) -> Vec<String>
 }
 
 /// Draws the next thing to do.
-pub(super) fn draw(rng: &mut Rng, state: &State, number: u64, clones: bool) -> Step {
+pub(in super::super) fn draw(rng: &mut Rng, state: &State, number: u64, clones: bool) -> Step {
     let volume = state.volume().to_owned();
     let luns: Vec<&String> = state.active.keys().collect();
     let snapshots: Vec<&String> = state.snapshots.keys().collect();

@@ -1,5 +1,6 @@
 //! The engine in the seeded world: short versions of what `sim` does for hours, and single cases.
 
+mod catching_up;
 mod changes;
 mod clones;
 mod conformance;
@@ -14,6 +15,7 @@ mod labels;
 mod lives;
 mod lun_clones;
 mod lun_restores;
+mod mirrors;
 mod notes;
 mod redirect;
 mod renaming;

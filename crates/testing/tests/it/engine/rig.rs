@@ -43,6 +43,13 @@ impl Rig {
         self.restart_from(images);
     }
 
+    /// The same with media that need not be clean.
+    pub(super) fn restart_unchecked(&mut self) {
+        self.lives += 1;
+        let images = self.world.after_cut(Cut::whole(Keep::Nothing));
+        self.world = SimWorld::restart(images, Seed(self.lives), self.reactors);
+    }
+
     pub(super) fn restart_from(&mut self, images: Images) {
         self.lives += 1;
         let offline = SimWorld::restart(images.clone(), Seed(self.lives), 1);

@@ -1,46 +1,38 @@
-//! The journal: the operations that the next start will replay, and damage that no power cut
-//! explains (C-02, C-08).
-//!
-//! A journal that has not been replayed is no damage. So this module follows the records from the
-//! superblock's position, as section 8 of the format says, counts them, and stops without a problem
-//! where they end. An incomplete record is a warning, because a power cut can leave one. A problem
-//! is something that no power cut leaves:
-//!
-//! - a region that does not exist, or a block of it that the device cannot read;
-//! - a record that continues the chain, was sealed, and has an impossible value, such as a payload
-//!   beyond its half;
-//! - a record that proves that the newest superblock was lost. Its epoch is above that of the
-//!   superblock; or a half begins with it, and its generation can begin only after a newer
-//!   consistency point than the superblock's is committed, or it has the superblock's generation
-//!   and another sequence.
-//!
-//! A record has the epoch of the superblock that was committed last when it was written. So a
-//! journal may have records of two epochs, and the epochs do not decrease along the chain.
-//!
-//! This code shares nothing with the crate `journal`. It does not check what the operations do:
-//! they may name files of a consistency point that was not committed.
+//! One copy of the journal: the records that continue the chain, and what is wrong with them.
 
-use everglade_env::{DeviceId, DiskError, Storage};
+use everglade_env::{DiskError, Storage};
 use everglade_format::journal::{self, Header};
 use everglade_format::{BLOCK_SIZE, Block};
 
 use crate::findings::Findings;
-use crate::labels::Labels;
+use crate::labels::{Drive, Labels};
 use crate::problem::{Kind, Object, ProblemPlace};
 use crate::report::Journal;
 
-/// The region in the config record, on a device that is present.
-struct Region<'a> {
+/// The region in the config record, on one drive.
+pub(super) struct Region<'a> {
     storage: &'a dyn Storage,
-    device: DeviceId,
+    drive: Drive,
+    /// The drive is one of a group.
+    has_copies: bool,
     /// Byte of its first block.
     offset: u64,
     half_blocks: u64,
 }
 
+/// The result of reading one copy.
+pub(super) struct Scan {
+    pub(super) drive: Drive,
+    pub(super) found: Journal,
+    /// Codes of the records, in order.
+    pub(super) codes: Vec<u64>,
+    pub(super) findings: Findings,
+}
+
 /// The records found so far.
 struct Chain {
     found: Journal,
+    codes: Vec<u64>,
     last: Option<Link>,
 }
 
@@ -51,66 +43,44 @@ struct Link {
     epoch: u64,
 }
 
-/// Reads the journal. None if there is none, or its place is impossible.
-pub(crate) fn check(
-    storage: &dyn Storage,
-    labels: &Labels,
-    findings: &mut Findings,
-) -> Option<Journal> {
-    let region = region(storage, labels, findings)?;
-    let superblock = &labels.superblock;
-    let mut chain = Chain {
-        found: Journal {
-            blocks: labels.config.journal.blocks,
-            generation: superblock.journal_generation,
-            next_sequence: superblock.journal_sequence,
-            ..Journal::default()
-        },
-        last: None,
-    };
-    for half in 0..2 {
-        let generation = superblock.journal_generation + half;
-        region.follow(generation, labels, &mut chain, findings);
-        region.compare_first(generation, labels, findings);
+impl<'a> Region<'a> {
+    /// The region, which must exist, on a drive that has it.
+    pub(super) fn new(storage: &'a dyn Storage, labels: &Labels, drive: Drive) -> Region<'a> {
+        let place = &labels.config.journal;
+        Region {
+            storage,
+            drive,
+            has_copies: labels.config.copies_of(drive.member).len() > 1,
+            offset: place.first.0 * BLOCK_SIZE as u64,
+            half_blocks: place.blocks / 2,
+        }
     }
-    Some(chain.found)
-}
 
-fn region<'a>(
-    storage: &'a dyn Storage,
-    labels: &Labels,
-    findings: &mut Findings,
-) -> Option<Region<'a>> {
-    let place = &labels.config.journal;
-    if place.blocks == 0 {
-        return None;
+    pub(super) fn scan(&self, labels: &Labels) -> Scan {
+        let superblock = &labels.superblock;
+        let mut findings = Findings::new();
+        let mut chain = Chain {
+            found: Journal {
+                blocks: labels.config.journal.blocks,
+                generation: superblock.journal_generation,
+                next_sequence: superblock.journal_sequence,
+                ..Journal::default()
+            },
+            codes: Vec::new(),
+            last: None,
+        };
+        for half in 0..2 {
+            let generation = superblock.journal_generation + half;
+            self.follow(generation, labels, &mut chain, &mut findings);
+            self.compare_first(generation, labels, &mut findings);
+        }
+        Scan {
+            drive: self.drive,
+            found: chain.found,
+            codes: chain.codes,
+            findings,
+        }
     }
-    let member = place.member as usize;
-    let size = labels
-        .config
-        .members
-        .get(member)
-        .map_or(0, |m| m.size_blocks);
-    let end = place.first.0.checked_add(place.blocks);
-    if place.blocks < 2 || end.is_none_or(|end| end > size) {
-        let expected =
-            format_args!("at least 2 blocks inside a member; member {member} has {size}");
-        let found = format_args!("{} blocks from dbn {} on", place.blocks, place.first);
-        findings.add(
-            Kind::JournalRegion,
-            &Object::Journal,
-            ProblemPlace::NONE,
-            expected,
-            found,
-        );
-        return None;
-    }
-    Some(Region {
-        storage,
-        device: labels.devices[member],
-        offset: place.first.0 * BLOCK_SIZE as u64,
-        half_blocks: place.blocks / 2,
-    })
 }
 
 impl Region<'_> {
@@ -122,7 +92,15 @@ impl Region<'_> {
 
     fn read(&self, generation: u64, block: u64, buffer: &mut [u8]) -> Result<(), DiskError> {
         self.storage
-            .read(self.device, self.byte(generation, block), buffer)
+            .read(self.drive.device, self.byte(generation, block), buffer)
+    }
+
+    /// The place of a block of the half of `generation`, for findings.
+    fn place(&self, generation: u64, block: u64) -> ProblemPlace {
+        ProblemPlace {
+            member: self.has_copies.then_some(self.drive.member),
+            ..ProblemPlace::at_offset(self.byte(generation, block))
+        }
     }
 
     /// Takes the records of one generation that continue the chain.
@@ -140,6 +118,7 @@ impl Region<'_> {
             found.record_blocks += header.blocks();
             found.generation = generation;
             found.next_sequence = header.next_sequence();
+            chain.codes.push(code);
             chain.last = Some(Link {
                 life: header.life,
                 code,
@@ -158,7 +137,7 @@ impl Region<'_> {
         findings: &mut Findings,
     ) -> Option<(Header, u64)> {
         let object = Object::Journal;
-        let place = ProblemPlace::at_offset(self.byte(generation, at));
+        let place = self.place(generation, at);
         let mut block = [0; BLOCK_SIZE];
         if let Err(error) = self.read(generation, at, &mut block) {
             findings.add(Kind::ReadError, &object, place, "a readable block", error);
@@ -228,7 +207,7 @@ impl Region<'_> {
         }
         let object = Object::Journal;
         let mut payload = vec![0; header.codes.len() * BLOCK_SIZE];
-        let place = ProblemPlace::at_offset(self.byte(header.generation, at + 1));
+        let place = self.place(header.generation, at + 1);
         if let Err(error) = self.read(header.generation, at + 1, &mut payload) {
             findings.add(Kind::ReadError, &object, place, "a readable payload", error);
             return false;
@@ -239,7 +218,7 @@ impl Region<'_> {
             .zip(1..)
             .find(|((code, block), _)| **code != labels.key.code(block));
         if let Some(((code, block), index)) = wrong {
-            let place = ProblemPlace::at_offset(self.byte(header.generation, at + index));
+            let place = self.place(header.generation, at + index);
             let expected = format_args!("payload of code {code:016x}");
             let found = format_args!("{:016x}", labels.key.code(block));
             findings.add(Kind::JournalTorn, &object, place, expected, found);
@@ -260,7 +239,7 @@ impl Region<'_> {
         }
         let superblock = &labels.superblock;
         let (first, sequence) = (superblock.journal_generation, superblock.journal_sequence);
-        let place = ProblemPlace::at_offset(self.byte(generation, 0));
+        let place = self.place(generation, 0);
         let (found, number) = (header.generation, header.first_sequence);
         if header.epoch > superblock.epoch {
             report_epoch(superblock.epoch, header.epoch, place, findings);

@@ -1,0 +1,150 @@
+//! Catching up: a drive that missed writes gets them (L-03, decision 0041).
+//!
+//! 1. Blocks are copied before the consistency point gives any block a new place. So the maps say
+//!    what the last one uses, and none of these blocks is written by this one.
+//! 2. A block is copied if a current drive has it right. If none has, the drive keeps what it has.
+//! 3. The hosts of the other drives have space for areas that are in use or will be next. The drive
+//!    asks its host for the same areas.
+//! 4. The drive is read only after a superblock names a record in which it is current
+//!    ([`super::commit`]). An error of the drive, or a block of metadata that cannot be read, ends
+//!    this, and nothing else.
+
+use everglade_env::{BLOCK_SIZE, Op, PageRef};
+use everglade_format::metafile::ACTIVE_MAP;
+use everglade_format::{BITS_PER_BLOCK, Extent, Pointer, Pvbn, Vvbn, bitmap};
+
+use crate::alloc::tags::tag_of;
+use crate::home::aggregate::Home;
+use crate::home::catching_up::{CatchUp, Chunk};
+use crate::read::load::{Gather, LoadCx, Stop};
+
+/// Copies some blocks, or begins with a drive that is there and behind.
+pub(super) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
+    let run = home.run.as_ref().expect("under way");
+    let has_groups = home.aggregate.media.has_groups();
+    if !has_groups || home.replaying.is_some() || run.last {
+        return Ok(());
+    }
+    let (number, media) = (run.number, &home.aggregate.media);
+    let device = home.catching_up.device();
+    if device.is_some_and(|device| !media.is_catching_up(device)) {
+        home.catching_up.end();
+    }
+    // An area that the other drives' hosts are asked for now would be missing on this one.
+    let is_asking = home.preparing.is_some() || home.host.wanted.is_some();
+    if home.catching_up.device().is_none() && is_asking {
+        return Ok(());
+    }
+    if home.catching_up.device().is_none() {
+        let Some((member, device)) = media.returned() else {
+            tell(home);
+            return Ok(());
+        };
+        let layout = media.layout();
+        let is_its = |extent: &&Extent| layout.config.copies_of(extent.member).contains(&member);
+        let extents = layout.config.extents.iter().filter(is_its);
+        home.catching_up = CatchUp::begin(device, extents.copied().collect(), number);
+        media.begin_catching_up(device);
+    }
+    while let Some(chunk) = home.catching_up.next_chunk(number) {
+        let run = home.run.as_mut().expect("under way");
+        run.writer.throttle(&home.aggregate.media)?;
+        let used = copy(home, cx, chunk)?;
+        home.catching_up.advance(chunk, used);
+    }
+    tell(home);
+    Ok(())
+}
+
+/// Ends catching up until the next start, and forgets what was to be rewritten: something that they
+/// need cannot be read.
+pub(super) fn give_up(home: &mut Home) {
+    let media = &home.aggregate.media;
+    if let Some(device) = home.catching_up.device() {
+        media.lose(device);
+        home.catching_up.end();
+    }
+    media.copies.forget_all();
+    tell(home);
+}
+
+fn tell(home: &Home) {
+    let progress = home.catching_up.progress();
+    home.aggregate.media.copies.set_catching_up(progress);
+}
+
+/// Queues the writes of a chunk's used blocks. Returns their number.
+fn copy(home: &mut Home, cx: &mut LoadCx<'_>, chunk: Chunk) -> Result<u64, Stop> {
+    let pages = used(home, cx, chunk)?;
+    let area = area_to_allocate(home, chunk);
+    let run = home.run.as_mut().expect("under way");
+    let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
+    if area {
+        run.writer.submit(Op::Allocate {
+            device: chunk.device,
+            offset: bytes(chunk.dbn),
+            length: bytes(home.fs.area_blocks),
+        });
+    }
+    let count = pages.len() as u64;
+    let mut pages = pages.into_iter().peekable();
+    while let Some((first, page)) = pages.next() {
+        let mut run_pages = vec![page];
+        while let Some((_, next)) =
+            pages.next_if(|(pvbn, _)| pvbn.0 == first.0 + run_pages.len() as u64)
+        {
+            run_pages.push(next);
+        }
+        run.writer.submit(Op::Write {
+            device: chunk.device,
+            offset: bytes(chunk.dbn + first.0 - chunk.first),
+            pages: run_pages,
+            durable: false,
+        });
+    }
+    Ok(count)
+}
+
+/// Returns the used blocks of a chunk that can be read, with their contents.
+fn used(home: &Home, cx: &mut LoadCx<'_>, chunk: Chunk) -> Result<Vec<(Pvbn, PageRef)>, Stop> {
+    let fs = &home.fs;
+    let map = &fs.files[&ACTIVE_MAP];
+    let block = chunk.first / BITS_PER_BLOCK;
+    if block >= map.inode.block_count() {
+        return Ok(Vec::new());
+    }
+    let bits = map.leaf(cx, block)?.to_page();
+    let first = chunk.first % BITS_PER_BLOCK;
+    let in_use = (0..chunk.count).filter(|index| bitmap::is_set(&bits, first + index));
+    let in_use = in_use.map(|index| Pvbn(chunk.first + index));
+    let (mut gather, mut pages) = (Gather::default(), Vec::new());
+    for pvbn in in_use.filter(|pvbn| pvbn.0 > 0) {
+        let Some(Some(tag)) = gather.add(tag_of(fs, cx, pvbn)) else {
+            continue;
+        };
+        let pointer = Pointer {
+            vvbn: Vvbn(0),
+            pvbn,
+            tag,
+        };
+        if let Some(Ok(page)) = gather.add(cx.data_or_damage(pointer)) {
+            pages.push((pvbn, page));
+        }
+    }
+    gather.finish()?;
+    Ok(pages)
+}
+
+/// True if an area begins with this chunk for which the other drives' hosts have given space, or
+/// may have.
+fn area_to_allocate(home: &Home, chunk: Chunk) -> bool {
+    let area_blocks = home.fs.area_blocks;
+    let index = home.fs.bases.partition_point(|base| *base <= chunk.first);
+    let Some(extent) = index.checked_sub(1) else {
+        return false;
+    };
+    let within = chunk.first - home.fs.bases[extent];
+    let (area, areas) = (within / area_blocks, &home.fs.areas[extent]);
+    within.is_multiple_of(area_blocks)
+        && (area < areas.frontier() || areas.is_open(area) || areas.ready().any(|it| it == area))
+}

@@ -1,0 +1,106 @@
+//! What reads of other copies have found (decision 0041): counters for people, and right contents
+//! that are yet to be written over wrong ones. Beside them, how far a drive has caught up.
+//!
+//! ```text
+//! wrong on one drive ─▶ right on another ─▶ noted ─▶ a consistency point writes it on the first
+//! ```
+//!
+//! 1. Only a content whose tag is right is noted.
+//! 2. A noted block may be freed and given to another owner before it is written. So the
+//!    consistency point writes it only if the context map still says that the block has this tag.
+//! 3. The notes are bounded. What is not noted is found again by a later read.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use everglade_env::lock::Mutex;
+use everglade_env::{DeviceId, PageRef};
+use everglade_format::{Pvbn, Tag};
+
+/// Most blocks that are noted at once: 4 MiB of memory.
+const NOTED_MAX: usize = 1024;
+
+/// Reads of other copies, and catching up, for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopiesInfo {
+    /// Blocks that were wrong or could not be read on one drive, and were right on another.
+    pub read_elsewhere: u64,
+    /// Blocks that were then written again on the drive that had them wrong.
+    pub rewritten: u64,
+    /// Block numbers that a drive which catches up has passed, and all that it has to pass; none if
+    /// no drive catches up.
+    pub catching_up: Option<(u64, u64)>,
+}
+
+/// A block that a drive had wrong.
+#[derive(Clone)]
+pub(crate) struct Note {
+    pub(crate) tag: Tag,
+    pub(crate) page: PageRef,
+    /// The drive that had it wrong.
+    pub(crate) drive: DeviceId,
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(crate) struct Copies {
+    read_elsewhere: AtomicU64,
+    rewritten: AtomicU64,
+    noted: Mutex<BTreeMap<Pvbn, Note>>,
+    catching_up: Mutex<Option<(u64, u64)>>,
+}
+
+impl Copies {
+    /// Records that a block was wrong on one drive and is right on another. True if it is to be
+    /// written and the home reactor may not know.
+    pub(crate) fn note(&self, pvbn: Pvbn, note: Note) -> bool {
+        self.read_elsewhere.fetch_add(1, Ordering::Relaxed);
+        let mut noted = self.noted.lock();
+        let has_room = noted.len() < NOTED_MAX;
+        if has_room {
+            noted.insert(pvbn, note);
+        }
+        has_room
+    }
+
+    /// True if something is noted.
+    pub(crate) fn has_notes(&self) -> bool {
+        !self.noted.lock().is_empty()
+    }
+
+    /// Returns what is noted.
+    pub(crate) fn noted(&self) -> Vec<(Pvbn, Note)> {
+        let noted = self.noted.lock();
+        let all = noted.iter();
+        all.map(|(pvbn, note)| (*pvbn, note.clone())).collect()
+    }
+
+    /// Forgets all notes.
+    pub(crate) fn forget_all(&self) {
+        self.noted.lock().clear();
+    }
+
+    /// Forgets a note that was acted upon.
+    pub(crate) fn forget(&self, pvbn: Pvbn, tag: Tag, was_written: bool) {
+        let mut noted = self.noted.lock();
+        if noted.get(&pvbn).is_some_and(|note| note.tag == tag) {
+            noted.remove(&pvbn);
+        }
+        if was_written {
+            self.rewritten.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells how far a drive has caught up.
+    pub(crate) fn set_catching_up(&self, progress: Option<(u64, u64)>) {
+        *self.catching_up.lock() = progress;
+    }
+
+    pub(crate) fn info(&self) -> CopiesInfo {
+        CopiesInfo {
+            read_elsewhere: self.read_elsewhere.load(Ordering::Relaxed),
+            rewritten: self.rewritten.load(Ordering::Relaxed),
+            catching_up: *self.catching_up.lock(),
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Which device is which member, and whether the members that are there suffice (decision 0041).
+//!
+//! | member | its device |
+//! | --- | --- |
+//! | current in the record that counts | has the same record; it is used |
+//! | behind in that record | has any record in which it is this member; it is not used |
+//!
+//! A member that is missing, though the record says that it is current, is *missed*. An aggregate
+//! without a group misses nothing. Others are opened if each column has a current drive that is
+//! there, and one of these is true:
+//!
+//! * nothing is missed: whatever is not there is known to be behind;
+//! * more than half of the current members are there, so no other part of the pool can be opened by
+//!   itself;
+//! * the caller knows that the pool was shut down cleanly with this epoch and consistency point, so
+//!   no member can have more than the ones that are there;
+//! * the caller says so ([`Missing::Allowed`]).
+//!
+//! In an aggregate with groups a device that is no member, or is too small, counts as missing.
+//!
+//! A device that went on by itself, after the others had done the same, is refused: both have
+//! writes that the other lacks. Its own record says that all of the others are behind.
+
+use everglade_env::{BLOCK_SIZE, Storage};
+use everglade_format::Config;
+use everglade_format::config::Member;
+
+use crate::mount::records::{Read, is_same};
+use crate::mount::refusal::{RESTORE, Refusal};
+
+/// Whether an aggregate is opened though members are missing that nobody knew to be behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// Only if that is safe: see the module's documentation.
+    IfSafe,
+    /// If each column has a current drive. What the missing ones have beyond that is lost.
+    Allowed,
+}
+
+/// Finds the device of each member.
+pub(super) fn find<'a>(
+    storage: &dyn Storage,
+    read: &'a [Read],
+    config: &Config,
+) -> Result<Vec<Option<&'a Read>>, Refusal> {
+    let mut members: Vec<Option<&Read>> = vec![None; config.members.len()];
+    for device in read {
+        let name = || storage.name(device.records.device);
+        let own = device.record_of(config.epoch, Some(config));
+        let member = match own.filter(|own| is_same(own, config)) {
+            Some(own) => own.member_index as usize,
+            None => match behind(device, config) {
+                Some(member) => {
+                    refuse_split(&name(), device, config)?;
+                    member
+                }
+                // A change that was cut named this device; there was no other, or others were
+                // named.
+                None if device.is_joining => continue,
+                // The others may suffice without it.
+                None if config.has_groups() => continue,
+                None => return Err(no_member(&name(), device, config)),
+            },
+        };
+        let size = storage.size_bytes(device.records.device) / BLOCK_SIZE as u64;
+        let expected = config.members[member].size_blocks;
+        if size < expected && config.has_groups() {
+            continue;
+        }
+        if size < expected {
+            return Err(Refusal::new(
+                format!("device {} has {size} blocks", name()),
+                format!("{expected} blocks, as when it joined"),
+                "Restore the device to its full size. Nothing was changed",
+            ));
+        }
+        if members[member].replace(device).is_some() {
+            return Err(Refusal::new(
+                format!("two devices say that they are member {member}"),
+                "each member once",
+                "Remove the copy. Nothing was changed",
+            ));
+        }
+    }
+    Ok(members)
+}
+
+/// Returns the member that a device was when it fell behind.
+fn behind(device: &Read, config: &Config) -> Option<usize> {
+    let mut members = device.records.records.iter().filter_map(|record| {
+        let index = record.member_index as usize;
+        let (then, now) = (record.members.get(index)?, config.members.get(index)?);
+        (then.uuid == now.uuid && !now.seat.is_current()).then_some(index)
+    });
+    members.next_back()
+}
+
+/// Refuses a device that is behind, but went on without any of those that are current.
+fn refuse_split(name: &str, device: &Read, config: &Config) -> Result<(), Refusal> {
+    let superblocks = device.superblocks.found.iter();
+    let Some(newest) = superblocks.max_by_key(|superblock| superblock.cp) else {
+        return Ok(());
+    };
+    let own = device.record_of(newest.epoch, None);
+    let is_current = |member: &Member| member.seat.is_current();
+    let has_others = own.is_none_or(|own| {
+        let both = own.members.iter().zip(&config.members);
+        both.into_iter()
+            .any(|(own, now)| is_current(own) && is_current(now))
+    });
+    if has_others {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        format!(
+            "device {name} was written without the others, up to consistency point {}",
+            newest.cp
+        ),
+        format!(
+            "a device that stopped when the others of aggregate {} went on without it",
+            config.name
+        ),
+        "Both have writes that the other lacks: choose which to keep, and take the other devices \
+         away. Nothing was changed",
+    ))
+}
+
+/// The refusal of a device that is no member in the aggregate's epoch.
+fn no_member(name: &str, device: &Read, config: &Config) -> Refusal {
+    if device.record_of(config.epoch, None).is_some() {
+        return Refusal::new(
+            format!("the label of device {name} differs from the others of its epoch"),
+            "one description of the aggregate on all its devices",
+            RESTORE,
+        );
+    }
+    let epochs = device.records.records.iter().map(|record| record.epoch);
+    match epochs.filter(|epoch| *epoch < config.epoch).max() {
+        Some(epoch) => Refusal::new(
+            format!("device {name} was last a member in epoch {epoch}"),
+            format!("epoch {}", config.epoch),
+            "This device missed changes; put the current device in its place. Nothing was changed",
+        ),
+        None => Refusal::new(
+            format!("device {name} was about to be added when the change was interrupted"),
+            format!("a device of aggregate {}", config.name),
+            "Leave the device out, and add it again when the aggregate is online. Nothing was \
+             changed",
+        ),
+    }
+}
+
+/// Returns the members that are there and current, with their indices.
+pub(super) fn usable<'a>(config: &Config, members: &[Option<&'a Read>]) -> Vec<(usize, &'a Read)> {
+    let seats = config.members.iter().zip(members).enumerate();
+    let usable = seats.filter_map(|(index, (member, read))| {
+        let read = (*read)?;
+        member.seat.is_current().then_some((index, read))
+    });
+    usable.collect()
+}
+
+/// Refuses a set of devices that does not suffice. `agrees` says that the caller saw the pool shut
+/// down in the state that was found.
+pub(super) fn check_missing(
+    config: &Config,
+    members: &[Option<&Read>],
+    missing: Missing,
+    agrees: bool,
+) -> Result<(), Refusal> {
+    let is_there = |index: usize| members[index].is_some();
+    let is_current = |index: usize| config.members[index].seat.is_current();
+    let count = members.len();
+    let absent = (0..count).filter(|index| !is_there(*index)).count();
+    if absent == 0 {
+        return Ok(());
+    }
+    let found = format!(
+        "{absent} of {count} devices of aggregate {} are missing",
+        config.name
+    );
+    if !config.has_groups() {
+        return Err(Refusal::new(
+            found,
+            "all of them, since the aggregate has no redundancy",
+            "Bring the missing devices back. Nothing was changed",
+        ));
+    }
+    let has_drive = |member: u32| {
+        let mut copies = config.copies_of(member).into_iter();
+        copies.any(|copy| is_there(copy as usize) && is_current(copy as usize))
+    };
+    if !(0..).take(count).all(has_drive) {
+        return Err(Refusal::new(
+            found,
+            "at least one drive of each mirror that has everything",
+            "Bring the missing devices back. Nothing was changed",
+        ));
+    }
+    let current = (0..count).filter(|index| is_current(*index));
+    let (there, missed): (Vec<usize>, Vec<usize>) = current.partition(|index| is_there(*index));
+    let is_safe = missed.is_empty() || there.len() > missed.len() || agrees;
+    if is_safe || missing == Missing::Allowed {
+        return Ok(());
+    }
+    Err(Refusal {
+        can_be_degraded: true,
+        ..Refusal::new(
+            found,
+            "more than half of the drives, or those of the last clean shutdown, because the \
+             missing ones may have newer data",
+            "Bring the missing devices back. Nothing was changed",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use everglade_env::DeviceId;
+    use everglade_format::SeatState;
+
+    use super::*;
+    use crate::media::layout::tests::{mirror, two_devices};
+    use crate::mount::records::{Records, Superblocks};
+
+    fn read(device: u32, record: Config) -> Read {
+        Read {
+            records: Records::of(DeviceId(device), vec![record]),
+            superblocks: Superblocks {
+                found: Vec::new(),
+                complaint: None,
+            },
+            is_joining: false,
+        }
+    }
+
+    fn check(config: &Config, there: &[bool], missing: Missing, agrees: bool) -> bool {
+        let reads: Vec<Read> = (0..2).map(|index| read(index, config.clone())).collect();
+        let members = there.iter().zip(&reads);
+        let members: Vec<Option<&Read>> =
+            members.map(|(there, read)| there.then_some(read)).collect();
+        check_missing(config, &members, missing, agrees).is_ok()
+    }
+
+    #[test]
+    fn a_drive_that_is_missed_is_no_reason_to_refuse_if_nothing_can_be_lost() {
+        let config = mirror().config;
+        assert!(check(&config, &[true, true], Missing::IfSafe, false));
+        assert!(
+            !check(&config, &[true, false], Missing::IfSafe, false),
+            "a half"
+        );
+        assert!(check(&config, &[true, false], Missing::IfSafe, true));
+        assert!(check(&config, &[true, false], Missing::Allowed, false));
+        assert!(!check(&config, &[false, false], Missing::Allowed, true));
+        let alone = two_devices().config;
+        assert!(!check(&alone, &[true, false], Missing::Allowed, true));
+    }
+
+    #[test]
+    fn a_refusal_says_whether_the_devices_would_suffice_for_a_mirror_that_is_degraded() {
+        let refusal = |config: &Config, there: [bool; 2]| {
+            let reads = [read(0, config.clone()), read(1, config.clone())];
+            let members = [0, 1].map(|index| there[index].then_some(&reads[index]));
+            check_missing(config, &members, Missing::IfSafe, false).expect_err("refused")
+        };
+        let config = mirror().config;
+        assert!(refusal(&config, [true, false]).can_be_degraded);
+        assert!(!refusal(&config, [false, false]).can_be_degraded);
+        let alone = two_devices().config;
+        assert!(!refusal(&alone, [true, false]).can_be_degraded);
+    }
+
+    #[test]
+    fn what_is_behind_is_not_missed_and_is_not_enough() {
+        let mut config = mirror().config;
+        config.members[0].seat.state = SeatState::Behind;
+        assert!(check(&config, &[false, true], Missing::IfSafe, false));
+        assert!(!check(&config, &[true, false], Missing::Allowed, true));
+    }
+
+    #[test]
+    fn a_device_that_is_behind_is_known_by_an_older_record() {
+        let old = mirror().config;
+        let mut now = old.clone();
+        now.epoch = 2;
+        now.members[0].seat.state = SeatState::Behind;
+        assert_eq!(behind(&read(0, old.clone()), &now), Some(0));
+        let second = Config {
+            member_index: 1,
+            ..old
+        };
+        assert_eq!(behind(&read(1, second), &now), None, "it is current");
+    }
+}

@@ -1,0 +1,165 @@
+//! The seat of a member: its group, its column, what the column has, and whether that is current.
+//!
+//! Eight bytes of a member's entry in the config record, if the record has the incompatible feature
+//! [`crate::config::INCOMPATIBLE_SEATS`]; otherwise these bytes mean nothing, and every member has
+//! the seat of all zeroes.
+//!
+//! | offset | bytes | field |
+//! | --- | --- | --- |
+//! | 0 | 2 | group (0 = no group: a member without redundancy) |
+//! | 2 | 1 | column |
+//! | 3 | 1 | role: 0 = data, 1 = copy |
+//! | 4 | 1 | state: 0 = current, 1 = behind |
+//! | 5 | 3 | zero |
+//!
+//! 1. A member of group 0 has column 0, the role *data* and the state *current*.
+//! 2. A mirror is a group with one data column, which is column 0, and one or two copies, which are
+//!    columns 1 and 2. A block has the same number on each drive of the group.
+//! 3. A group has at least one current member.
+
+use std::fmt;
+
+use crate::Damage;
+use crate::bytes::{put, u16_at};
+
+/// Bytes of a seat.
+pub const SEAT_BYTES: usize = 8;
+
+/// Most drives of a mirror.
+pub const COPIES_MAX: usize = 3;
+
+/// What a column has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Blocks of extents.
+    #[default]
+    Data,
+    /// The same blocks as column 0 of the group.
+    Copy,
+}
+
+/// Whether a member has all that was written to its column.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum SeatState {
+    /// It has.
+    #[default]
+    Current,
+    /// It missed writes, so it is not read.
+    Behind,
+}
+
+/// See the module's documentation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Seat {
+    /// 0: no group.
+    pub group: u16,
+    /// Column in the group.
+    pub column: u8,
+    /// What the column has.
+    pub role: Role,
+    /// Whether the member has all of it.
+    pub state: SeatState,
+}
+
+impl Seat {
+    /// The seat of a member without redundancy.
+    pub const ALONE: Seat = Seat {
+        group: 0,
+        column: 0,
+        role: Role::Data,
+        state: SeatState::Current,
+    };
+
+    /// Returns the current seat of a drive of a mirror; drive 0 is the data column.
+    #[must_use]
+    pub fn of_mirror(group: u16, drive: u8) -> Seat {
+        Seat {
+            group,
+            column: drive,
+            role: if drive == 0 { Role::Data } else { Role::Copy },
+            state: SeatState::Current,
+        }
+    }
+
+    /// True if the member has all that was written to its column.
+    #[must_use]
+    pub fn is_current(self) -> bool {
+        self.state == SeatState::Current
+    }
+
+    pub(crate) fn encode(self, out: &mut [u8], at: usize) {
+        put(out, at, self.group.to_le_bytes());
+        out[at + 2] = self.column;
+        out[at + 3] = match self.role {
+            Role::Data => 0,
+            Role::Copy => 1,
+        };
+        out[at + 4] = match self.state {
+            SeatState::Current => 0,
+            SeatState::Behind => 1,
+        };
+    }
+
+    /// # Errors
+    /// A role or state that this build does not know.
+    pub(crate) fn decode(bytes: &[u8], at: usize) -> Result<Seat, Damage> {
+        let role = match bytes[at + 3] {
+            0 => Role::Data,
+            1 => Role::Copy,
+            other => return Err(Damage::new("role of a member", "0 or 1", other)),
+        };
+        let state = match bytes[at + 4] {
+            0 => SeatState::Current,
+            1 => SeatState::Behind,
+            other => return Err(Damage::new("state of a member", "0 or 1", other)),
+        };
+        Ok(Seat {
+            group: u16_at(bytes, at),
+            column: bytes[at + 2],
+            role,
+            state,
+        })
+    }
+}
+
+impl fmt::Display for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Seat {
+            group,
+            column,
+            role,
+            state,
+        } = self;
+        write!(f, "{role:?} in column {column} of group {group}, {state:?}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seat_survives_the_round_trip() {
+        for state in [SeatState::Current, SeatState::Behind] {
+            for drive in 0..3 {
+                let seat = Seat {
+                    state,
+                    ..Seat::of_mirror(513, drive)
+                };
+                let mut bytes = [0; 12];
+                seat.encode(&mut bytes, 3);
+                assert_eq!(Seat::decode(&bytes, 3), Ok(seat));
+                assert_eq!((bytes[2], &bytes[8..]), (0, &[0; 4][..]));
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_roles_and_states_are_refused() {
+        for at in [3, 4] {
+            let mut bytes = [0; SEAT_BYTES];
+            bytes[at] = 2;
+            assert!(Seat::decode(&bytes, 0).is_err());
+        }
+    }
+}

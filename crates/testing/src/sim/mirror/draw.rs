@@ -1,0 +1,166 @@
+//! The drives that break in a life, and the work meanwhile, drawn from a seed.
+
+use everglade_env::BLOCK_SIZE;
+use everglade_format::label::{LABEL_BLOCKS, SUPERBLOCK_OFFSETS};
+
+use super::drives::{Standing, first_data_block};
+use super::life::BreakPlan;
+use crate::Rng;
+use crate::engine::EngineMaker;
+use crate::model::Model;
+use crate::workload::{Action, Mix, Scale, Workload};
+use crate::world::{Breakage, Faults};
+
+/// Some LUNs, about as large as the pool.
+pub(super) const SCALE: Scale = Scale {
+    lun_bytes_max: 16 << 20,
+    luns_max: 3,
+    volumes_max: 2,
+    op_bytes_max: 96 << 10,
+};
+
+/// Many flushes, and all that frees space.
+pub(super) const MIX: Mix = Mix {
+    read: 120,
+    write: 400,
+    discard: 50,
+    zeroes: 20,
+    flush: 160,
+    cp: 12,
+    create_lun: 6,
+    delete_lun: 4,
+    grow: 4,
+    shrink: 4,
+    create_volume: 2,
+    delete_volume: 1,
+    pause: 6,
+    durable: 6,
+    long: false,
+};
+
+/// Blocks of a front label with superblocks, and no config record.
+const SUPERBLOCKS: std::ops::Range<u64> = SUPERBLOCK_OFFSETS[0] / BLOCK_SIZE as u64..LABEL_BLOCKS;
+
+/// Draws how a drive breaks. Most of them fail for good, some only in a part, or now and then.
+pub(super) fn breakage(rng: &mut Rng, maker: &EngineMaker, drive: usize) -> Breakage {
+    let faults = match rng.below(12) {
+        0..4 => return Breakage::Vanishes,
+        4..6 => Faults::no_writes(),
+        6..8 => Faults {
+            read_error: 1,
+            ..Faults::no_writes()
+        },
+        8 => Faults {
+            read_error: [1, 1, 8][rng.index(3)],
+            ..Faults::default()
+        },
+        9 => Faults {
+            write_error: 1 << rng.between(1, 6),
+            ..Faults::default()
+        },
+        10 => Faults {
+            blocks: Some(match rng.one_in(2) {
+                true => 0..LABEL_BLOCKS,
+                false => SUPERBLOCKS,
+            }),
+            write_error: 1,
+            ..Faults::default()
+        },
+        _ => Faults {
+            // The journal, where there is one.
+            blocks: Some(LABEL_BLOCKS..first_data_block(maker, drive).max(LABEL_BLOCKS + 1)),
+            write_error: 1,
+            ..Faults::default()
+        },
+    };
+    Breakage::Fails(faults)
+}
+
+/// Draws the drives that break, of those that can be spared: one of a mirror, or two of three, or
+/// one of each mirror.
+pub(super) fn breaks(rng: &mut Rng, maker: &EngineMaker, standing: &Standing) -> Vec<BreakPlan> {
+    let mut all = Vec::new();
+    let mut groups = standing.groups();
+    rng.shuffle(&mut groups);
+    let span = 1 << rng.between(0, 8);
+    for group in groups {
+        let mut drives = standing.usable_in(group);
+        rng.shuffle(&mut drives);
+        drives.pop();
+        if drives.len() > 1 && rng.one_in(2) {
+            drives.pop();
+        }
+        let mut after = rng.between(1, span);
+        for drive in drives {
+            all.push(BreakPlan {
+                drive,
+                after,
+                breakage: breakage(rng, maker, drive),
+            });
+            after += match rng.below(3) {
+                0 => 0,
+                1 => rng.between(1, 8),
+                _ => rng.between(1, 120),
+            };
+        }
+        if !all.is_empty() && !rng.one_in(4) {
+            break;
+        }
+    }
+    all
+}
+
+/// Draws how all drives of a mirror break, one after the other.
+pub(super) fn too_many(rng: &mut Rng, standing: &Standing) -> Vec<BreakPlan> {
+    let groups = standing.groups();
+    let mut drives = standing.usable_in(groups[rng.index(groups.len())]);
+    rng.shuffle(&mut drives);
+    let span = 1 << rng.between(0, 7);
+    let mut after = rng.between(1, span);
+    let mut all = Vec::new();
+    for drive in drives {
+        let breakage = match rng.below(3) {
+            0 => Breakage::Vanishes,
+            1 => Breakage::Fails(Faults::no_writes()),
+            _ => Breakage::Fails(Faults {
+                read_error: 1,
+                ..Faults::no_writes()
+            }),
+        };
+        all.push(BreakPlan {
+            drive,
+            after,
+            breakage,
+        });
+        after += [0, 1, 40][rng.index(3)];
+    }
+    all
+}
+
+/// Work of a life: so many actions.
+pub(super) struct Drawn<'a> {
+    workload: &'a mut Workload,
+    left: u64,
+    is_told: bool,
+}
+
+impl<'a> Drawn<'a> {
+    pub(super) fn new(workload: &'a mut Workload, actions: u64) -> Drawn<'a> {
+        workload.set_mix(MIX);
+        Drawn {
+            workload,
+            left: actions,
+            is_told: false,
+        }
+    }
+
+    pub(super) fn next(&mut self, model: &Model) -> Option<Action> {
+        if !self.is_told {
+            self.is_told = true;
+            let luns = model.luns_now();
+            self.workload.set_population(model.volumes_now(), &luns);
+        }
+        self.left = self.left.checked_sub(1)?;
+        Some(self.workload.draw())
+    }
+}

@@ -1,0 +1,592 @@
+//! Mirrors: drives break, lie, are away and come back (decision 0041).
+
+use std::collections::BTreeSet;
+
+use everglade_engine::Expected;
+use everglade_engine::admin::Change;
+use everglade_env::{BLOCK_SIZE, DeviceId};
+use everglade_format::label::{CONFIG_OFFSETS, SUPERBLOCK_OFFSETS};
+use everglade_target::{Error, Op, Reply};
+use everglade_testing::engine::{EngineMaker, Opening};
+use everglade_testing::sim::mirror::{Everywhere, everywhere, history};
+use everglade_testing::sim::{Background, Kind, Mirrored as Met, Report};
+use everglade_testing::system::{Maker, System};
+use everglade_testing::workload::contents;
+use everglade_testing::world::{Breakage, Cut, Faults, Images, Keep};
+use everglade_testing::{Seed, SimWorld};
+
+use super::rig::{Rig, ask, change_all, consistency_point, create_lun, create_volume, write};
+
+const BLOCK: u64 = BLOCK_SIZE as u64;
+const POOL_BYTES: u64 = 12 << 20;
+
+/// One mirror, with a journal.
+fn mirror(copies: usize) -> EngineMaker {
+    EngineMaker {
+        copies,
+        ..EngineMaker::SMALL_LOGGED
+    }
+}
+
+fn without_journal(maker: EngineMaker) -> EngineMaker {
+    EngineMaker {
+        journal_half_blocks: 0,
+        ..maker
+    }
+}
+
+/// Cuts each write from the first break on, with any set of drives.
+fn cut(maker: EngineMaker, breaks: Vec<(usize, u64, Breakage)>) -> Report {
+    let plan = Everywhere {
+        maker,
+        pool_bytes: POOL_BYTES,
+        breaks,
+        is_return: false,
+    };
+    let report = everywhere(Seed(61), &plan);
+    let report = report.unwrap_or_else(|failure| panic!("{:?}: {failure}", plan.breaks));
+    let broken = report.mirrors[Met::Broken] + report.mirrors[Met::BrokenTwice];
+    assert_eq!(broken, 1, "{:?}: {}", plan.breaks, report.mirrors);
+    report
+}
+
+fn expect_met(report: &Report, all: &[Met]) {
+    for met in all {
+        assert!(
+            report.mirrors[*met] > 0,
+            "{} never: {}",
+            met.name(),
+            report.mirrors
+        );
+    }
+}
+
+/// What every loss in a mirror of two drives meets.
+const TWO: [Met; 8] = [
+    Met::CutBefore,
+    Met::CutAfter,
+    Met::Returned,
+    Met::Without,
+    Met::ByHand,
+    Met::StaleRefused,
+    Met::StaleByHand,
+    Met::Broken,
+];
+
+#[test]
+fn a_drive_of_two_vanishes_and_any_write_may_be_the_last_with_any_drives() {
+    for (drive, after) in [(0, 3), (1, 12)] {
+        let report = cut(mirror(2), vec![(drive, after, Breakage::Vanishes)]);
+        expect_met(&report, &TWO);
+    }
+}
+
+#[test]
+fn a_drive_of_two_fails_without_a_journal_and_any_write_may_be_the_last() {
+    let fails = Breakage::Fails(Faults::no_writes());
+    for (drive, after) in [(0, 9), (1, 2)] {
+        let maker = EngineMaker {
+            owns_space: true,
+            uneven: true,
+            ..without_journal(mirror(2))
+        };
+        let report = cut(maker, vec![(drive, after, fails.clone())]);
+        expect_met(&report, &TWO);
+    }
+}
+
+/// The three drives that are left start by themselves, also before the loss is recorded.
+#[test]
+fn a_drive_of_two_mirrors_vanishes_and_any_write_may_be_the_last_with_any_drives() {
+    let maker = EngineMaker {
+        devices: 2,
+        ..mirror(2)
+    };
+    let report = cut(maker, vec![(2, 5, Breakage::Vanishes)]);
+    expect_met(
+        &report,
+        &[
+            Met::CutBefore,
+            Met::CutAfter,
+            Met::Without,
+            Met::NoneRefused,
+        ],
+    );
+}
+
+#[test]
+fn a_drive_of_three_vanishes_and_any_write_may_be_the_last_with_any_drives() {
+    let report = cut(mirror(3), vec![(1, 4, Breakage::Vanishes)]);
+    expect_met(&report, &TWO);
+}
+
+/// Writes of the journal fail on one drive only, each time in the middle of a group.
+#[test]
+fn a_drive_is_lost_in_the_middle_of_a_group_of_the_journal() {
+    let journal = mirror(2).promises().journal_blocks;
+    let faults = Faults {
+        blocks: Some(journal),
+        write_error: 1,
+        ..Faults::default()
+    };
+    for drive in [0, 1] {
+        let fails = Breakage::Fails(faults.clone());
+        let report = cut(mirror(2), vec![(drive, 1, fails)]);
+        expect_met(&report, &TWO);
+    }
+}
+
+/// Blocks of the front label at these offsets cannot be written.
+fn no_label(offsets: [u64; 2], blocks: u64) -> Breakage {
+    Breakage::Fails(Faults {
+        blocks: Some(offsets[0] / BLOCK..offsets[1] / BLOCK + blocks),
+        write_error: 1,
+        ..Faults::default()
+    })
+}
+
+/// Everything of the consistency point is on the drive but its superblock.
+#[test]
+fn a_drive_is_lost_in_the_write_of_the_superblock() {
+    for copies in [2, 3] {
+        for maker in [mirror(copies), without_journal(mirror(copies))] {
+            let fails = no_label(SUPERBLOCK_OFFSETS, 1);
+            let report = cut(maker, vec![(0, 1, fails)]);
+            expect_met(&report, &[Met::CutBefore, Met::CutAfter, Met::Returned]);
+        }
+    }
+}
+
+/// Two of three: the second one anywhere between the first loss and its record, and after it.
+#[test]
+fn a_second_drive_is_lost_right_after_the_first() {
+    for between in [0, 1, 2, 3, 5, 8, 13, 21] {
+        let breaks = vec![
+            (0, 4, Breakage::Vanishes),
+            (2, 4 + between, Breakage::Vanishes),
+        ];
+        let report = cut(mirror(3), breaks);
+        expect_met(&report, &[Met::BrokenTwice, Met::CutBefore, Met::CutAfter]);
+    }
+}
+
+/// The second drive cannot take the record of the first loss. There are two records of one epoch
+/// then, and the superblock goes with the one that says that both are behind.
+#[test]
+fn a_second_drive_is_lost_in_the_write_of_the_record_of_the_first() {
+    let fails = no_label(CONFIG_OFFSETS, 16);
+    let breaks = vec![(1, 1, fails), (0, 4, Breakage::Vanishes)];
+    let report = cut(mirror(3), breaks);
+    expect_met(&report, &[Met::BrokenTwice, Met::CutBefore, Met::CutAfter]);
+}
+
+/// A pool that never grows deletes snapshots, whose scans take many consistency points.
+#[test]
+fn a_drive_is_lost_while_deleted_snapshots_are_scanned() {
+    let maker = EngineMaker {
+        reclaim_regions: 1,
+        ..mirror(2)
+    };
+    let mut all = Report::default();
+    for (drive, after, breakage) in [
+        (0, 10, Breakage::Vanishes),
+        (1, 60, Breakage::Fails(Faults::no_writes())),
+    ] {
+        let plan = history::Everywhere {
+            maker,
+            pool_bytes: 24 << 20,
+            drive,
+            after,
+            breakage,
+        };
+        let report = history::everywhere(Seed(62), &plan, 3);
+        let report = report.unwrap_or_else(|failure| panic!("{plan:?}: {failure}"));
+        assert!(report.cuts > 60, "{report}");
+        all.add(&report);
+    }
+    assert_eq!(all.mirrors[Met::Broken], 2);
+    let scans = [Background::Subtraction, Background::Addition];
+    assert!(
+        scans.iter().any(|scan| all.interrupted[*scan] > 0),
+        "{}",
+        all.interrupted
+    );
+}
+
+/// A rig with a LUN that has 64 blocks, all committed.
+fn rig(maker: EngineMaker) -> Rig {
+    let mut rig = Rig::new(maker, POOL_BYTES, 1);
+    rig.live(
+        [
+            create_volume("v"),
+            create_lun("v/l", 8 << 20),
+            write("v/l", 0, 64 * BLOCK, 5),
+            consistency_point(),
+        ],
+        |_| {},
+    );
+    rig
+}
+
+/// Returns drives and blocks that hold these bytes.
+fn find(images: &Images, bytes: &[u8]) -> Vec<(usize, u64)> {
+    let drives = 0..images.devices();
+    let all = drives.flat_map(|drive| {
+        let blocks = images.image(drive).blocks();
+        blocks.map(move |(block, page)| (drive, block, page))
+    });
+    let same = all.filter(|(_, _, page)| page[..] == *bytes);
+    same.map(|(drive, block, _)| (drive, block)).collect()
+}
+
+/// The content of block `block` of the LUN of [`rig`].
+fn content(block: usize) -> Vec<u8> {
+    contents(5, 64 * BLOCK)[block * BLOCK_SIZE..][..BLOCK_SIZE].to_vec()
+}
+
+#[test]
+fn every_block_is_at_the_same_place_on_each_drive() {
+    for copies in [2, 3] {
+        let rig = rig(mirror(copies));
+        let images = rig.world.after_cut(Cut::whole(Keep::Nothing));
+        for block in [0, 17, 63] {
+            let places = find(&images, &content(block));
+            let at: BTreeSet<u64> = places.iter().map(|(_, block)| *block).collect();
+            // The journal may have the block once more.
+            assert!(!at.is_empty());
+            assert_eq!(places.len(), at.len() * copies, "{places:?}");
+        }
+    }
+}
+
+/// A bit flips in each block on one drive. The reads are right. A block that was read from this
+/// drive is written again; the others are read from the other one.
+#[test]
+fn wrong_content_on_one_drive_is_read_elsewhere_and_written_again() {
+    let mut all = 0;
+    for drive in [0, 1] {
+        let device = DeviceId([0, 1][drive]);
+        let mut rig = rig(without_journal(mirror(2)));
+        let images = rig.world.after_cut(Cut::whole(Keep::Nothing));
+        let places: Vec<(Vec<u8>, u64)> = (0..64)
+            .map(|block| (content(block), find(&images, &content(block))[drive].1))
+            .collect();
+        for (_, place) in &places {
+            rig.world.flip_bit(device, *place, 77);
+        }
+        let system = rig.mount();
+        let met = rig.world.unmended(device);
+        assert_eq!(system.copies().read_elsewhere, met.len() as u64);
+        all += met.len();
+        let changes = ["w", "x", "y"].map(create_volume);
+        let (system, copies) = rig.run(system, changes, |system| system.copies());
+        assert_eq!(copies.rewritten, met.len() as u64, "{copies:?}");
+        assert_eq!(rig.world.unmended(device), [0; 0]);
+        for (bytes, place) in places.iter().filter(|(_, place)| met.contains(place)) {
+            assert_eq!(rig.world.peek(device, *place)[..], bytes[..], "{place}");
+        }
+        drop(system);
+        rig.restart_unchecked();
+        let system = rig.mount();
+        assert_eq!(system.copies().read_elsewhere, 0);
+    }
+    assert_eq!(all, 64, "the drives share the blocks");
+}
+
+/// A drive that was lost is back. Any write may be the last while it catches up, is recorded as
+/// current, and gets its first superblock.
+#[test]
+fn a_drive_that_catches_up_may_be_cut_at_any_write_with_any_drives() {
+    for maker in [mirror(2), without_journal(mirror(2)), mirror(3)] {
+        let plan = Everywhere {
+            maker,
+            pool_bytes: POOL_BYTES,
+            breaks: vec![(0, 4, Breakage::Vanishes)],
+            is_return: true,
+        };
+        let report = everywhere(Seed(64), &plan);
+        let report = report.unwrap_or_else(|failure| panic!("{maker:?}: {failure}"));
+        expect_met(&report, &[Met::Returned, Met::Regained, Met::Without]);
+    }
+}
+
+fn refused(maker: &EngineMaker, images: &Images, opening: &Opening) -> bool {
+    let world = SimWorld::restart(images.clone(), Seed(9), 1);
+    let writes = world.writes();
+    let is_refused = maker.mount_as(&world, opening).is_err();
+    assert!(
+        !is_refused || world.writes() == writes,
+        "it wrote something"
+    );
+    is_refused
+}
+
+/// The half that went on knows that the other one is behind; the other one does not, and is refused
+/// alone, also by hand if the data directory remembers what there was.
+#[test]
+fn the_half_that_missed_something_is_refused_alone() {
+    let mut rig = rig(mirror(2));
+    let system = rig.mount();
+    rig.world.vanish(DeviceId(1));
+    let change = [write("v/l", 0, BLOCK, 6), consistency_point()];
+    let (system, cp) = rig.run(system, change, |system| system.committed_cp());
+    let uuid = rig.maker.plan().uuid;
+    drop(system);
+    let images = rig.world.after_cut(Cut::whole(Keep::Nothing));
+    let (good, stale) = (images.with_away(&[1]), images.with_away(&[0]));
+    let alone = Opening::default();
+    let by_hand = Opening {
+        is_degraded: true,
+        expected: None,
+    };
+    let remembered = Opening {
+        is_degraded: true,
+        expected: Some(Expected { uuid, epoch: 2, cp }),
+    };
+    assert!(!refused(&rig.maker, &good, &alone));
+    assert!(refused(&rig.maker, &stale, &alone));
+    assert!(!refused(&rig.maker, &stale, &by_hand), "it is asked for");
+    assert!(refused(&rig.maker, &stale, &remembered));
+    rig.restart_from(good);
+    rig.mount();
+}
+
+/// Two of three fail at once, the third one goes on and is away at the next start. The two are more
+/// than half by what they know; only the data directory knows better.
+#[test]
+fn two_of_three_that_missed_something_are_refused_if_that_is_remembered() {
+    let mut rig = rig(mirror(3));
+    let system = rig.mount();
+    rig.world.vanish(DeviceId(0));
+    rig.world.vanish(DeviceId(1));
+    let change = [write("v/l", 0, BLOCK, 6), consistency_point()];
+    let (system, (epoch, cp)) = rig.run(system, change, |system| {
+        let geometry = system.geometry().expect("an engine tells");
+        (geometry.epoch, system.committed_cp())
+    });
+    drop(system);
+    let images = rig.world.after_cut(Cut::whole(Keep::Nothing));
+    let uuid = rig.maker.plan().uuid;
+    let remembered = Opening {
+        is_degraded: false,
+        expected: Some(Expected { uuid, epoch, cp }),
+    };
+    let stale = images.with_away(&[2]);
+    assert!(refused(&rig.maker, &stale, &remembered));
+    let good = images.with_away(&[0, 1]);
+    assert!(!refused(&rig.maker, &good, &remembered));
+    rig.restart_from(images);
+    rig.mount();
+}
+
+/// After a clean end, a half that is as new as what the data directory remembers starts by itself.
+#[test]
+fn a_half_starts_alone_if_the_pool_was_shut_down_with_it() {
+    let mut rig = rig(mirror(2));
+    let mut system = rig.mount();
+    assert!(system.request_stop());
+    rig.world.wake(0);
+    rig.world.run(1_000_000, &mut |reactor| {
+        let said = system.turn(reactor);
+        match system.is_stopped() {
+            true => everglade_testing::world::Turn::Stop,
+            false => said,
+        }
+    });
+    let (uuid, cp) = (rig.maker.plan().uuid, system.committed_cp());
+    drop(system);
+    let images = rig.world.after_cut(Cut::whole(Keep::Nothing));
+    for away in [0, 1] {
+        let half = images.with_away(&[away]);
+        let expected = |epoch, cp| Opening {
+            is_degraded: false,
+            expected: Some(Expected { uuid, epoch, cp }),
+        };
+        assert!(refused(&rig.maker, &half, &Opening::default()));
+        assert!(refused(&rig.maker, &half, &expected(1, cp - 1)));
+        assert!(!refused(&rig.maker, &half, &expected(1, cp)));
+    }
+}
+
+/// Both halves went on without the other: both have writes that the other lacks.
+#[test]
+fn two_halves_that_went_on_by_themselves_are_not_put_together() {
+    let mut rig = rig(mirror(2));
+    let images = rig.world.after_cut(Cut::whole(Keep::Nothing));
+    let by_hand = Opening {
+        is_degraded: true,
+        expected: None,
+    };
+    let go_on = |images: &Images, away: usize, name: &str| {
+        let world = SimWorld::restart(images.with_away(&[away]), Seed(11), 1);
+        let mut system = rig.maker.mount_as(&world, &by_hand).expect("by hand");
+        let create = Change::CreateVolume {
+            name: name.to_owned(),
+            sync: rig.maker.sync,
+        };
+        let done = change_all(&world, &mut system, 1_000_000, [create]);
+        assert_eq!(done, [Ok(())]);
+        drop(system);
+        world.after_cut(Cut::whole(Keep::Nothing))
+    };
+    let first = go_on(&images, 1, "first");
+    let second = go_on(&first, 0, "second");
+    let both = second.with_away(&[]);
+    for opening in [Opening::default(), by_hand] {
+        assert!(refused(&rig.maker, &both, &opening), "{opening:?}");
+    }
+    for away in [0, 1] {
+        let half = both.with_away(&[away]);
+        assert!(!refused(&rig.maker, &half, &Opening::default()));
+    }
+    rig.restart_from(both.with_away(&[1]));
+    let system = rig.maker_mount();
+    let volumes: BTreeSet<String> = system.volumes().into_iter().flatten().collect();
+    assert_eq!(volumes, ["first", "v"].map(str::to_owned).into());
+}
+
+/// The commit of a consistency point is cut when one drive alone has its superblock. The others go
+/// on without it, and commit one of the same number; then it is back.
+#[test]
+fn a_drive_that_was_ahead_and_away_does_not_win() {
+    let mut rig = rig(mirror(3));
+    let system = rig.mount();
+    rig.world.watch_cuts(1, usize::MAX);
+    let change = [write("v/l", 0, BLOCK, 6), create_volume("ahead")];
+    let (system, ()) = rig.run(system, change, |_| {});
+    drop(system);
+    let mut met = 0;
+    let points = rig.world.take_cuts();
+    // The superblock is among the last writes.
+    for point in points.iter().rev().take(16) {
+        for index in 0..point.unflushed() {
+            let images = point.images(Cut::whole(Keep::Only(index)));
+            let went_on = |away: usize| {
+                let world = SimWorld::restart(images.with_away(&[away]), Seed(12), 1);
+                let mut system = rig.maker.mount(&world).expect("two of three");
+                if system
+                    .volumes()
+                    .is_some_and(|all| all.contains(&"ahead".to_owned()))
+                {
+                    return None;
+                }
+                let create = Change::CreateVolume {
+                    name: "alone".to_owned(),
+                    sync: rig.maker.sync,
+                };
+                let done = change_all(&world, &mut system, 1_000_000, [create]);
+                assert_eq!(done, [Ok(())]);
+                Some(world.after_cut(Cut::whole(Keep::Nothing)))
+            };
+            let whole = SimWorld::restart(images.clone(), Seed(12), 1);
+            let system = rig.maker.mount(&whole).expect("all of them");
+            let is_ahead = system
+                .volumes()
+                .is_some_and(|all| all.contains(&"ahead".to_owned()));
+            drop(system);
+            if !is_ahead {
+                continue;
+            }
+            for away in 0..3 {
+                let Some(images) = went_on(away) else {
+                    continue;
+                };
+                met += 1;
+                let back = SimWorld::restart(images.with_away(&[]), Seed(13), 1);
+                let system = rig.maker.mount(&back).expect("all of them are back");
+                let volumes = system.volumes().expect("an engine tells");
+                assert!(volumes.contains(&"alone".to_owned()), "{volumes:?}");
+                assert!(!volumes.contains(&"ahead".to_owned()), "{volumes:?}");
+            }
+        }
+    }
+    assert!(met >= 3, "{met} drives were ahead");
+}
+
+/// One drive too many: clients get errors and no wrong data; when the drives are back, everything
+/// that was acknowledged is there.
+#[test]
+fn a_mirror_without_drives_answers_with_errors_and_loses_nothing() {
+    let mut rig = rig(mirror(2));
+    let system = rig.mount();
+    let (mut system, ()) = rig.run(system, [write("v/l", 0, 8 * BLOCK, 6)], |_| {});
+    let flushed = ask(&rig.world, &mut system, "v/l", Op::Flush);
+    assert!(flushed.is_ok(), "{flushed:?}");
+    for drive in [0, 1] {
+        rig.world.vanish(DeviceId(drive));
+    }
+    let data = everglade_target::WriteSpan::copy_of(0, &contents(8, BLOCK));
+    let durable = Op::Write {
+        data,
+        durable: true,
+    };
+    let written = ask(&rig.world, &mut system, "v/l", durable);
+    assert!(matches!(written, Err(Error::Io(_))), "{written:?}");
+    let op = Op::Read {
+        offset: 40 * BLOCK,
+        length: 4096,
+    };
+    match ask(&rig.world, &mut system, "v/l", op) {
+        Err(Error::Io(_)) => {}
+        Ok(Reply::Data(span)) => assert_eq!(span.to_vec(), content(40), "from memory"),
+        answer => panic!("{answer:?}"),
+    }
+    drop(system);
+    rig.restart();
+    let mut system = rig.maker_mount();
+    let op = Op::Read {
+        offset: BLOCK,
+        length: 7 * 4096,
+    };
+    let found = ask(&rig.world, &mut system, "v/l", op);
+    let Ok(Reply::Data(span)) = found else {
+        panic!("{found:?}");
+    };
+    assert_eq!(span.to_vec(), contents(6, 8 * BLOCK)[BLOCK_SIZE..]);
+}
+
+/// Each half starts from its own labels and its own journal.
+#[test]
+fn labels_and_journal_are_on_each_drive() {
+    let mut rig = rig(mirror(2));
+    let system = rig.mount();
+    let (mut system, ()) = rig.run(system, [write("v/l", 0, 8 * BLOCK, 6)], |_| {});
+    let flushed = ask(&rig.world, &mut system, "v/l", Op::Flush);
+    assert!(flushed.is_ok(), "{flushed:?}");
+    drop(system);
+    let images = rig.world.after_cut(Cut::whole(Keep::Nothing));
+    for away in [0, 1] {
+        let world = SimWorld::restart(images.with_away(&[away]), Seed(14), 1);
+        let by_hand = Opening {
+            is_degraded: true,
+            expected: None,
+        };
+        let mut system = rig.maker.mount_as(&world, &by_hand).expect("by hand");
+        let recovery = system.recovery().expect("it has a journal");
+        assert!(recovery.operations > 0, "{recovery:?}");
+        let op = Op::Read {
+            offset: 0,
+            length: 8 * 4096,
+        };
+        let found = ask(&world, &mut system, "v/l", op);
+        let Ok(Reply::Data(span)) = found else {
+            panic!("{found:?}");
+        };
+        assert_eq!(span.to_vec(), contents(6, 8 * BLOCK));
+    }
+}
+
+/// Each state is met by a few seeds.
+#[test]
+fn drives_break_while_clients_work_and_any_write_may_be_the_last() {
+    let mut all = Report::default();
+    for number in 0..16 {
+        let seed = Seed(63).nth(number);
+        match Kind::Mirror.run(seed, 0) {
+            Ok(report) => all.add(&report),
+            Err(failure) => panic!("seed {seed}: {failure}"),
+        }
+    }
+    expect_met(&all, &Met::ALL);
+    assert!(all.cuts_in_recovery > 0, "{all}");
+}
