@@ -358,7 +358,7 @@ impl Engine {
         let mut aggregate = Aggregate::new(
             id,
             layout,
-            labels.has_cut_change,
+            labels.highest_epoch,
             affinities,
             home,
             &superblock,

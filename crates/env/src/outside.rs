@@ -75,8 +75,7 @@ pub trait Storage: Send + Sync {
     /// *lost*: a read of what is not there is an error, and so is every write and allocation in
     /// them, so that the right file can be put back at any time. Called after the device was opened
     /// and before anything is written. Returns none if the device has no segment files.
-    fn find_lost(&self, device: DeviceId, written: &[Range<u64>]) -> Vec<SegmentFault> {
-        let (_, _) = (device, written);
+    fn find_lost(&self, _device: DeviceId, _written: &[Range<u64>]) -> Vec<SegmentFault> {
         Vec::new()
     }
 }

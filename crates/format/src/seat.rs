@@ -10,12 +10,16 @@
 //! | 2 | 1 | column |
 //! | 3 | 1 | role: 0 = data, 1 = copy |
 //! | 4 | 1 | state: 0 = current, 1 = behind |
-//! | 5 | 3 | zero |
+//! | 5 | 1 | zero |
+//! | 6 | 2 | returns: how often the member caught up, modulo 2^16 |
 //!
 //! 1. A member of group 0 has column 0, the role *data* and the state *current*.
 //! 2. A mirror is a group with one data column, which is column 0, and one or two copies, which are
 //!    columns 1 and 2. A block has the same number on each drive of the group.
 //! 3. A group has at least one current member.
+//! 4. Returns grow by one when a member that is behind becomes current, and never else. So a record
+//!    in which a member is behind, and one in which it is current with as many returns, are of two
+//!    parts of a pool that went on without each other, or the second one is the older.
 
 use std::fmt;
 
@@ -59,6 +63,8 @@ pub struct Seat {
     pub role: Role,
     /// Whether the member has all of it.
     pub state: SeatState,
+    /// How often the member caught up, modulo 2^16.
+    pub returns: u16,
 }
 
 impl Seat {
@@ -68,6 +74,7 @@ impl Seat {
         column: 0,
         role: Role::Data,
         state: SeatState::Current,
+        returns: 0,
     };
 
     /// Returns the current seat of a drive of a mirror; drive 0 is the data column.
@@ -78,6 +85,7 @@ impl Seat {
             column: drive,
             role: if drive == 0 { Role::Data } else { Role::Copy },
             state: SeatState::Current,
+            returns: 0,
         }
     }
 
@@ -85,6 +93,17 @@ impl Seat {
     #[must_use]
     pub fn is_current(self) -> bool {
         self.state == SeatState::Current
+    }
+
+    /// Returns the seat with another state.
+    #[must_use]
+    pub fn with_state(self, state: SeatState) -> Seat {
+        let is_return = !self.is_current() && state == SeatState::Current;
+        Seat {
+            state,
+            returns: self.returns.wrapping_add(u16::from(is_return)),
+            ..self
+        }
     }
 
     pub(crate) fn encode(self, out: &mut [u8], at: usize) {
@@ -98,6 +117,7 @@ impl Seat {
             SeatState::Current => 0,
             SeatState::Behind => 1,
         };
+        put(out, at + 6, self.returns.to_le_bytes());
     }
 
     /// # Errors
@@ -118,6 +138,7 @@ impl Seat {
             column: bytes[at + 2],
             role,
             state,
+            returns: u16_at(bytes, at + 6),
         })
     }
 }
@@ -129,8 +150,12 @@ impl fmt::Display for Seat {
             column,
             role,
             state,
+            returns,
         } = self;
-        write!(f, "{role:?} in column {column} of group {group}, {state:?}")
+        write!(
+            f,
+            "{role:?} in column {column} of group {group}, {state:?}, returned {returns} times"
+        )
     }
 }
 
@@ -144,14 +169,25 @@ mod tests {
             for drive in 0..3 {
                 let seat = Seat {
                     state,
+                    returns: 258,
                     ..Seat::of_mirror(513, drive)
                 };
                 let mut bytes = [0; 12];
                 seat.encode(&mut bytes, 3);
                 assert_eq!(Seat::decode(&bytes, 3), Ok(seat));
-                assert_eq!((bytes[2], &bytes[8..]), (0, &[0; 4][..]));
+                assert_eq!((bytes[2], &bytes[8..]), (0, &[0, 2, 1, 0][..]));
             }
         }
+    }
+
+    #[test]
+    fn a_member_returns_when_it_was_behind_and_becomes_current() {
+        let seat = Seat::of_mirror(1, 0);
+        let behind = seat.with_state(SeatState::Behind);
+        assert_eq!(seat.with_state(SeatState::Current).returns, 0);
+        assert_eq!(behind.with_state(SeatState::Behind), behind);
+        let back = behind.with_state(SeatState::Current);
+        assert_eq!((back.returns, back.is_current()), (1, true));
     }
 
     #[test]

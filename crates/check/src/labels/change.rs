@@ -10,6 +10,7 @@
 use std::fmt::Display;
 
 use everglade_format::config::INCOMPATIBLE_CHANGED;
+use everglade_format::label::config_slot;
 use everglade_format::{Config, Role, Seat};
 
 use super::Labels;
@@ -75,13 +76,19 @@ impl Labels {
         }
     }
 
-    /// The record of the epoch before in the label of some member that is read.
+    /// The record of the epoch before in the label of some member that is read. With groups, epochs
+    /// may be left out: the record before is the newest one in the other slot.
     pub(super) fn record_before(&self) -> Option<&Config> {
-        self.records.iter().find_map(|(site, copy)| {
+        let own = self.config.epoch;
+        let is_before = |epoch: u64| match self.config.has_groups() {
+            true => epoch < own && config_slot(epoch) != config_slot(own),
+            false => epoch.checked_add(1) == Some(own),
+        };
+        let before = self.records.iter().filter_map(|(site, copy)| {
             let record = copy.valid()?;
-            let is_before = record.epoch.checked_add(1) == Some(self.config.epoch);
             let is_own = self.member_of(site.device) == Some(record.member_index);
-            (is_before && is_own && self.is_in_place(site)).then_some(record)
-        })
+            (is_before(record.epoch) && is_own && self.is_in_place(site)).then_some(record)
+        });
+        before.max_by_key(|record| record.epoch)
     }
 }

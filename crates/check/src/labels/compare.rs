@@ -41,8 +41,10 @@ impl Labels {
                 findings.add(Kind::LabelSlot, &object, place, expected, found);
             }
             Copy::Valid(record) if record.epoch > epoch => {
+                // With groups, a start without some of the devices skips epochs that were seen.
                 let kind = match record.epoch - epoch {
                     1 => Kind::ChangeCut,
+                    _ if self.config.has_groups() && !is_in_its_slot => Kind::ChangeCut,
                     _ => Kind::EpochBehind,
                 };
                 let expected = format_args!("config records up to epoch {epoch}");
@@ -178,8 +180,8 @@ impl Labels {
     }
 
     /// True if the superblock of a member that is behind goes with a record in which every member
-    /// that is current here is behind. If one is current in both records, that superblock would
-    /// have been on it, too; so the commit was cut.
+    /// that is current here is behind, and none of these caught up since. If one is current in both
+    /// records, that superblock would have been on it, too; so the commit was cut.
     fn is_split(&self, member: u32, placed: &Placed, own: &Superblock) -> bool {
         let is_current = |config: &Config, index: usize| {
             let entry = config.members.get(index);
@@ -193,8 +195,17 @@ impl Labels {
         });
         let members = 0..self.config.members.len();
         let is_apart = |record: &Config| {
-            let mut both = members.clone().filter(|index| is_current(record, *index));
-            !both.any(|index| is_current(&self.config, index))
+            let returns = |config: &Config, index: usize| {
+                let entry = config.members.get(index);
+                entry.map(|entry| entry.seat.returns)
+            };
+            let has = |index: usize| {
+                is_current(record, index) || returns(record, index) != returns(&self.config, index)
+            };
+            let mut current = members
+                .clone()
+                .filter(|index| is_current(&self.config, *index));
+            !current.any(has)
         };
         records.next().is_some_and(is_apart)
     }

@@ -71,11 +71,19 @@ pub(crate) fn flush(home: &mut Home) -> Result<Option<Phase>, Stop> {
 /// have the superblock of a commit that was cut, whose blocks are about to be overwritten. The
 /// record has no effect yet, but a superblock of the missed member does not count beside it.
 /// Returns false if that must wait.
+///
+/// Before it, all usable members get the newest superblock: one that has just caught up may lack it,
+/// and what proves that is the record of the epoch before, which this record replaces.
 pub(crate) fn announce(home: &mut Home) -> Result<bool, Stop> {
     let run = home.run.as_mut().expect("under way");
     let media = &home.aggregate.media;
+    home.healing.submit(&mut run.writer);
+    run.writer.finish(media)?;
+    if !run.second.is_empty() {
+        submit_second(run);
+        return Ok(false);
+    }
     if run.is_announced || !media.is_waiting() {
-        run.writer.finish(media)?;
         return Ok(true);
     }
     if let Some(recorded) = media.unrecorded() {
@@ -84,7 +92,9 @@ pub(crate) fn announce(home: &mut Home) -> Result<bool, Stop> {
     Ok(false)
 }
 
-/// Submits a config record to all usable members. False if somebody else writes labels.
+/// Submits a config record to all usable members, into the front label of each first: a member that
+/// has caught up may have no other record than the one in that slot, and is known by it. False if
+/// somebody else writes labels.
 fn submit_records(run: &mut Run, media: &Media, recorded: &Layout) -> bool {
     // Whoever mends labels would take these records for those of a change that was cut.
     run.turn = run.turn.take().or_else(|| media.begin_change());
@@ -98,22 +108,33 @@ fn submit_records(run: &mut Run, media: &Media, recorded: &Layout) -> bool {
         let pages: Vec<PageRef> = pages.collect();
         let slot = CONFIG_OFFSETS[config_slot(recorded.config.epoch)];
         let labels = label_offsets(member.size_blocks * BLOCK_SIZE as u64);
-        let places = labels.map(|label| label + slot);
-        for place in places {
-            run.writer.submit_copies(device, place, pages.clone());
-        }
+        let [front, end] = labels.map(|label| label + slot);
+        run.writer.submit_copies(device, front, pages.clone());
+        run.second.push((device, end, pages));
     }
     true
 }
 
+/// Submits the copies that waited for the others.
+fn submit_second(run: &mut Run) {
+    for (device, offset, pages) in run.second.drain(..) {
+        run.writer.submit_copies(device, offset, pages);
+    }
+}
+
 /// Waits for the records, which take effect then. If another drive was lost meanwhile, they do not,
-/// and are written again.
-pub(crate) fn record(home: &mut Home) -> Result<(), Stop> {
+/// and are written again. Returns the next phase, if that was all.
+pub(crate) fn record(home: &mut Home) -> Result<Option<Phase>, Stop> {
     let run = home.run.as_mut().expect("under way");
     run.writer.finish(&home.aggregate.media)?;
+    if !run.second.is_empty() {
+        submit_second(run);
+        return Ok(None);
+    }
     let recorded = run.recorded.take().expect("written in the phase before");
     home.aggregate.media.set_recorded(&recorded);
-    Ok(())
+    // There may be something to record again.
+    Ok(Some(Phase::Flush))
 }
 
 /// Submits the superblock.
@@ -157,7 +178,7 @@ fn submit_superblock(home: &mut Home) {
         run.writer.submit_copy(device, front, page.clone());
         // A cut must leave one of the copies that are there already.
         match is_again {
-            true => run.second.push((device, end, page.clone())),
+            true => run.second.push((device, end, vec![page.clone()])),
             false => run.writer.submit_copy(device, end, page.clone()),
         }
     }
@@ -170,9 +191,7 @@ pub(crate) fn superblock(home: &mut Home) -> Result<Option<Phase>, Stop> {
     let run = home.run.as_mut().expect("under way");
     run.writer.finish(&home.aggregate.media)?;
     if !run.second.is_empty() {
-        for (device, offset, page) in run.second.drain(..) {
-            run.writer.submit_copy(device, offset, page);
-        }
+        submit_second(run);
         return Ok(None);
     }
     home.aggregate.media.committed();

@@ -79,7 +79,7 @@ fn aggregate(affinities: &Affinities<u64>, lost: Vec<SegmentFault>) -> Arc<Aggre
     let shape = AggregateAffinities::add(affinities, RANGES).expect("room for one aggregate");
     let space = Space::new(AREAS * AREA_BLOCKS, 64, 0, AREAS * AREA_BLOCKS);
     let layout = Layout::new(config, vec![Some(DeviceId(0))]).expect("a sound table");
-    let mut aggregate = Aggregate::new(0, layout, false, shape, 0, &superblock, space);
+    let mut aggregate = Aggregate::new(0, layout, 1, shape, 0, &superblock, space);
     aggregate.lost_segments = lost;
     Arc::new(aggregate)
 }

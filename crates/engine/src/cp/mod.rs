@@ -221,8 +221,7 @@ fn step_of_phase(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<StepEnd, Stop> 
         }
         Phase::Write => commit::write(home).map(|()| Some(Phase::Flush)),
         Phase::Flush => commit::flush(home),
-        // There may be something to record again.
-        Phase::Record => commit::record(home).map(|()| Some(Phase::Flush)),
+        Phase::Record => commit::record(home),
         Phase::Superblock => commit::superblock(home),
         Phase::Publish => return Ok(StepEnd::Publish),
     }?;

@@ -41,8 +41,8 @@ pub(crate) struct Run {
     pub(crate) recorded: Option<Layout>,
     /// The superblock that was written; it is written again if a drive is lost meanwhile.
     pub(crate) superblock: Option<Superblock>,
-    /// Copies of the superblock that wait until the others are written.
-    pub(crate) second: Vec<(DeviceId, u64, PageRef)>,
+    /// Copies of a superblock or a config record that wait until the others are written.
+    pub(crate) second: Vec<(DeviceId, u64, Vec<PageRef>)>,
     /// Records say which members are missed.
     pub(crate) is_announced: bool,
     /// Blocks that one drive had wrong and that are written again in this consistency point.

@@ -8,7 +8,6 @@ use everglade_format::{FileId, Inode, SnapshotId};
 use crate::alloc::filesystem::FileSystem;
 use crate::pool::aggregate::Aggregate;
 use crate::pool::image::Image;
-use crate::pool::segments;
 use crate::pool::volume::Volume;
 use crate::tree::Lost;
 
@@ -27,13 +26,17 @@ pub(crate) struct VolumeHome {
 }
 
 impl VolumeHome {
-    /// Takes note of blocks of a LUN that became lost.
+    /// Takes note of blocks of a LUN that became lost. Halts the aggregate instead if it has lost
+    /// segment files.
     pub(crate) fn note_lost(&mut self, aggregate: &Aggregate, lun: FileId, lost: Vec<Lost>) {
         if let Some(first) = lost.first()
-            && segments::halt_before_loss(aggregate, &first.reason)
+            && !aggregate.lost_segments.is_empty()
         {
-            // The consistency point does not commit.
-            return;
+            // The block may come back with its file. The consistency point does not commit.
+            let reason = &first.reason;
+            return aggregate.halt(format!(
+                "a change needs a block that cannot be read: {reason}"
+            ));
         }
         let name = self.fs.directory.iter().find(|entry| entry.file == lun);
         let name = name.map_or("a deleted LUN", |entry| &entry.name);

@@ -11,13 +11,20 @@
 //! ```
 //!
 //! A drive that is behind and there *catches up* ([`crate::cp::catch_up`]), and is *regained* in a
-//! consistency point that records it in the same way.
+//! consistency point that records it in the same way. It is no spare for another drive before that
+//! is committed: the record of the other drive says that the regained one is behind, so the other
+//! drive would be opened alone, without what was acknowledged after it was lost.
+//!
+//! A record gets the first epoch for the slot of the next one that is above all epochs of the labels
+//! that were found. A drive that is away may have the superblock of a change that was cut, which
+//! names such an epoch. It is overruled by records of later epochs only
+//! ([`crate::mount::labels`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use everglade_env::DeviceId;
-use everglade_env::lock::RwLock;
+use everglade_env::lock::{Mutex, RwLock};
 use everglade_format::Pvbn;
 
 use crate::media::copies::Copies;
@@ -32,8 +39,15 @@ pub(crate) struct Media {
     has_groups: bool,
     /// The epoch that the last committed superblock names.
     epoch: AtomicU64,
-    /// True while a lost drive is not recorded as being behind.
+    /// The highest epoch of a record in the labels that were found.
+    highest: u64,
+    /// True while a lost drive is not recorded as being behind, or `is_renewed` holds.
     is_waiting: AtomicBool,
+    /// True until a commit names a record of an epoch above `highest`: a drive that is away may have
+    /// a superblock of a change that was cut.
+    is_renewed: AtomicBool,
+    /// The drive that the consistency point under way records as having caught up.
+    regained: Mutex<Option<DeviceId>>,
     /// True while somebody prepares a change of the devices.
     is_changing: Arc<AtomicBool>,
     pub(crate) share: DeviceShare,
@@ -46,10 +60,27 @@ impl Media {
             share: DeviceShare::new(layout.devices().count()),
             has_groups: layout.config.has_groups(),
             epoch: AtomicU64::new(layout.config.epoch),
+            highest: layout.config.epoch,
+            is_renewed: AtomicBool::new(false),
+            regained: Mutex::new(None),
             is_waiting: AtomicBool::new(layout.has_losses()),
             layout: RwLock::new(Arc::new(layout)),
             is_changing: Arc::default(),
             copies: Copies::default(),
+        }
+    }
+
+    /// The same of an aggregate whose labels have a record of the epoch `highest`, which is the
+    /// layout's own or belongs to a change that was cut.
+    pub(crate) fn after_change(self, highest: u64) -> Media {
+        let layout = self.layout();
+        let is_cut = highest > layout.config.epoch;
+        let is_renewed = self.has_groups && is_cut && layout.is_any_absent();
+        Media {
+            highest: highest.max(layout.config.epoch),
+            is_waiting: AtomicBool::new(layout.has_losses() || is_renewed),
+            is_renewed: AtomicBool::new(is_renewed),
+            ..self
         }
     }
 
@@ -81,7 +112,8 @@ impl Media {
         *layout = next;
     }
 
-    /// Stops using a drive that failed. False if no other drive has its blocks.
+    /// Stops using a drive that failed. False if no other drive has its blocks and is known by all
+    /// drives to have them.
     pub(crate) fn lose(&self, device: DeviceId) -> bool {
         if !self.has_groups {
             return false;
@@ -90,7 +122,12 @@ impl Media {
         if layout.is_out(device) {
             return true;
         }
-        let Some(next) = layout.without(device) else {
+        let is_last = self.regained.lock().is_some_and(|regained| {
+            let others = layout.drives_of(device).iter();
+            let mut full = others.filter(|other| **other != device && layout.is_full(**other));
+            device != regained && full.all(|other| *other == regained)
+        });
+        let Some(next) = layout.without(device).filter(|_| !is_last) else {
             return false;
         };
         if next.has_losses() {
@@ -109,10 +146,20 @@ impl Media {
     /// epoch; `None` if the present config record has them.
     pub(crate) fn unrecorded(&self) -> Option<Layout> {
         let layout = self.layout();
-        // A change of devices in the same consistency point has this epoch, too.
-        let epoch = self.epoch() + 1;
-        let is_unrecorded = self.has_groups && layout.is_unrecorded();
-        is_unrecorded.then(|| layout.with_uses_recorded(epoch))
+        let is_renewed = self.is_renewed.load(Ordering::Acquire);
+        let is_missing = is_renewed && layout.config.epoch == self.epoch();
+        let is_unrecorded = self.has_groups && (layout.is_unrecorded() || is_missing);
+        is_unrecorded.then(|| layout.with_uses_recorded(self.next_epoch()))
+    }
+
+    /// The epoch of the next record. Its slot is that of the epoch after the committed one, whose
+    /// record stays.
+    fn next_epoch(&self) -> u64 {
+        let next = self.epoch() + 1;
+        match self.highest.checked_sub(next) {
+            None => next,
+            Some(beyond) => next + beyond / 2 * 2 + 2,
+        }
     }
 
     /// True if a drive catches up, or is there to do so.
@@ -149,6 +196,7 @@ impl Media {
         let mut layout = self.layout.write();
         if layout.is_catching_up(device) {
             *layout = Arc::new(layout.with_regained(device));
+            *self.regained.lock() = Some(device);
         }
     }
 
@@ -167,6 +215,8 @@ impl Media {
     pub(crate) fn committed(&self) {
         let layout = self.layout.write();
         self.epoch.store(layout.config.epoch, Ordering::Release);
+        self.is_renewed.store(false, Ordering::Release);
+        *self.regained.lock() = None;
         self.is_waiting
             .store(layout.has_losses(), Ordering::Release);
     }
@@ -252,5 +302,61 @@ mod tests {
             !Media::new(two_devices()).lose(DeviceId(4)),
             "no redundancy"
         );
+    }
+
+    /// A mirror that opened with drive 4 behind, in epoch 2.
+    fn behind() -> Layout {
+        let lost = mirror().without(DeviceId(4)).expect("there is another one");
+        let devices = vec![Some(DeviceId(4)), Some(DeviceId(5))];
+        Layout::new(lost.with_uses_recorded(2).config, devices).expect("a sound table")
+    }
+
+    #[test]
+    fn a_drive_that_caught_up_is_no_spare_before_that_is_committed() {
+        let media = Media::new(behind());
+        media.begin_catching_up(DeviceId(4));
+        media.regain(DeviceId(4));
+        assert!(!media.lose(DeviceId(5)), "its record says that 4 is behind");
+        let recorded = media.unrecorded().expect("a drive that was regained");
+        assert!(media.set_recorded(&recorded));
+        assert!(!media.lose(DeviceId(5)), "no superblock names the record");
+        media.committed();
+        assert!(media.lose(DeviceId(5)));
+        let media = Media::new(behind());
+        media.begin_catching_up(DeviceId(4));
+        media.regain(DeviceId(4));
+        assert!(media.lose(DeviceId(4)), "the other one has everything");
+    }
+
+    #[test]
+    fn epochs_of_changes_that_were_cut_are_left_out() {
+        let epoch = |highest: u64| {
+            let media = Media::new(mirror()).after_change(highest);
+            assert!(media.unrecorded().is_none(), "all drives are there");
+            assert!(media.lose(DeviceId(5)));
+            media.unrecorded().map(|it| it.config.epoch)
+        };
+        let epochs: Vec<Option<u64>> = (0..6).map(epoch).collect();
+        assert_eq!(epochs, [2, 2, 4, 4, 6, 6].map(Some), "in the slot of 2");
+    }
+
+    #[test]
+    fn a_cut_change_is_outdone_if_a_drive_that_is_away_may_have_it() {
+        let alone = || Layout::new(behind().config, vec![None, Some(DeviceId(5))]);
+        let alone = || alone().expect("a sound table");
+        assert!(!Media::new(alone()).after_change(2).is_waiting());
+        assert!(
+            !Media::new(behind()).after_change(3).is_waiting(),
+            "it is there"
+        );
+        let media = Media::new(alone()).after_change(3);
+        assert!(media.is_waiting());
+        let recorded = media.unrecorded().expect("an epoch that was seen");
+        assert_eq!(recorded.config.epoch, 5);
+        assert_eq!(recorded.config.members, behind().config.members);
+        assert!(media.set_recorded(&recorded));
+        assert!(media.unrecorded().is_none() && media.is_waiting());
+        media.committed();
+        assert!(!media.is_waiting() && media.unrecorded().is_none());
     }
 }

@@ -233,6 +233,16 @@ impl Layout {
         uses.filter_map(|(device, it)| device.filter(|_| it.is_written()))
     }
 
+    /// True if the device of a member is not there.
+    pub(crate) fn is_any_absent(&self) -> bool {
+        self.devices.iter().any(Option::is_none)
+    }
+
+    /// True if a device is written and read.
+    pub(crate) fn is_full(&self, device: DeviceId) -> bool {
+        self.use_of(device) == Use::Full
+    }
+
     fn use_of(&self, device: DeviceId) -> Use {
         self.member_of(device)
             .map_or(Use::Out, |member| self.uses[member])
@@ -304,10 +314,10 @@ impl Layout {
         next.config.epoch = epoch;
         next.config.incompatible |= INCOMPATIBLE_CHANGED;
         for (member, it) in next.config.members.iter_mut().zip(&next.uses) {
-            member.seat.state = match it {
+            member.seat = member.seat.with_state(match it {
                 Use::Full => SeatState::Current,
                 Use::CatchingUp | Use::Out | Use::Failed => SeatState::Behind,
-            };
+            });
         }
         next
     }
@@ -649,9 +659,9 @@ pub(crate) mod tests {
         assert!(catching.without(DeviceId(5)).is_none());
         let regained = catching.with_regained(DeviceId(4));
         assert!(regained.is_unrecorded() && !regained.has_losses());
-        assert_eq!(
-            regained.with_uses_recorded(3).config.members,
-            mirror().config.members
-        );
+        let recorded = regained.with_uses_recorded(3);
+        let seats = recorded.config.members.iter().map(|member| member.seat);
+        let seats: Vec<(bool, u16)> = seats.map(|it| (it.is_current(), it.returns)).collect();
+        assert_eq!(seats, [(true, 1), (true, 0)]);
     }
 }

@@ -16,7 +16,7 @@
 
 use everglade_env::{DeviceId, Storage};
 use everglade_format::config::hex;
-use everglade_format::label::LABEL_BLOCKS;
+use everglade_format::label::{LABEL_BLOCKS, config_slot};
 use everglade_format::{Config, Superblock, TagKey};
 
 use crate::mount::members::{self, Missing};
@@ -31,8 +31,8 @@ pub(crate) struct Labels {
     /// Those of them that have another consistency point of the newest number.
     pub(crate) astray: Vec<DeviceId>,
     pub(crate) superblock: Superblock,
-    /// A label has a record of a higher epoch.
-    pub(crate) has_cut_change: bool,
+    /// The highest epoch of a record; above that of `config` after a change that was cut.
+    pub(crate) highest_epoch: u64,
 }
 
 /// The caller's record of an aggregate.
@@ -155,10 +155,12 @@ pub(crate) fn read(
     if let Some(expected) = expected {
         refuse_rollback(expected, &config, &superblock)?;
     }
-    let mut records = usable
-        .iter()
-        .flat_map(|(_, device)| &device.records.records);
-    let has_cut_change = records.any(|record| record.epoch > config.epoch);
+    // Devices that are about to join have records that mean nothing to the others.
+    let highest_epoch = match config.has_groups() {
+        true => highest_of(read.iter()),
+        false => highest_of(usable.iter().map(|(_, device)| *device)),
+    };
+    let is_split = config.has_groups() && newest_counting(&read).is_none();
     let devices = members
         .iter()
         .map(|read| Some(read.as_ref()?.records.device));
@@ -167,12 +169,15 @@ pub(crate) fn read(
         let is_beyond = found.iter().any(|other| other.cp > superblock.cp);
         let mut twins = found.iter().filter(|other| other.cp == superblock.cp);
         let is_another = twins.any(|other| !other.is_same_commit(&superblock));
-        is_beyond || !found.contains(&superblock) && is_another
+        let mut same = found.iter().filter(|it| it.is_same_commit(&superblock));
+        // Those that overrule each other may have overwritten what the newest one names.
+        let is_apart = is_split && same.next().is_none();
+        is_beyond || is_apart || !found.contains(&superblock) && is_another
     };
     let astray = usable.iter().filter(is_astray);
     Ok(Labels {
         astray: astray.map(|(_, device)| device.records.device).collect(),
-        has_cut_change,
+        highest_epoch: highest_epoch.max(config.epoch),
         devices: devices.collect(),
         config,
         superblock,
@@ -187,20 +192,13 @@ pub(crate) fn read(
 ///
 /// With groups, two different superblocks may have the same number: one is of a commit that was
 /// cut, and its devices were away when the others committed theirs. The one of the higher epoch
-/// counts, then the one that more devices have.
+/// counts, then the one that more devices have. Those that are overruled come last: all of them
+/// are, if devices were opened by hand without each other.
 fn newest_superblock(read: &[Read]) -> Result<Superblock, Refusal> {
     let mut records = read.iter().flat_map(|device| &device.records.records);
     if records.any(Config::has_groups) {
-        let counts = |(device, it): &(&Read, &Superblock)| !is_overruled(read, device, it.epoch);
-        let each = |device| move |it| (device, it);
-        let found = read.iter().flat_map(|device| {
-            let found = device.superblocks.found.iter();
-            found.map(each(device))
-        });
-        let all = || found.clone().filter(counts).map(|(_, it)| it);
-        let holders = |one: &Superblock| all().filter(|other| *other == one).count();
-        let newest = all().max_by_key(|it| (it.cp, it.epoch, holders(it)));
-        if let Some(newest) = newest {
+        let all = || read.iter().flat_map(|device| &device.superblocks.found);
+        if let Some(newest) = newest_counting(read).or_else(|| newest_of(all)) {
             return Ok(newest.clone());
         }
     }
@@ -229,6 +227,28 @@ fn newest_superblock(read: &[Read]) -> Result<Superblock, Refusal> {
             RESTORE,
         )
     })
+}
+
+/// Returns the newest superblock that is not overruled, if there is one.
+fn newest_counting(read: &[Read]) -> Option<&Superblock> {
+    newest_of(|| {
+        read.iter().flat_map(|device| {
+            let found = device.superblocks.found.iter();
+            found.filter(|it| !is_overruled(read, device, it.epoch))
+        })
+    })
+}
+
+fn newest_of<'a, I: Iterator<Item = &'a Superblock>>(
+    all: impl Fn() -> I,
+) -> Option<&'a Superblock> {
+    let holders = |one: &Superblock| all().filter(|other| *other == one).count();
+    all().max_by_key(|it| (it.cp, it.epoch, holders(it)))
+}
+
+fn highest_of<'a>(devices: impl Iterator<Item = &'a Read>) -> u64 {
+    let records = devices.flat_map(|device| &device.records.records);
+    records.map(|record| record.epoch).max().unwrap_or(0)
 }
 
 /// True if another device has a record of a later epoch in which `device` is behind. Then its
@@ -269,11 +289,16 @@ fn config_of(read: &[Read], superblock: &Superblock) -> Result<Config, Refusal> 
     })
 }
 
-/// Returns the record of the epoch before, if any label has it: each label keeps two.
+/// Returns the record of the epoch before, if any label has it: each label keeps two. Epochs of an
+/// aggregate with groups may have gaps, which a cut change leaves.
 fn former_of<'a>(read: &'a [Read], config: &Config) -> Option<&'a Config> {
-    let former = config.epoch.checked_sub(1)?;
-    read.iter()
-        .find_map(|device| device.record_of(former, None))
+    let is_former = |epoch: u64| match config.has_groups() {
+        true => epoch < config.epoch && config_slot(epoch) != config_slot(config.epoch),
+        false => epoch.checked_add(1) == Some(config.epoch),
+    };
+    let records = read.iter().flat_map(|device| &device.records.records);
+    let former = records.filter(|record| is_former(record.epoch));
+    former.max_by_key(|record| record.epoch)
 }
 
 fn foreigner(device: &str, found: &Config, newest: &Config) -> Refusal {
@@ -431,4 +456,83 @@ fn check_superblock(config: &Config, newest: &Superblock) -> Result<(), Refusal>
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use everglade_format::{CpNumber, FileId, SeatState};
+
+    use super::*;
+    use crate::alloc::filesystem::FileSystem;
+    use crate::media::layout::tests::mirror;
+
+    /// A superblock of consistency point `cp` and an epoch.
+    pub(in crate::mount) fn superblock(cp: u64, epoch: u64) -> Superblock {
+        Superblock {
+            cp: CpNumber(cp),
+            uuid: [1; 16],
+            epoch,
+            written_seconds: 0,
+            clean: false,
+            name: None,
+            blocks_used: 0,
+            areas_used: 0,
+            frontiers: vec![0],
+            next_file: FileId(100),
+            inode_file: FileSystem::empty_inode_file(CpNumber(cp), 0),
+            journal_generation: 1,
+            journal_sequence: 1,
+        }
+    }
+
+    /// A drive of a mirror of two, with the record of epoch 1, the superblocks, and the record of
+    /// another epoch in which a drive is behind.
+    fn drive(number: u32, superblocks: &[(u64, u64)], behind: Option<(u64, usize)>) -> Read {
+        let own = Config {
+            member_index: number,
+            ..mirror().config
+        };
+        let mut records = vec![own.clone()];
+        if let Some((epoch, drive)) = behind {
+            let mut record = own;
+            record.epoch = epoch;
+            record.members[drive].seat.state = SeatState::Behind;
+            records.push(record);
+        }
+        let found = superblocks
+            .iter()
+            .map(|(cp, epoch)| superblock(*cp, *epoch));
+        Read {
+            records: Records::of(DeviceId(number), records),
+            superblocks: Superblocks {
+                found: found.collect(),
+                complaint: None,
+            },
+            is_joining: false,
+        }
+    }
+
+    fn newest(read: [Read; 2]) -> (u64, u64) {
+        let newest = newest_superblock(&read).expect("there is one");
+        (newest.cp.0, newest.epoch)
+    }
+
+    #[test]
+    fn a_superblock_does_not_count_beside_a_later_record_in_which_its_drive_is_behind() {
+        let ahead = || drive(0, &[(6, 1), (7, 1)], None);
+        assert_eq!(newest([ahead(), drive(1, &[(6, 1)], None)]), (7, 1));
+        let other = |behind| drive(1, &[(6, 1)], Some(behind));
+        assert_eq!(newest([ahead(), other((2, 0))]), (6, 1));
+        assert_eq!(newest([ahead(), other((2, 1))]), (7, 1), "itself");
+        let later = || drive(0, &[(7, 2)], None);
+        assert_eq!(newest([later(), other((2, 0))]), (7, 2), "the same epoch");
+        assert_eq!(newest([later(), other((4, 0))]), (6, 1));
+    }
+
+    #[test]
+    fn the_newest_superblock_counts_if_drives_overrule_each_other() {
+        let one = || drive(0, &[(7, 1)], Some((4, 1)));
+        assert_eq!(newest([one(), drive(1, &[(6, 1)], Some((2, 0)))]), (7, 1));
+        assert_eq!(newest([one(), drive(1, &[(7, 3)], Some((2, 0)))]), (7, 3));
+    }
 }

@@ -7,7 +7,7 @@
 //! 2. No block is allocated where a lost file should be: its areas are left out.
 //! 3. Without all copies of the superblock nothing can be committed, so the aggregate is read-only.
 //! 4. A block that cannot be read and that a change needs does not become lost in the tree: the
-//!    aggregate becomes read-only instead ([`crate::pool::segments`]).
+//!    aggregate becomes read-only instead ([`crate::home::volume`]).
 //!
 //! A drive of a mirror that has lost files is left out, like one that failed, if another drive of
 //! its column has all of its files. If none has, all of them are used: what one lacks is read from

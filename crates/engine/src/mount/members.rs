@@ -19,7 +19,8 @@
 //! In an aggregate with groups a device that is no member, or is too small, counts as missing.
 //!
 //! A device that went on by itself, after the others had done the same, is refused: both have
-//! writes that the other lacks. Its own record says that all of the others are behind.
+//! writes that the other lacks. Its own record says that all of the others are behind, and none of
+//! them has caught up since.
 
 use everglade_env::{BLOCK_SIZE, Storage};
 use everglade_format::Config;
@@ -104,9 +105,9 @@ fn refuse_split(name: &str, device: &Read, config: &Config) -> Result<(), Refusa
     let own = device.record_of(newest.epoch, None);
     let is_current = |member: &Member| member.seat.is_current();
     let has_others = own.is_none_or(|own| {
-        let both = own.members.iter().zip(&config.members);
-        both.into_iter()
-            .any(|(own, now)| is_current(own) && is_current(now))
+        let mut both = own.members.iter().zip(&config.members);
+        let has_returned = |own: &Member, now: &Member| own.seat.returns != now.seat.returns;
+        both.any(|(own, now)| is_current(now) && (is_current(own) || has_returned(own, now)))
     });
     if has_others {
         return Ok(());
@@ -277,6 +278,28 @@ mod tests {
         config.members[0].seat.state = SeatState::Behind;
         assert!(check(&config, &[false, true], Missing::IfSafe, false));
         assert!(!check(&config, &[true, false], Missing::Allowed, true));
+    }
+
+    /// Drive 0 has the superblock of epoch 2, in which drive 1 is behind. In epoch `epoch` drive 0 is
+    /// behind, and drive 1 has returned `returns` times.
+    fn is_split(epoch: u64, returns: u16) -> bool {
+        let with = |epoch: u64, behind: usize, returns: u16| {
+            let mut config = mirror().config;
+            config.epoch = epoch;
+            config.members[behind].seat.state = SeatState::Behind;
+            config.members[1].seat.returns = returns;
+            config
+        };
+        let mut device = read(0, with(2, 1, 0));
+        let superblock = crate::mount::labels::tests::superblock(7, 2);
+        device.superblocks.found.push(superblock);
+        refuse_split("a", &device, &with(epoch, 0, returns)).is_err()
+    }
+
+    #[test]
+    fn parts_that_went_on_without_each_other_are_told_from_drives_that_took_turns() {
+        assert!(is_split(2, 0) && is_split(3, 0));
+        assert!(!is_split(4, 1), "drive 1 caught up with drive 0");
     }
 
     #[test]

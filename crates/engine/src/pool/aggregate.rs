@@ -88,7 +88,7 @@ impl Aggregate {
     pub(crate) fn new(
         id: u32,
         layout: Layout,
-        has_cut_change: bool,
+        highest_epoch: u64,
         affinities: AggregateAffinities,
         home: usize,
         superblock: &Superblock,
@@ -110,11 +110,11 @@ impl Aggregate {
             opened: committed,
             lost_segments: Vec::new(),
             spared_segments: Vec::new(),
-            has_cut_change,
+            has_cut_change: highest_epoch > config.epoch,
             topology: AtomicU64::new(0),
             recovery: Mutex::new(None),
             uuid: config.uuid,
-            media: Media::new(layout),
+            media: Media::new(layout).after_change(highest_epoch),
             affinities,
             home,
             volumes: RwLock::default(),
@@ -264,12 +264,21 @@ impl Aggregate {
 
     /// Halts the aggregate: no change can be made durable any more.
     pub(crate) fn halt(&self, reason: String) {
-        let reason = match self.lost_segments.first() {
-            // Most likely the cause.
+        self.standing
+            .halt(self.with_cause(reason), self.stop_requested());
+    }
+
+    /// Makes the aggregate unusable.
+    pub(crate) fn fail(&self, reason: String) {
+        self.standing.fail(self.with_cause(reason));
+    }
+
+    /// Adds a lost segment file to the reason why it cannot go on: most likely the cause.
+    fn with_cause(&self, reason: String) -> String {
+        match self.lost_segments.first() {
             Some(fault) => format!("{reason}; {}", segments::words(fault)),
             None => reason,
-        };
-        self.standing.halt(reason, self.stop_requested());
+        }
     }
 
     /// True if it will not do anything more for a stop.

@@ -12,7 +12,7 @@
 //! 3. Blocks that are in the cache already also move the horizon, so a stream through cached blocks
 //!    starts a prefetch only once in a window.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use everglade_env::{BLOCK_SIZE, Outside};
 use everglade_format::{Indirect, Layer, Pointer, SPAN};
@@ -45,9 +45,10 @@ pub(super) struct Stream {
     ahead: u64,
 }
 
-/// Blocks to be loaded.
+/// Blocks to be loaded. They do not keep the LUN: a snapshot that nobody has open any more can be
+/// renamed and deleted.
 pub(super) struct Ahead {
-    lun: Arc<Lun>,
+    lun: Weak<Lun>,
     first: u64,
     count: u64,
 }
@@ -87,7 +88,7 @@ impl<O: Outside> Core<O> {
         while unit > 0 && from + unit <= horizon && self.ahead_blocks + unit <= most {
             self.ahead_blocks += unit;
             let id = self.add(Work::Ahead(Box::new(Ahead {
-                lun: lun.clone(),
+                lun: Arc::downgrade(&lun),
                 first: from,
                 count: unit,
             })));
@@ -104,7 +105,12 @@ impl<O: Outside> Core<O> {
         let Work::Ahead(ahead) = &self.operations[id].work else {
             unreachable!("checked by the caller")
         };
-        let (lun, first, count) = (ahead.lun.clone(), ahead.first, ahead.count);
+        let (lun, first, count) = (ahead.lun.upgrade(), ahead.first, ahead.count);
+        let Some(lun) = lun else {
+            self.operations.remove(id);
+            self.ahead_blocks -= count;
+            return;
+        };
         let aggregate = lun.volume.aggregate.clone();
         let mut wants = Vec::new();
         let mut load = LoadCx {

@@ -109,7 +109,9 @@ impl<O: Outside> Core<O> {
         self.enqueue(driver);
         if aggregate.log.is_some() {
             self.begin_replay(&aggregate, from);
-        } else if aggregate.media.has_groups() && aggregate.must_commit_first() {
+        } else if aggregate.media.has_groups() && !aggregate.is_halted() {
+            // A drive may lack the newest superblock. Clients may flush what they read, and drives
+            // that lack it may be opened without the others.
             aggregate.want_cp(aggregate.beyond_cut_change());
         } else {
             self.go_online(&aggregate);

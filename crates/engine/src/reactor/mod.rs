@@ -431,7 +431,7 @@ impl<O: Outside> Core<O> {
 
     /// Makes an aggregate unusable.
     fn fail_aggregate(&mut self, aggregate: u32, reason: String) {
-        self.shared.aggregate(aggregate).standing.fail(reason);
+        self.shared.aggregate(aggregate).fail(reason);
         self.tell_progress(aggregate);
     }
 

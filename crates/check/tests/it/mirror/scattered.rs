@@ -32,6 +32,7 @@ impl Draw {
             column: self.of(&[0, 1, 2, 3]),
             role: self.of(&[Role::Data, Role::Copy]),
             state: self.of(&[SeatState::Current, SeatState::Behind]),
+            returns: self.of(&[0, 0, 0, 1, u16::MAX]),
         }
     }
 

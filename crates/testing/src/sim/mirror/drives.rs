@@ -1,5 +1,8 @@
 //! What media say of the drives of mirrors, read with nothing of the engine.
 
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
 use everglade_env::BLOCK_SIZE;
 use everglade_format::config::CONFIG_BYTES;
 use everglade_format::label::{CONFIG_OFFSETS, LABEL_BLOCKS, SUPERBLOCK_OFFSETS, label_offsets};
@@ -14,6 +17,16 @@ const BLOCK: u64 = BLOCK_SIZE as u64;
 /// What the newest superblock of the drives that are there says, and the record that it names.
 /// Among superblocks of one consistency point the one of the higher epoch is the newest: another
 /// one is on a drive that was cut off in the commit, and the others went on without it.
+///
+/// A superblock is *overruled* if another drive that is there has a record of a later epoch which
+/// says that the drive with the superblock is behind. Whoever wrote that record was about to use
+/// blocks that nothing it knew was in; the superblock may need them. So it does not count beside
+/// others. If all are overruled, drives were opened by hand without each other, and the newest one
+/// counts.
+///
+/// A drive is *astray* if it has a commit that is not the newest one or an older one: it is of a
+/// number that does not count, or another one of the same number. A start of this drive alone would
+/// find that commit, so the others go on without the drive until it has caught up.
 #[derive(Clone, Debug)]
 pub(super) struct Standing {
     /// Number of the consistency point.
@@ -22,8 +35,10 @@ pub(super) struct Standing {
     pub(super) epoch: u64,
     seats: Vec<Seat>,
     is_there: Vec<bool>,
-    /// Epochs of the newest superblock of each drive.
-    epochs: Vec<u64>,
+    is_astray: Vec<bool>,
+    /// Drives that have a superblock which goes with a record of their own that says that they are
+    /// behind.
+    contradictions: Vec<usize>,
 }
 
 impl Standing {
@@ -31,20 +46,46 @@ impl Standing {
     /// a drive that catches up gets new records before a superblock.
     pub(super) fn read(maker: &EngineMaker, images: &Images) -> Option<Standing> {
         let labels = labels(maker, images);
-        let newest = labels.iter().flatten().max_by_key(|label| label.superblock);
-        let newest = newest?;
-        let (cp, epoch) = newest.superblock?;
+        let found = (0..).zip(&labels).flat_map(|(drive, label)| {
+            let superblocks = label.iter().flat_map(|label| &label.superblocks);
+            superblocks.map(move |superblock| (drive, superblock))
+        });
+        let found: Vec<(usize, &Superblock)> = found.collect();
+        let counts = |(drive, it): &(usize, &Superblock)| !is_overruled(&labels, *drive, it.epoch);
+        let copies = |one: &Superblock| {
+            let all = found.iter().filter(|other| counts(other) && other.1 == one);
+            all.map(|(drive, _)| drive).collect::<BTreeSet<_>>().len()
+        };
+        let newest = found.iter().max_by_key(|one| {
+            let (cp, epoch) = number_of(one.1);
+            (counts(one), cp, epoch, copies(one.1))
+        });
+        let (newest, superblock) = *newest?;
+        let is_split = !found.iter().any(counts);
+        let (cp, epoch) = number_of(superblock);
+        let newest = labels[newest].as_ref()?;
         // Another drive may have a record of this epoch that a change left which was cut.
         let rest = labels.iter().flatten();
         let mut records = [newest].into_iter().chain(rest).flat_map(|it| &it.records);
         let record = records.find(|record| record.epoch == epoch)?;
-        let epoch_of = |label: &Option<Label>| label.as_ref()?.superblock.map(|(_, epoch)| epoch);
+        let contradictions = (0..labels.len()).filter(|drive| {
+            let label = labels[*drive].as_ref();
+            label.is_some_and(|label| label.contradicts(*drive))
+        });
         Some(Standing {
             cp,
             epoch,
             seats: record.members.iter().map(|member| member.seat).collect(),
             is_there: labels.iter().map(Option::is_some).collect(),
-            epochs: labels.iter().map(|it| epoch_of(it).unwrap_or(0)).collect(),
+            is_astray: labels
+                .iter()
+                .map(|label| {
+                    label
+                        .as_ref()
+                        .is_some_and(|it| it.is_astray(superblock, is_split))
+                })
+                .collect(),
+            contradictions: contradictions.collect(),
         })
     }
 
@@ -68,18 +109,14 @@ impl Standing {
         self.is_there[drive]
     }
 
-    /// True if a drive is there, and is not behind.
+    /// True if a drive is there, not behind and not astray.
     pub(super) fn is_usable(&self, drive: usize) -> bool {
-        self.is_there(drive) && !self.is_behind(drive)
+        self.is_there(drive) && !self.is_behind(drive) && !self.is_astray[drive]
     }
 
-    /// Returns the drives that are behind, and have a superblock that says so.
-    pub(super) fn contradictions(&self) -> Vec<usize> {
-        let drives = 0..self.drives();
-        let behind = drives.filter(|drive| self.is_behind(*drive));
-        behind
-            .filter(|drive| self.epochs[*drive] >= self.epoch)
-            .collect()
+    /// Returns the drives that have a superblock which says that they are behind.
+    pub(super) fn contradictions(&self) -> &[usize] {
+        &self.contradictions
     }
 
     /// Returns the usable drives of a group.
@@ -111,11 +148,13 @@ impl Standing {
     }
 
     /// True if a start uses the drives that are there without being told to (decision 0041, rule
-    /// 8; nothing is remembered here).
+    /// 7; nothing is remembered here). A drive that is astray is there: no other part of the pool
+    /// has it.
     pub(super) fn opens(&self) -> bool {
-        let (missed, drives) = (self.missed().len(), 0..self.drives());
-        let usable = drives.filter(|drive| self.is_usable(*drive)).count();
-        self.suffices() && (missed == 0 || usable > missed)
+        let (missed, mut drives) = (self.missed().len(), 0..self.drives());
+        let is_counted = |drive: &usize| self.is_there(*drive) && !self.is_behind(*drive);
+        let there = drives.by_ref().filter(is_counted).count();
+        self.suffices() && (missed == 0 || there > missed)
     }
 
     /// True if this is not older than another one.
@@ -130,7 +169,7 @@ pub(super) fn certain_epoch(maker: &EngineMaker, images: &Images) -> u64 {
     let labels = labels(maker, images);
     let knows = |drive: usize, epoch: u64| {
         let label = labels[drive].as_ref();
-        let newest = label.and_then(|label| label.superblock);
+        let newest = label.and_then(|label| label.superblocks.iter().map(number_of).max());
         newest.is_none_or(|(_, known)| known >= epoch) || images.is_away(drive)
     };
     let is_certain = |label: &Label, epoch: u64| {
@@ -141,18 +180,57 @@ pub(super) fn certain_epoch(maker: &EngineMaker, images: &Images) -> u64 {
         })
     };
     let all = labels.iter().flatten();
-    let named = all.flat_map(|label| label.epochs.iter().map(move |epoch| (label, *epoch)));
+    let named = all.flat_map(|label| label.superblocks.iter().map(move |it| (label, it.epoch)));
     let certain = named.filter(|(label, epoch)| is_certain(label, *epoch));
     certain.map(|(_, epoch)| epoch).max().unwrap_or(0)
 }
 
 /// What the labels of a drive have.
 struct Label {
-    /// Consistency point and epoch of the newest superblock.
-    superblock: Option<(u64, u64)>,
-    /// Epochs of all superblocks.
-    epochs: Vec<u64>,
+    superblocks: Vec<Superblock>,
     records: Vec<Config>,
+}
+
+impl Label {
+    /// True if the record that goes with the newest superblock says that the drive is behind.
+    fn contradicts(&self, drive: usize) -> bool {
+        let newest = self.superblocks.iter().map(number_of).max();
+        let epoch = newest.map(|(_, epoch)| epoch);
+        let mut own = self.records.iter().filter(|it| Some(it.epoch) == epoch);
+        own.any(|record| !record.members[drive].seat.is_current())
+    }
+
+    /// See [`Standing`]. `is_split` says that all superblocks are overruled.
+    fn is_astray(&self, newest: &Superblock, is_split: bool) -> bool {
+        let has_newest = self.superblocks.contains(newest);
+        // The same commit may have been written with two epochs.
+        let same = |it: &Superblock| Superblock {
+            epoch: 0,
+            ..it.clone()
+        };
+        self.superblocks
+            .iter()
+            .any(|it| match it.cp.cmp(&newest.cp) {
+                Ordering::Greater => true,
+                Ordering::Equal => !has_newest && same(it) != same(newest),
+                Ordering::Less => !has_newest && is_split,
+            })
+    }
+}
+
+/// Consistency point and epoch.
+fn number_of(superblock: &Superblock) -> (u64, u64) {
+    (superblock.cp.0, superblock.epoch)
+}
+
+/// See [`Standing`].
+fn is_overruled(labels: &[Option<Label>], drive: usize, epoch: u64) -> bool {
+    let all = labels.iter().enumerate();
+    let others = all.filter(|(other, _)| *other != drive);
+    let mut records = others
+        .filter_map(|(_, it)| it.as_ref())
+        .flat_map(|it| &it.records);
+    records.any(|record| record.epoch > epoch && !record.members[drive].seat.is_current())
 }
 
 /// Returns the labels of each drive that is there.
@@ -171,8 +249,7 @@ fn labels(maker: &EngineMaker, images: &Images) -> Vec<Option<Label>> {
         };
         let superblocks = places(SUPERBLOCK_OFFSETS).filter_map(|place| {
             let found = Superblock::decode(&image.read(place), &key, &plan.uuid);
-            let superblock = found.ok()??;
-            Some((superblock.cp.0, superblock.epoch))
+            found.ok()?
         });
         let records = places(CONFIG_OFFSETS).filter_map(|place| {
             let blocks = CONFIG_BYTES as u64 / BLOCK;
@@ -180,10 +257,8 @@ fn labels(maker: &EngineMaker, images: &Images) -> Vec<Option<Label>> {
             let bytes: Vec<u8> = pages.flat_map(|page| page[..].to_vec()).collect();
             Config::decode(&bytes).ok()?
         });
-        let superblocks: Vec<(u64, u64)> = superblocks.collect();
         Some(Label {
-            superblock: superblocks.iter().max().copied(),
-            epochs: superblocks.iter().map(|(_, epoch)| *epoch).collect(),
+            superblocks: superblocks.collect(),
             records: records.collect(),
         })
     };

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::drives::Standing;
 use super::epochs::Epochs;
-use super::life::{Begun, Lived, Past, Setting};
+use super::life::{Begun, Found, Lived, Past, Setting};
 use crate::engine::{EngineSystem, Opening};
 use crate::sim::judge::{View, look_at, verify};
 use crate::sim::judged::Judged;
@@ -30,8 +30,7 @@ pub(super) struct Judging<'a> {
     /// All cuts are judged as one at this write: clients saw nothing of a start that was cut.
     at: Option<u64>,
     epochs: &'a Epochs,
-    /// Drives that break in the life.
-    broken: &'a [usize],
+    found: &'a Found,
     /// Drives that are there and catch up: alone they may have blocks of two times.
     returned: &'a [usize],
     has_gaps: bool,
@@ -52,7 +51,7 @@ impl<'a> Judging<'a> {
             past: lived.past.clone(),
             at: None,
             epochs: &lived.epochs,
-            broken: &lived.broken,
+            found: &lived.found,
             returned: &lived.returned,
             has_gaps: false,
             found_cp: None,
@@ -131,11 +130,17 @@ impl<'a> Judging<'a> {
         if suffices {
             self.check(images)?;
         }
-        let judged_at = judged_at.filter(|_| !self.lacks_commit(images, standing));
+        // Drives that broke before they got the superblock that the start found have what the cut of
+        // the life before left to them: nothing that was acknowledged then is missing.
+        let is_of_before = is_stale && self.at.is_none() && standing.cp < self.found.cp;
+        let past = match is_of_before {
+            true => (&self.found.past, Some(self.found.at)),
+            false => (&self.past, judged_at),
+        };
         let has_behind = (0..standing.drives())
             .any(|drive| standing.is_there(drive) && standing.is_behind(drive));
         if is_alone {
-            self.start(images, judged_at, standing, false, report)?;
+            self.start(images, past, standing, false, report)?;
             report.mirrors[Mirrored::Returned] += u64::from(has_behind);
             let is_without = (0..standing.drives()).any(|drive| !standing.is_there(drive));
             report.mirrors[Mirrored::Without] += u64::from(is_without);
@@ -144,7 +149,7 @@ impl<'a> Judging<'a> {
         self.expect_refusal(images, false)?;
         report.mirrors[Mirrored::StaleRefused] += u64::from(is_stale && suffices);
         if suffices {
-            self.start(images, judged_at, standing, true, report)?;
+            self.start(images, past, standing, true, report)?;
             report.mirrors[match is_stale {
                 true => Mirrored::StaleByHand,
                 false => Mirrored::ByHand,
@@ -154,20 +159,6 @@ impl<'a> Judging<'a> {
             report.mirrors[Mirrored::NoneRefused] += 1;
         }
         Ok(is_stale)
-    }
-
-    /// True if all drives of a mirror that are there were broken, and lack a consistency point that
-    /// another one has: they may have been lost in the write of its superblock, and the clients
-    /// have been answered (decision 0041, "Known limits").
-    fn lacks_commit(&self, images: &Images, standing: &Standing) -> bool {
-        let whole = Standing::read(&self.setting.maker, &images.with_away(&[]));
-        let is_older = whole.is_some_and(|whole| standing.cp < whole.cp);
-        let mut groups = standing.groups().into_iter();
-        is_older
-            && groups.any(|group| {
-                let mut drives = standing.usable_in(group).into_iter();
-                drives.all(|drive| self.broken.contains(&drive))
-            })
     }
 
     /// A start refuses the drives, and writes nothing.
@@ -194,12 +185,12 @@ impl<'a> Judging<'a> {
     fn start(
         &self,
         images: &Images,
-        judged_at: Option<u64>,
+        (past, judged_at): (&Rc<Past>, Option<u64>),
         standing: &Standing,
         is_degraded: bool,
         report: &mut Report,
     ) -> Result<(), Failure> {
-        let model = &self.past.model;
+        let model = &past.model;
         let compare = |view: &View| match judged_at {
             Some(at) => verify(view, model, at, self.has_gaps),
             None => Ok(()),
@@ -208,6 +199,11 @@ impl<'a> Judging<'a> {
         let known = match is_degraded {
             true => &self.known_by_hand,
             false => &self.known,
+        };
+        // What is known was compared with the life's own past.
+        let known = match Rc::ptr_eq(past, &self.past) {
+            true => known,
+            false => &Judged::default(),
         };
         if let Some(verdict) = known.judge(images, moment, compare) {
             report.recoveries_known += 1;
@@ -225,7 +221,7 @@ impl<'a> Judging<'a> {
         };
         let mounted = self.setting.maker.mount_as(&world, &opening);
         let mut system = mounted.map_err(|error| traced(Failure::new(error).within("mount")))?;
-        let since = self.past.since;
+        let since = past.since;
         let wanted = |name: &str| model.blocks_since(name, since, OLD_ONE_IN);
         let mut view = look_at(&world, &mut system, &wanted).map_err(traced)?;
         view.cp = self.found_cp.or(view.cp);
@@ -258,7 +254,7 @@ fn expect_members(system: &EngineSystem, standing: &Standing) -> Result<(), Fail
     for (drive, member) in system.members().into_iter().enumerate() {
         let is_usable = standing.is_usable(drive);
         // A drive that is back catches up, and is used then.
-        let is_back = standing.is_there(drive) && !is_usable;
+        let is_back = standing.is_there(drive) && standing.is_behind(drive);
         if member.is_used != is_usable && !is_back {
             return Err(Failure::new(format!(
                 "Mirror: a start uses drive {drive}: {}, and it is usable: {is_usable}",

@@ -74,10 +74,10 @@ pub(super) struct Lived {
     pub(super) work: Vec<(u64, CutPoint)>,
     /// The epochs that all usable drives know, in the course of the work.
     pub(super) epochs: Epochs,
+    /// What the start found: the media of a cut of the life before.
+    pub(super) found: Found,
     /// The write at which the first drive broke.
     pub(super) broken_at: Option<u64>,
-    /// Drives that break in it.
-    pub(super) broken: Vec<usize>,
     /// Drives that were behind and there.
     pub(super) returned: Vec<usize>,
     /// The start left out operations on what came too late.
@@ -87,6 +87,14 @@ pub(super) struct Lived {
     pub(super) report: Report,
     /// The last events.
     trace: Vec<String>,
+}
+
+/// What is known of the media in which a life began.
+pub(super) struct Found {
+    pub(super) past: Rc<Past>,
+    pub(super) at: u64,
+    /// The newest consistency point.
+    pub(super) cp: u64,
 }
 
 impl Lived {
@@ -211,10 +219,14 @@ impl Setting {
                 certain_epoch(&self.maker, &images)
             }),
             past: Rc::new(Past { model, since }),
+            found: Found {
+                past: begun.past.clone(),
+                at: begun.at,
+                cp: before.cp,
+            },
             start,
             work,
             broken_at: broken_at.filter(is_reached),
-            broken: script.breaks.iter().map(|it| it.drive).collect(),
             returned: (0..before.drives())
                 .filter(|drive| before.is_there(*drive) && before.is_behind(*drive))
                 .collect(),

@@ -7,9 +7,9 @@ use everglade_env::{BLOCK_SIZE, DeviceId};
 use everglade_format::label::{LABEL_BLOCKS, size_for};
 use everglade_format::volume::Sync;
 use everglade_format::{Role, SeatState};
-use everglade_target::{Op, Reply, Target, WriteSpan};
+use everglade_target::{Error, Op, Reply, Target, WriteSpan};
 use everglade_testing::workload::contents;
-use everglade_testing::world::{Cut, DeviceSpec, Keep, SimOutside, Turn};
+use everglade_testing::world::{Breakage, Cut, DeviceSpec, Keep, SimOutside, Turn};
 use everglade_testing::{Seed, SimWorld};
 
 const TURNS_MAX: u64 = 5_000_000;
@@ -149,6 +149,11 @@ impl Pool {
     }
 
     fn ask(&mut self, op: Op) -> Reply {
+        let answer = self.answer_to(op);
+        answer.unwrap_or_else(|error| panic!("life {}: {error}", self.life))
+    }
+
+    fn answer_to(&mut self, op: Op) -> Result<Reply, Error> {
         let (lun, _) = self.core.open(LUN).expect("it was made");
         self.core.submit(lun, op, 7);
         let mut done = Vec::new();
@@ -157,8 +162,7 @@ impl Pool {
             !done.is_empty()
         });
         self.core.close(lun);
-        let answer = done.pop().expect("one answer").result;
-        answer.unwrap_or_else(|error| panic!("life {}: {error}", self.life))
+        done.pop().expect("one answer").result
     }
 
     /// Writes blocks so that they are durable.
@@ -278,6 +282,82 @@ fn three_copies_outlive_two_losses_at_once() {
     pool.commit();
     let mut pool = pool.restart(&[DeviceId(1), DeviceId(3)], false);
     pool.check();
+}
+
+/// A drive that was away so long that none of the drives that were current then is current now. It
+/// did not go on by itself, though its record says that the one that is current is behind.
+#[test]
+fn a_drive_returns_after_all_others_have_taken_turns() {
+    let mut pool = Pool::new(3, 3);
+    pool.write(0..50, 1);
+    pool.world.vanish(DeviceId(0));
+    pool.write(50..100, 2);
+    pool.commit();
+    pool.world.vanish(DeviceId(1));
+    pool.write(100..150, 3);
+    pool.commit();
+    let mut pool = pool.restart(&[DeviceId(1)], false);
+    pool.until(|pool| pool.state_of(0) == (SeatState::Current, true));
+    // It is a spare when that is committed.
+    pool.commit();
+    pool.world.vanish(DeviceId(2));
+    pool.write(150..200, 4);
+    pool.commit();
+    let mut pool = pool.restart(&[], false);
+    pool.check();
+    let has_all = |pool: &mut Pool| {
+        let mut states = (0..3).map(|member| pool.state_of(member));
+        states.all(|state| state == (SeatState::Current, true))
+    };
+    pool.until(has_all);
+    pool.commit();
+    let returns = |member: &everglade_engine::MemberInfo| member.seat.returns;
+    let returns: Vec<u16> = pool.info().members.iter().map(returns).collect();
+    assert_eq!(returns, [1, 1, 1]);
+    let mut pool = pool.restart(&[DeviceId(0)], false);
+    pool.check();
+}
+
+/// One drive catches up, and the other is lost in the consistency point that records that. A start
+/// of the lost drive alone, whose record says that nothing else is current, lacks nothing that was
+/// acknowledged.
+#[test]
+fn a_drive_is_lost_in_the_commit_that_makes_the_other_one_current() {
+    let mut pool = Pool::new(2, 2);
+    pool.write(0..20, 1);
+    pool.world.vanish(DeviceId(1));
+    pool.write(20..30, 2);
+    pool.commit();
+    let (images, fills, life) = pool.cut();
+    let mut halted = 0;
+    for after in 1..60 {
+        let world = SimWorld::restart(images.clone(), Seed(life), 1);
+        let mut pool = Pool::open(world, &[], false, fills.clone(), life);
+        let at = pool.world.writes() + after;
+        pool.world.break_at(at, DeviceId(0), Breakage::Vanishes);
+        for block in 100..110 {
+            let fill = 90_000 + block;
+            let data = WriteSpan::copy_of(block * BLOCK, &contents(fill, BLOCK));
+            let durable = Op::Write {
+                data,
+                durable: true,
+            };
+            match pool.answer_to(durable) {
+                Ok(_) => pool.fills[usize::try_from(block).expect("few")] = fill,
+                Err(_) => break,
+            }
+        }
+        halted += u64::from(pool.info().state != State::Online);
+        let (images, fills, life) = pool.cut();
+        let world = SimWorld::restart(images, Seed(life), 1);
+        let engine = Engine::new(options());
+        let storage = world.storage();
+        if engine.open(&*storage, &[DeviceId(0)], &[], None).is_ok() {
+            drop((engine, storage));
+            Pool::open(world, &[DeviceId(1)], false, fills, life).check();
+        }
+    }
+    assert!(halted > 0, "the drive was never lost in that commit");
 }
 
 #[test]

@@ -503,6 +503,65 @@ fn a_drive_that_was_ahead_and_away_does_not_win() {
     assert!(met >= 3, "{met} drives were ahead");
 }
 
+/// A drive breaks, and the commit that records it is cut when one of the others has the superblock.
+/// The third one and the broken one go on without that one, and are cut while they write blocks of a
+/// consistency point of the same number. When all are back, nothing may need a block that was
+/// overwritten.
+#[test]
+fn a_drive_that_was_ahead_in_a_later_epoch_does_not_win_after_another_cut() {
+    let mut met = 0;
+    for after in [6, 9] {
+        let mut rig = rig(mirror(3));
+        let system = rig.mount();
+        let at = rig.world.writes() + after;
+        rig.world.break_at(at, DeviceId(2), Breakage::Vanishes);
+        rig.world.watch_cuts(1, usize::MAX);
+        let change = [write("v/l", 0, 64 * BLOCK, 6), create_volume("ahead")];
+        let (system, ()) = rig.run(system, change, |_| {});
+        drop(system);
+        let points = rig.world.take_cuts();
+        // The superblock is among the last writes.
+        for point in points.iter().rev().take(6) {
+            for index in 0..point.unflushed() {
+                let images = point.images(Cut::whole(Keep::Only(index)));
+                for away in [0, 1] {
+                    met += go_on_and_return(&rig.maker, &images, away);
+                }
+            }
+        }
+    }
+    assert!(met >= 50, "{met} starts were cut");
+}
+
+/// Starts without a drive, cuts the start at each write, and starts with all drives. Returns the
+/// number of cuts.
+fn go_on_and_return(maker: &EngineMaker, images: &Images, away: usize) -> u64 {
+    let world = SimWorld::restart(images.with_away(&[away]), Seed(15), 1);
+    world.watch_cuts(1, usize::MAX);
+    // If the loss was committed, one of two that are current is no majority.
+    if maker.mount(&world).is_err() {
+        return 0;
+    }
+    let mut cuts = 0;
+    for point in world.take_cuts() {
+        for keep in [Keep::Nothing, Keep::Everything] {
+            let back = point.images(Cut::whole(keep)).with_away(&[]);
+            let offline = SimWorld::restart(back.clone(), Seed(16), 1);
+            let checked = maker.check(&offline);
+            checked.unwrap_or_else(|error| panic!("without {away}, {keep:?}: {error}"));
+            let world = SimWorld::restart(back, Seed(16), 1);
+            let system = maker.mount(&world).expect("all of them are back");
+            assert_eq!(
+                system.copies().read_elsewhere,
+                0,
+                "without {away}, {keep:?}"
+            );
+            cuts += 1;
+        }
+    }
+    cuts
+}
+
 /// One drive too many: clients get errors and no wrong data; when the drives are back, everything
 /// that was acknowledged is there.
 #[test]
@@ -574,6 +633,54 @@ fn labels_and_journal_are_on_each_drive() {
         };
         assert_eq!(span.to_vec(), contents(6, 8 * BLOCK));
     }
+}
+
+fn passes(seed: u64) {
+    if let Err(failure) = Kind::Mirror.run(Seed(seed), 0) {
+        panic!("seed {seed}: {failure}");
+    }
+}
+
+/// They are used, or not, as the record says that the first start wrote.
+#[test]
+fn a_start_without_a_drive_is_cut_before_its_commit() {
+    [31, 100].into_iter().for_each(passes);
+}
+
+/// The lost drive says that nothing else is current, and would be opened alone.
+#[test]
+fn a_drive_is_lost_in_the_commit_that_makes_the_only_other_one_current() {
+    passes(104);
+}
+
+/// It was refused as one that went on by itself.
+#[test]
+fn a_drive_is_back_after_the_others_have_taken_turns() {
+    passes(26);
+}
+
+/// What is read ahead of a client that is gone is not exported to it.
+#[test]
+fn a_snapshot_that_was_read_in_order_is_renamed() {
+    passes(55);
+}
+
+/// Both labels were torn, and nothing said any more whose drive it was.
+#[test]
+fn a_drive_that_has_caught_up_is_cut_in_the_write_of_its_only_record() {
+    passes(569);
+}
+
+/// The record of the epoch before proves that the drive may lack the newest superblock.
+#[test]
+fn a_drive_that_has_caught_up_lacks_a_superblock_and_another_one_is_away() {
+    passes(746);
+}
+
+/// It is opened by hand, with what the cut before the start left to it.
+#[test]
+fn a_drive_without_the_newest_superblock_is_lost_in_the_start() {
+    passes(821);
 }
 
 /// Each state is met by a few seeds.
