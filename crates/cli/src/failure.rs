@@ -102,8 +102,8 @@ impl Failure {
     /// Returns the failure for a wait that Ctrl-C ended.
     pub(crate) fn interrupted(job: u64) -> Failure {
         let message = format!(
-            "interrupted; job {job} continues. Wait for it with 'everglade job wait {job}', or look \
-            at it with 'everglade job show {job}'"
+            "interrupted; job {job} continues. Wait for it with 'everglade job wait {job}', or \
+            look at it with 'everglade job show {job}'"
         );
         Failure::new(exit::INTERRUPTED, message)
     }

@@ -72,8 +72,8 @@ pub(crate) fn flush(home: &mut Home) -> Result<Option<Phase>, Stop> {
 /// record has no effect yet, but a superblock of the missed member does not count beside it.
 /// Returns false if that must wait.
 ///
-/// Before it, all usable members get the newest superblock: one that has just caught up may lack it,
-/// and what proves that is the record of the epoch before, which this record replaces.
+/// Before it, all usable members get the newest superblock: one that has just caught up may lack
+/// it, and what proves that is the record of the epoch before, which this record replaces.
 pub(crate) fn announce(home: &mut Home) -> Result<bool, Stop> {
     let run = home.run.as_mut().expect("under way");
     let media = &home.aggregate.media;

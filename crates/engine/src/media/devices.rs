@@ -15,9 +15,9 @@
 //! is committed: the record of the other drive says that the regained one is behind, so the other
 //! drive would be opened alone, without what was acknowledged after it was lost.
 //!
-//! A record gets the first epoch for the slot of the next one that is above all epochs of the labels
-//! that were found. A drive that is away may have the superblock of a change that was cut, which
-//! names such an epoch. It is overruled by records of later epochs only
+//! A record gets the first epoch for the slot of the next one that is above all epochs of the
+//! labels that were found. A drive that is away may have the superblock of a change that was cut,
+//! which names such an epoch. It is overruled by records of later epochs only
 //! ([`crate::mount::labels`]).
 
 use std::sync::Arc;
@@ -43,8 +43,8 @@ pub(crate) struct Media {
     highest: u64,
     /// True while a lost drive is not recorded as being behind, or `is_renewed` holds.
     is_waiting: AtomicBool,
-    /// True until a commit names a record of an epoch above `highest`: a drive that is away may have
-    /// a superblock of a change that was cut.
+    /// True until a commit names a record of an epoch above `highest`: a drive that is away may
+    /// have a superblock of a change that was cut.
     is_renewed: AtomicBool,
     /// The drive that the consistency point under way records as having caught up.
     regained: Mutex<Option<DeviceId>>,

@@ -280,8 +280,8 @@ mod tests {
         assert!(!check(&config, &[true, false], Missing::Allowed, true));
     }
 
-    /// Drive 0 has the superblock of epoch 2, in which drive 1 is behind. In epoch `epoch` drive 0 is
-    /// behind, and drive 1 has returned `returns` times.
+    /// Drive 0 has the superblock of epoch 2, in which drive 1 is behind. In epoch `epoch` drive 0
+    /// is behind, and drive 1 has returned `returns` times.
     fn is_split(epoch: u64, returns: u16) -> bool {
         let with = |epoch: u64, behind: usize, returns: u16| {
             let mut config = mirror().config;

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use everglade_env::lock::Mutex;
 
-/// LUNs with a count of their own. A further LUN takes the place of the one that was refused longest
-/// ago.
+/// LUNs with a count of their own. A further LUN takes the place of the one that was refused
+/// longest ago.
 const LUNS_MAX: usize = 256;
 
 /// Requests for a LUN that were refused for lack of space, since its aggregate was opened.

@@ -38,7 +38,9 @@ fn damaged(rig: &mut Rig) -> DeviceId {
 }
 
 fn lose(rig: &Rig, device: DeviceId) -> Vec<(u64, Option<u64>)> {
-    let faults = rig.world.find_lost(device, &[0..4 * SEGMENT]);
+    let faults = rig
+        .world
+        .find_lost(device, std::slice::from_ref(&(0..4 * SEGMENT)));
     let told = faults.iter().map(|fault| {
         assert_eq!(fault.expected_bytes, SEGMENT);
         assert_eq!(fault.range.end - fault.range.start, SEGMENT);

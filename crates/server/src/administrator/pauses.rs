@@ -27,8 +27,8 @@ pub(super) fn condition(volume: &VolumeInfo) -> Option<Condition> {
             Size(bytes(volume.pending_blocks))
         ),
         action: format!(
-            "run 'everglade snapshot scan {} --resume'; a pool that is short of space runs the scan \
-            in any case",
+            "run 'everglade snapshot scan {} --resume'; a pool that is short of space runs the \
+            scan in any case",
             volume.name
         ),
         page: code.page(),

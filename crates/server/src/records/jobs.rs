@@ -287,8 +287,8 @@ impl Jobs {
 }
 
 impl Inner {
-    /// Returns the progress of a job's aggregate. If the aggregate was deleted, returns the state in
-    /// which the job began.
+    /// Returns the progress of a job's aggregate. If the aggregate was deleted, returns the state
+    /// in which the job began.
     fn progress_of(&self, job: &Reclaim) -> Progress {
         let progress = self.progress.get(&job.aggregate);
         progress.cloned().unwrap_or_else(|| Progress {

@@ -130,8 +130,8 @@ impl<'a> Judging<'a> {
         if suffices {
             self.check(images)?;
         }
-        // Drives that broke before they got the superblock that the start found have what the cut of
-        // the life before left to them: nothing that was acknowledged then is missing.
+        // Drives that broke before they got the superblock that the start found have what the cut
+        // of the life before left to them: nothing that was acknowledged then is missing.
         let is_of_before = is_stale && self.at.is_none() && standing.cp < self.found.cp;
         let past = match is_of_before {
             true => (&self.found.past, Some(self.found.at)),

@@ -504,8 +504,8 @@ fn a_drive_that_was_ahead_and_away_does_not_win() {
 }
 
 /// A drive breaks, and the commit that records it is cut when one of the others has the superblock.
-/// The third one and the broken one go on without that one, and are cut while they write blocks of a
-/// consistency point of the same number. When all are back, nothing may need a block that was
+/// The third one and the broken one go on without that one, and are cut while they write blocks of
+/// a consistency point of the same number. When all are back, nothing may need a block that was
 /// overwritten.
 #[test]
 fn a_drive_that_was_ahead_in_a_later_epoch_does_not_win_after_another_cut() {
