@@ -16,13 +16,16 @@ use everglade_format::{BITS_PER_BLOCK, Extent, Pointer, Pvbn, Vvbn, bitmap};
 use crate::alloc::tags::tag_of;
 use crate::home::aggregate::Home;
 use crate::home::catching_up::{CatchUp, Chunk};
+use crate::pool::aggregate::State;
 use crate::read::load::{Gather, LoadCx, Stop};
 
 /// Copies some blocks, or begins with a drive that is there and behind.
 pub(super) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     let run = home.run.as_ref().expect("under way");
     let has_groups = home.aggregate.media.has_groups();
-    if !has_groups || home.replaying.is_some() || run.last {
+    // Clients do not wait for it.
+    let is_online = home.aggregate.state() == State::Online;
+    if !has_groups || !is_online || run.last {
         return Ok(());
     }
     let (number, media) = (run.number, &home.aggregate.media);

@@ -133,9 +133,9 @@ impl<'a> Judging<'a> {
         // Drives that broke before they got the superblock that the start found have what the cut
         // of the life before left to them: nothing that was acknowledged then is missing.
         let is_of_before = is_stale && self.at.is_none() && standing.cp < self.found.cp;
-        let past = match is_of_before {
-            true => (&self.found.past, Some(self.found.at)),
-            false => (&self.past, judged_at),
+        let past = match judged_at {
+            Some(_) if is_of_before => (&self.found.past, Some(self.found.at)),
+            _ => (&self.past, judged_at),
         };
         let has_behind = (0..standing.drives())
             .any(|drive| standing.is_there(drive) && standing.is_behind(drive));
