@@ -320,7 +320,7 @@ impl Engine {
         let affinities = AggregateAffinities::add(&shared.affinities, RANGES)
             .map_err(|gone| Refusal::new(gone.to_string(), "a running engine", "Start again"))?;
         let (superblock, astray) = (labels.superblock, labels.astray);
-        let lost = lost::find(storage, &mut layout, &superblock)?;
+        let lost = lost::find(storage, &mut layout, &superblock, &astray)?;
         // After the crash of a daemon, the content read here may still be in a device's cache. A
         // flush is answered from committed content, so that content must be stable now.
         for device in layout.devices().collect::<Vec<DeviceId>>() {
@@ -393,8 +393,16 @@ impl Engine {
     /// If there never was one of this number.
     #[must_use]
     pub fn lost_segments(&self, id: u32) -> Vec<SegmentFault> {
-        let aggregate = self.0.aggregate(id);
-        [&aggregate.lost_segments[..], &aggregate.spared_segments].concat()
+        self.0.aggregate(id).lost_segments.clone()
+    }
+
+    /// Returns the segment files that were lost on drives which the aggregate was opened without.
+    ///
+    /// # Panics
+    /// If there never was one of this number.
+    #[must_use]
+    pub fn spared_segments(&self, id: u32) -> Vec<SegmentFault> {
+        self.0.aggregate(id).spared_segments.clone()
     }
 
     /// Rewrites lost copies of an aggregate's labels; returns the lost copies, and those that could

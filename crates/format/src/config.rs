@@ -47,6 +47,8 @@ pub const EXTENTS_MAX: usize = 894;
 
 /// Bytes of a record.
 pub const CONFIG_BYTES: usize = 64 << 10;
+/// Epochs are below this, so that counting on never overflows.
+pub const EPOCH_END: u64 = 1 << 63;
 const MAGIC: [u8; 8] = *b"EVGLCONF";
 const CHECK_AT: usize = CONFIG_BYTES - 32;
 const MEMBERS_AT: usize = 256;
@@ -296,9 +298,13 @@ impl Config {
         let seats = (0..members)
             .map(seat)
             .collect::<Result<Vec<Seat>, Damage>>()?;
+        let epoch = u64_at(bytes, 16);
+        if epoch >= EPOCH_END {
+            return Err(Damage::new("epoch", "below 2^63", epoch));
+        }
         let config = Config {
             member_index: u32_at(bytes, 12),
-            epoch: u64_at(bytes, 16),
+            epoch,
             compatible: u64_at(bytes, 24),
             incompatible: u64_at(bytes, 40),
             uuid: array_at(bytes, 48),

@@ -22,7 +22,7 @@
 //! | 4,088 | 8 | keyed code of the block with these bytes zero |
 
 use crate::bytes::{array_at, put, u32_at, u64_at};
-use crate::config::EXTENTS_MAX;
+use crate::config::{EPOCH_END, EXTENTS_MAX};
 use crate::config::{NAME_BYTES_MAX, Uuid, hex, name_is_valid};
 use crate::inode::INODE_BYTES;
 use crate::{BLOCK_SIZE, Block, CpNumber, Damage, FORMAT_VERSION, FileId, Inode, Layer, TagKey};
@@ -175,6 +175,11 @@ impl Superblock {
         if let Some(wrong) = journal.iter().find(|n| !(1..JOURNAL_END).contains(*n)) {
             return Err(Damage::new("place in the journal", "1 to 2^63 - 1", wrong));
         }
+        let numbers = [u64_at(block, 16), u64_at(block, 40)];
+        if let Some(wrong) = numbers.iter().find(|n| **n >= EPOCH_END) {
+            let what = "number of the consistency point, or epoch";
+            return Err(Damage::new(what, "below 2^63", wrong));
+        }
         let name = decode_name(block)?;
         Ok(Some(Superblock {
             name,
@@ -292,6 +297,21 @@ mod tests {
             };
             let damage = Superblock::decode(&superblock.encode(&key), &key, &[5; 16]);
             assert_eq!(damage.expect_err("refused").what, "place in the journal");
+        }
+    }
+
+    #[test]
+    fn a_resealed_number_that_cannot_be_counted_on_from_is_refused() {
+        let key = TagKey::new(&[3; 32]);
+        for (cp, epoch) in [(EPOCH_END, 1), (1, EPOCH_END), (u64::MAX, u64::MAX)] {
+            let superblock = Superblock {
+                cp: CpNumber(cp),
+                epoch,
+                ..sample()
+            };
+            let damage = Superblock::decode(&superblock.encode(&key), &key, &[5; 16]);
+            let what = damage.expect_err("refused").what;
+            assert_eq!(what, "number of the consistency point, or epoch");
         }
     }
 }

@@ -199,13 +199,13 @@ impl Labels {
                 let entry = config.members.get(index);
                 entry.map(|entry| entry.seat.returns)
             };
-            let has = |index: usize| {
-                is_current(record, index) || returns(record, index) != returns(&self.config, index)
-            };
             let mut current = members
                 .clone()
                 .filter(|index| is_current(&self.config, *index));
-            !current.any(has)
+            let is_met = current.clone().any(|index| is_current(record, index));
+            let has_returned =
+                |index: usize| returns(record, index) != returns(&self.config, index);
+            !is_met && current.any(|index| !has_returned(index))
         };
         records.next().is_some_and(is_apart)
     }

@@ -354,10 +354,10 @@ impl Layout {
     pub(crate) fn journal(&self) -> Vec<(DeviceId, Range<u64>)> {
         let block = BLOCK_SIZE as u64;
         let journal = &self.config.journal;
-        let range = journal.first.0 * block..(journal.first.0 + journal.blocks) * block;
         if journal.blocks == 0 {
             return Vec::new();
         }
+        let range = journal.first.0 * block..(journal.first.0 + journal.blocks) * block;
         let drives = self.drives_with(journal.member).iter();
         drives.map(|device| (*device, range.clone())).collect()
     }

@@ -9,9 +9,16 @@
 //! 4. A block that cannot be read and that a change needs does not become lost in the tree: the
 //!    aggregate becomes read-only instead ([`crate::home::volume`]).
 //!
-//! A drive of a mirror that has lost files is left out, like one that failed, if another drive of
-//! its column has all of its files. If none has, all of them are used: what one lacks is read from
-//! another, and a write that fails takes the drive out.
+//! In a mirror:
+//!
+//! 5. A drive that has lost files is left out, like one that failed, if another drive of its column
+//!    has all of its files. At the next start it is behind, and catches up: it gets all blocks in
+//!    use, so a file that is absent is made anew.
+//! 6. If no drive of a column has all of its files, all of these drives are read: what one lacks,
+//!    another one may have. The aggregate is read-only, because a write that fails would take a
+//!    drive out that alone has some of the blocks.
+//! 7. A drive that is behind does not catch up while a file of it is cut off: nothing would give
+//!    that file its length.
 
 use std::collections::BTreeMap;
 
@@ -37,10 +44,13 @@ pub(crate) struct Lost {
 }
 
 /// Finds the lost files, and leaves drives out that can be spared.
+///
+/// Drives that are `astray` are no replacement for others.
 pub(crate) fn find(
     storage: &dyn Storage,
     layout: &mut Layout,
     superblock: &Superblock,
+    astray: &[DeviceId],
 ) -> Result<Lost, Refusal> {
     let written = layout.written_ranges(&superblock.frontiers);
     let mut devices: Vec<DeviceId> = written.iter().map(|(device, _)| *device).collect();
@@ -56,9 +66,20 @@ pub(crate) fn find(
         }
     }
     let mut lost = Lost::default();
+    let idle: Vec<DeviceId> = layout.devices().filter(|it| layout.is_out(*it)).collect();
+    for device in idle {
+        let found = storage.find_lost(device, &[]);
+        if !found.is_empty()
+            && let Some(next) = layout.without(device)
+        {
+            *layout = next;
+            lost.spared.extend(found);
+        }
+    }
     for (device, found) in &faults {
         let mut others = layout.drives_of(*device).iter();
-        let is_spared = others.any(|other| !faults.contains_key(other));
+        let is_whole = |other: &&DeviceId| !faults.contains_key(other) && !astray.contains(other);
+        let is_spared = others.any(|other| is_whole(&other));
         match layout.without(*device).filter(|_| is_spared) {
             Some(next) => {
                 *layout = next;
@@ -113,11 +134,11 @@ pub(crate) fn leave_out(aggregate: &Aggregate, layout: &Layout, areas: &mut [Are
     }
 }
 
-/// Makes the aggregate read-only if a copy of the superblock cannot be written.
-pub(crate) fn halt_without_labels(aggregate: &Aggregate) {
+/// Makes the aggregate read-only if nothing may be written: rules 3 and 6.
+pub(crate) fn halt_if_needed(aggregate: &Aggregate) {
     let layout = aggregate.media.layout();
     if layout.config.has_groups() {
-        // A drive that refuses its superblock is taken out, unless it is the last one.
+        aggregate.halt("no drive of a group has all of its segment files".to_owned());
         return;
     }
     let labels: Vec<_> = layout.labels().collect();
@@ -209,7 +230,7 @@ mod tests {
             journal_sequence: 1,
         };
         let lost = blocks.start * BLOCK..blocks.end * BLOCK;
-        find(&Devices(lost), &mut layout, &superblock)
+        find(&Devices(lost), &mut layout, &superblock, &[])
     }
 
     #[test]

@@ -103,13 +103,7 @@ fn refuse_split(name: &str, device: &Read, config: &Config) -> Result<(), Refusa
         return Ok(());
     };
     let own = device.record_of(newest.epoch, None);
-    let is_current = |member: &Member| member.seat.is_current();
-    let has_others = own.is_none_or(|own| {
-        let mut both = own.members.iter().zip(&config.members);
-        let has_returned = |own: &Member, now: &Member| own.seat.returns != now.seat.returns;
-        both.any(|(own, now)| is_current(now) && (is_current(own) || has_returned(own, now)))
-    });
-    if has_others {
+    if own.is_none_or(|own| !went_on_apart(own, config)) {
         return Ok(());
     }
     Err(Refusal::new(
@@ -124,6 +118,16 @@ fn refuse_split(name: &str, device: &Read, config: &Config) -> Result<(), Refusa
         "Both have writes that the other lacks: choose which to keep, and take the other devices \
          away. Nothing was changed",
     ))
+}
+
+/// True if a member went on by itself: no member is current in both records, and one that is behind
+/// in its own record is current now without having caught up since.
+fn went_on_apart(own: &Config, now: &Config) -> bool {
+    let both = || own.members.iter().zip(&now.members);
+    let mut current = both().filter(|(_, now)| now.seat.is_current());
+    let has_returned = |own: &Member, now: &Member| own.seat.returns != now.seat.returns;
+    let is_met = both().any(|(own, now)| own.seat.is_current() && now.seat.is_current());
+    !is_met && current.any(|(own, now)| !has_returned(own, now))
 }
 
 /// The refusal of a device that is no member in the aggregate's epoch.
@@ -300,6 +304,35 @@ mod tests {
     fn parts_that_went_on_without_each_other_are_told_from_drives_that_took_turns() {
         assert!(is_split(2, 0) && is_split(3, 0));
         assert!(!is_split(4, 1), "drive 1 caught up with drive 0");
+    }
+
+    #[test]
+    fn a_part_that_got_a_third_drive_is_still_another_part() {
+        let record = |states: [(bool, u16); 3]| {
+            let mut config = mirror().config;
+            let third = config.members[1];
+            config.members.push(third);
+            for (member, (is_current, returns)) in config.members.iter_mut().zip(states) {
+                member.seat.state = match is_current {
+                    true => SeatState::Current,
+                    false => SeatState::Behind,
+                };
+                member.seat.returns = returns;
+            }
+            config
+        };
+        let alone = record([(true, 0), (false, 0), (false, 0)]);
+        let is_apart = |now| went_on_apart(&alone, &record(now));
+        assert!(is_apart([(false, 0), (true, 0), (true, 0)]));
+        assert!(
+            is_apart([(false, 0), (true, 0), (true, 1)]),
+            "1 never returned"
+        );
+        assert!(!is_apart([(false, 0), (true, 1), (false, 0)]));
+        assert!(!is_apart([(false, 0), (true, 1), (true, 1)]));
+        let two = record([(true, 0), (false, 0), (true, 0)]);
+        let now = record([(false, 0), (true, 0), (true, 0)]);
+        assert!(!went_on_apart(&two, &now), "drive 2 knows both");
     }
 
     #[test]

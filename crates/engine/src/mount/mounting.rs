@@ -290,7 +290,7 @@ impl Mounting {
         self.leave_out(&absent);
         if !home.aggregate.lost_segments.is_empty() {
             home.aggregate.space.set_backed(home.backed_blocks());
-            lost::halt_without_labels(&home.aggregate);
+            lost::halt_if_needed(&home.aggregate);
         }
         home.tell_moved();
         home.tell_usage();

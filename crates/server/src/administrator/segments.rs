@@ -22,13 +22,22 @@ pub(crate) struct LostSegments {
     /// Number of the aggregate in the engine.
     aggregate: u32,
     faults: Vec<SegmentFault>,
+    /// Whether other drives have all that was in them.
+    are_spared: bool,
 }
 
 /// Returns those of an aggregate that was just opened.
 pub(super) fn find(engine: &Engine, id: u32) -> Option<LostSegments> {
-    let faults = engine.lost_segments(id);
-    let aggregate = id;
-    (!faults.is_empty()).then_some(LostSegments { aggregate, faults })
+    let found = [
+        (engine.lost_segments(id), false),
+        (engine.spared_segments(id), true),
+    ];
+    let lost = found.map(|(faults, are_spared)| LostSegments {
+        aggregate: id,
+        faults,
+        are_spared,
+    });
+    lost.into_iter().find(|lost| !lost.faults.is_empty())
 }
 
 impl LostSegments {
@@ -44,7 +53,26 @@ impl LostSegments {
             format!("{}{more}", words.join("; "))
         };
         let what = listed(named().map(line).collect());
-        let making = listed(named().map(SegmentFault::making).collect());
+        let making = |faults: &mut dyn Iterator<Item = &SegmentFault>| {
+            listed(faults.map(SegmentFault::making).collect())
+        };
+        let is_cut = |fault: &&SegmentFault| fault.found_bytes.is_some_and(|bytes| bytes > 0);
+        let action = match (self.are_spared, named().any(|fault| is_cut(&fault))) {
+            (true, false) => "the drive is left out, and others have all that it had; start the \
+                daemon again, and it catches up from them"
+                .to_owned(),
+            (true, true) => format!(
+                "the drive is left out, and others have all that it had; stop the daemon, run {}, \
+                and start again: the drive catches up from them",
+                making(&mut named().filter(is_cut))
+            ),
+            (false, _) => format!(
+                "stop the daemon, put the file back as it was, and start again; if it is lost for \
+                good, run this while no daemon runs: {}; 'everglade check' lists the blocks that \
+                were in it",
+                making(&mut named())
+            ),
+        };
         Condition {
             code: code.to_string(),
             health: Health::Warning,
@@ -53,11 +81,7 @@ impl LostSegments {
                 1 => what,
                 count => format!("{count} segment files are lost: {what}"),
             },
-            action: format!(
-                "stop the daemon, put the file back as it was, and start again; if it is lost for \
-                good, run this while no daemon runs: {making}; 'everglade check' lists the blocks \
-                that were in it"
-            ),
+            action,
             page: code.page(),
         }
     }
@@ -91,6 +115,10 @@ mod tests {
     use super::*;
 
     fn condition(found: &[Option<u64>]) -> Condition {
+        condition_of(found, false)
+    }
+
+    fn condition_of(found: &[Option<u64>], are_spared: bool) -> Condition {
         let fault = |(index, found_bytes): (usize, &Option<u64>)| SegmentFault {
             device: DeviceId(0),
             path: format!("/d/{index:08}.seg").into(),
@@ -101,8 +129,18 @@ mod tests {
         let lost = LostSegments {
             aggregate: 0,
             faults: found.iter().enumerate().map(fault).collect(),
+            are_spared,
         };
         lost.condition()
+    }
+
+    #[test]
+    fn of_a_drive_that_others_replace_only_files_that_are_cut_off_need_a_hand() {
+        let absent = condition_of(&[None, Some(0)], true).action;
+        assert!(absent.ends_with("start the daemon again, and it catches up from them"));
+        let cut = condition_of(&[None, Some(4096)], true).action;
+        let making = "run truncate -s 1073741824 '/d/00000001.seg', and start again";
+        assert!(cut.contains(making), "{cut}");
     }
 
     #[test]
