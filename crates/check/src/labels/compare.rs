@@ -133,8 +133,9 @@ impl Labels {
     /// A power cut leaves the superblocks of two members at most one consistency point apart. A
     /// member has none at all only if it joined with the newest consistency point: then no
     /// superblock of this epoch is older, and the record of the epoch before does not name it. That
-    /// record proves nothing if it is nowhere, because the next change overwrites it. Members that
-    /// are not read are named.
+    /// record proves nothing if it is nowhere, because the next change overwrites it. A member of a
+    /// group may have caught up with that consistency point, and have any older one: it got the
+    /// record of this epoch when it had all of its blocks. Members that are not read are named.
     pub(super) fn check_members(&self, findings: &mut Findings) {
         for stranger in &self.strangers {
             let object = Object::Device(stranger.device);
@@ -161,14 +162,12 @@ impl Labels {
             };
             let then = before.map(|record| record.members.get(member as usize));
             let is_new = then.is_none_or(|then| then.is_none());
-            let then = then.flatten();
-            // It caught up with the newest consistency point.
-            let was_behind = then.is_some_and(|then| !then.seat.is_current());
+            let has_groups = self.config.has_groups();
             let is_first = is_first && self.superblock.epoch > 1;
             let has_joined = is_first && is_new;
             let found = match own.map(|it| it.cp) {
-                Some(cp) if cp.next() >= newest || is_first && was_behind => continue,
-                None if is_first && was_behind => continue,
+                Some(cp) if cp.next() >= newest || is_first && has_groups => continue,
+                None if is_first && has_groups => continue,
                 None if has_joined => continue,
                 Some(cp) => format!("consistency point {cp}"),
                 None => "no superblock".to_owned(),

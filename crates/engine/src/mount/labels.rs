@@ -16,7 +16,7 @@
 
 use everglade_env::{DeviceId, Storage};
 use everglade_format::config::hex;
-use everglade_format::label::{LABEL_BLOCKS, config_slot};
+use everglade_format::label::LABEL_BLOCKS;
 use everglade_format::{Config, Superblock, TagKey};
 
 use crate::mount::members::{self, Missing};
@@ -151,7 +151,7 @@ pub(crate) fn read(
     check_superblock(&config, &superblock)?;
     let former = former_of(&read, &config);
     let usable = members::usable(&config, &members);
-    check_copies(storage, &usable, &superblock, former)?;
+    check_copies(storage, &usable, &superblock, former, config.has_groups())?;
     if let Some(expected) = expected {
         refuse_rollback(expected, &config, &superblock)?;
     }
@@ -289,16 +289,11 @@ fn config_of(read: &[Read], superblock: &Superblock) -> Result<Config, Refusal> 
     })
 }
 
-/// Returns the record of the epoch before, if any label has it: each label keeps two. Epochs of an
-/// aggregate with groups may have gaps, which a cut change leaves.
+/// Returns the record of the epoch before, if any label has it: each label keeps two.
 fn former_of<'a>(read: &'a [Read], config: &Config) -> Option<&'a Config> {
-    let is_former = |epoch: u64| match config.has_groups() {
-        true => epoch < config.epoch && config_slot(epoch) != config_slot(config.epoch),
-        false => epoch.checked_add(1) == Some(config.epoch),
-    };
-    let records = read.iter().flat_map(|device| &device.records.records);
-    let former = records.filter(|record| is_former(record.epoch));
-    former.max_by_key(|record| record.epoch)
+    let former = config.epoch.checked_sub(1)?;
+    read.iter()
+        .find_map(|device| device.record_of(former, None))
 }
 
 fn foreigner(device: &str, found: &Config, newest: &Config) -> Refusal {
@@ -391,22 +386,22 @@ fn check_extents(config: &Config) -> Result<(), Refusal> {
 /// keeps it at that; more means that a device missed consistency points, and with them data. A
 /// member that joined with the newest superblock may have none yet, and a member that caught up
 /// with it may have an old one. Then no superblock of this epoch is older, and the record of the
-/// former epoch does not name the member, or says that it is behind. The former record proves
-/// nothing if it is nowhere, because the next change overwrites it.
+/// former epoch does not name the member. The former record proves nothing if it is nowhere,
+/// because the next change overwrites it. With groups the record of this epoch is proof enough: a
+/// member gets it when it has all blocks of the first consistency point of the epoch.
 fn check_copies(
     storage: &dyn Storage,
     members: &[(usize, &Read)],
     newest: &Superblock,
     former: Option<&Config>,
+    has_groups: bool,
 ) -> Result<(), Refusal> {
     let all = || members.iter().flat_map(|(_, it)| &it.superblocks.found);
     let is_first = !all().any(|it| it.epoch == newest.epoch && it.cp < newest.cp);
     for (index, member) in members {
         let cp = member.superblocks.found.iter().map(|own| own.cp.0).max();
         let is_new = former.is_none_or(|former| *index >= former.members.len());
-        let then = former.and_then(|former| former.members.get(*index));
-        let was_behind = then.is_some_and(|then| !then.seat.is_current());
-        let has_joined = newest.epoch > 1 && (was_behind || is_new && cp.is_none());
+        let has_joined = newest.epoch > 1 && (has_groups || is_new && cp.is_none());
         if is_first && has_joined {
             continue;
         }

@@ -676,6 +676,12 @@ fn a_drive_that_has_caught_up_lacks_a_superblock_and_another_one_is_away() {
     passes(746);
 }
 
+/// It may have any older superblock: it got the record of its epoch when it had all blocks.
+#[test]
+fn a_drive_that_has_caught_up_lacks_a_superblock_and_breaks_in_the_start() {
+    passes(741);
+}
+
 /// It is opened by hand, with what the cut before the start left to it.
 #[test]
 fn a_drive_without_the_newest_superblock_is_lost_in_the_start() {
