@@ -310,7 +310,7 @@ mod tests {
     fn a_part_that_got_a_third_drive_is_still_another_part() {
         let record = |states: [(bool, u16); 3]| {
             let mut config = mirror().config;
-            let third = config.members[1];
+            let third = config.members[1].clone();
             config.members.push(third);
             for (member, (is_current, returns)) in config.members.iter_mut().zip(states) {
                 member.seat.state = match is_current {

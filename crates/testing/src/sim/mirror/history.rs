@@ -1,7 +1,7 @@
 //! Snapshots of a volume come, go and are restored while drives of mirrors break: the client and
 //! the states of [`crate::sim::snapshots`], with cuts of everything.
 //!
-//! [`run`] lives lives that end in a cut; [`everywhere`] cuts at each write from the one at which a
+//! `run` lives lives that end in a cut; `everywhere` cuts at each write from the one at which a
 //! drive breaks, while scans of deleted snapshots are under way.
 
 use everglade_engine::admin::Change;

@@ -13,14 +13,14 @@
 //!    when the others went on without them.
 //! 3. The aggregate starts by itself if more than half of the drives that are not known to be
 //!    behind are there, or if no other is missed, and each mirror has a drive; by hand, if each
-//!    mirror has a drive. Otherwise it is refused, and nothing is written. [`drives`] reads this
+//!    mirror has a drive. Otherwise it is refused, and nothing is written. `drives` reads this
 //!    from the media with nothing of the engine.
 //! 4. A drive that failed or is away is recorded as behind by the next consistency point. A drive
 //!    that is behind is not used before it is recorded to have caught up.
 //! 5. A drive that is used has all blocks that are in use: nothing is read from another drive.
 //! 6. If all drives of a mirror break, clients get errors and never wrong data, and all that was
 //!    acknowledged is there when the drives are back.
-//! 7. Wrong content on one drive is no wrong answer ([`lying`]).
+//! 7. Wrong content on one drive is no wrong answer (`lying`).
 //! 8. Snapshots and their deletions go on ([`history`]).
 //! 9. The offline check finds all of the media clean.
 //!
