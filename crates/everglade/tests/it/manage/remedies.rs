@@ -15,10 +15,10 @@ type Row<'a> = (&'a str, i32, &'a str, &'a str);
 
 /// A start and an orderly stop, for remedies: `start --memory 1GiB`. Without an address it takes a
 /// free port.
-const START: &str = "start() { \
+const START: &str = "start() { rm -f $D/ready; \
     EVERGLADE_NBD_TCP=:0 everglade serve --quiet --aggregate-size 1GiB \"$@\" > $D/ready & \
     pid=$!; \
-    until grep -q ready $D/ready || ! kill -0 $pid; do sleep 0.1; done; \
+    until grep -qs ready $D/ready || ! kill -0 $pid; do sleep 0.1; done; \
     kill $pid; wait $pid; }";
 
 fn run(dir: &TestDir, command: &str, said: &str) -> Output {
