@@ -79,6 +79,12 @@ impl Labels {
     /// The record of the epoch before in the label of some member that is read. With groups, epochs
     /// may be left out: the record before is the newest one in the other slot.
     pub(super) fn record_before(&self) -> Option<&Config> {
+        self.record_before_of(None)
+    }
+
+    /// The same in the labels of others than a member. A member that has caught up has an older one
+    /// beside its newest.
+    pub(super) fn record_before_of(&self, left_out: Option<u32>) -> Option<&Config> {
         let own = self.config.epoch;
         let is_before = |epoch: u64| match self.config.has_groups() {
             true => epoch < own && config_slot(epoch) != config_slot(own),
@@ -86,7 +92,8 @@ impl Labels {
         };
         let before = self.records.iter().filter_map(|(site, copy)| {
             let record = copy.valid()?;
-            let is_own = self.member_of(site.device) == Some(record.member_index);
+            let is_own = self.member_of(site.device) == Some(record.member_index)
+                && left_out != Some(record.member_index);
             (is_before(record.epoch) && is_own && self.is_in_place(site)).then_some(record)
         });
         before.max_by_key(|record| record.epoch)

@@ -134,8 +134,9 @@ impl Labels {
     /// member has none at all only if it joined with the newest consistency point: then no
     /// superblock of this epoch is older, and the record of the epoch before does not name it. That
     /// record proves nothing if it is nowhere, because the next change overwrites it. A member of a
-    /// group may have caught up with that consistency point, and have any older one: it got the
-    /// record of this epoch when it had all of its blocks. Members that are not read are named.
+    /// group that was behind in it may have caught up with that consistency point, and have any
+    /// older one: it got the record of this epoch when it had all of its blocks. Members that are
+    /// not read are named.
     pub(super) fn check_members(&self, findings: &mut Findings) {
         for stranger in &self.strangers {
             let object = Object::Device(stranger.device);
@@ -152,7 +153,6 @@ impl Labels {
         // A device that is no member may have one that is left over.
         let mut members = valid().filter(|(device, _)| self.member_of(*device).is_some());
         let is_first = !members.any(|(_, it)| is_earlier(it));
-        let before = self.record_before();
         for (member, placed) in (0..).zip(&self.members) {
             let own = valid().filter(|(at, _)| Some(*at) == placed.device);
             let own = own.map(|(_, it)| it).max_by_key(|it| it.cp);
@@ -160,14 +160,17 @@ impl Labels {
                 self.name_unread(member, placed, own, findings);
                 continue;
             };
+            let has_groups = self.config.has_groups();
+            let before = self.record_before_of(has_groups.then_some(member));
             let then = before.map(|record| record.members.get(member as usize));
             let is_new = then.is_none_or(|then| then.is_none());
-            let has_groups = self.config.has_groups();
+            let was_current = then.flatten().is_some_and(|then| then.seat.is_current());
+            let may_return = has_groups && !was_current;
             let is_first = is_first && self.superblock.epoch > 1;
             let has_joined = is_first && is_new;
             let found = match own.map(|it| it.cp) {
-                Some(cp) if cp.next() >= newest || is_first && has_groups => continue,
-                None if is_first && has_groups => continue,
+                Some(cp) if cp.next() >= newest || is_first && may_return => continue,
+                None if is_first && may_return => continue,
                 None if has_joined => continue,
                 Some(cp) => format!("consistency point {cp}"),
                 None => "no superblock".to_owned(),

@@ -387,8 +387,9 @@ fn check_extents(config: &Config) -> Result<(), Refusal> {
 /// member that joined with the newest superblock may have none yet, and a member that caught up
 /// with it may have an old one. Then no superblock of this epoch is older, and the record of the
 /// former epoch does not name the member. The former record proves nothing if it is nowhere,
-/// because the next change overwrites it. With groups the record of this epoch is proof enough: a
-/// member gets it when it has all blocks of the first consistency point of the epoch.
+/// because the next change overwrites it. With groups a member that was behind then, if that is
+/// known, may have any superblock: it got the record of this epoch when it had all blocks of the
+/// first consistency point of the epoch.
 fn check_copies(
     storage: &dyn Storage,
     members: &[(usize, &Read)],
@@ -401,7 +402,9 @@ fn check_copies(
     for (index, member) in members {
         let cp = member.superblocks.found.iter().map(|own| own.cp.0).max();
         let is_new = former.is_none_or(|former| *index >= former.members.len());
-        let has_joined = newest.epoch > 1 && (has_groups || is_new && cp.is_none());
+        let then = former.and_then(|former| former.members.get(*index));
+        let may_return = has_groups && then.is_none_or(|then| !then.seat.is_current());
+        let has_joined = newest.epoch > 1 && (may_return || is_new && cp.is_none());
         if is_first && has_joined {
             continue;
         }
