@@ -667,7 +667,12 @@ fn what_makes_no_mirror_is_refused_and_changes_nothing() {
             2,
             &["--journal-device", "not possible with raid mirror"],
         ),
-        (&mirror, &["--devices", &small], 1, &["small", "is too small"]),
+        (
+            &mirror,
+            &["--devices", &small],
+            1,
+            &["small", "is too small"],
+        ),
         (
             &create,
             &["--devices", &two, "--group-size", "2"],
