@@ -7,6 +7,8 @@
 //! operator who finds the file can put it back at any time. One who knows that it is gone makes it
 //! anew.
 
+use std::fmt::Write as _;
+
 use everglade_api::{Code, Condition, Health, Size};
 use everglade_engine::Engine;
 use everglade_env::SegmentFault;
@@ -43,34 +45,24 @@ pub(super) fn find(engine: &Engine, id: u32) -> Option<LostSegments> {
 impl LostSegments {
     fn condition(&self) -> Condition {
         let code = Code::SegmentLost;
-        let named = || self.faults.iter().take(NAMED_MAX);
-        let listed = |words: Vec<String>| {
-            let others = self.faults.len() - words.len();
-            let more = match others {
-                0 => String::new(),
-                others => format!("; and {others} more"),
-            };
-            format!("{}{more}", words.join("; "))
-        };
-        let what = listed(named().map(line).collect());
-        let making = |faults: &mut dyn Iterator<Item = &SegmentFault>| {
-            listed(faults.map(SegmentFault::making).collect())
-        };
+        let all: Vec<&SegmentFault> = self.faults.iter().collect();
+        let what = listed(&all, line);
         let is_cut = |fault: &&SegmentFault| fault.found_bytes.is_some_and(|bytes| bytes > 0);
-        let action = match (self.are_spared, named().any(|fault| is_cut(&fault))) {
+        let cut: Vec<&SegmentFault> = self.faults.iter().filter(is_cut).collect();
+        let action = match (self.are_spared, !cut.is_empty()) {
             (true, false) => "the drive is left out, and others have all that it had; start the \
                 daemon again, and it catches up from them"
                 .to_owned(),
             (true, true) => format!(
                 "the drive is left out, and others have all that it had; stop the daemon, run {}, \
                 and start again: the drive catches up from them",
-                making(&mut named().filter(is_cut))
+                listed(&cut, SegmentFault::making)
             ),
             (false, _) => format!(
                 "stop the daemon, put the file back as it was, and start again; if it is lost for \
                 good, run this while no daemon runs: {}; 'everglade check' lists the blocks that \
                 were in it",
-                making(&mut named())
+                listed(&all, SegmentFault::making)
             ),
         };
         Condition {
@@ -85,6 +77,20 @@ impl LostSegments {
             page: code.page(),
         }
     }
+}
+
+/// Lists the first files in words, and counts the others.
+fn listed(faults: &[&SegmentFault], words: impl Fn(&SegmentFault) -> String) -> String {
+    let named = faults.iter().take(NAMED_MAX);
+    let mut text = named
+        .map(|fault| words(fault))
+        .collect::<Vec<_>>()
+        .join("; ");
+    let others = faults.len().saturating_sub(NAMED_MAX);
+    if others > 0 {
+        let _ = write!(text, "; and {others} more");
+    }
+    text
 }
 
 fn line(fault: &SegmentFault) -> String {
