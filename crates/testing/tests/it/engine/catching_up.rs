@@ -330,13 +330,15 @@ fn a_drive_is_lost_in_the_commit_that_makes_the_other_one_current() {
     pool.commit();
     let (images, fills, life) = pool.cut();
     let mut halted = 0;
-    for after in 1..60 {
+    for after in 1..120 {
         let world = SimWorld::restart(images.clone(), Seed(life), 1);
         let mut pool = Pool::open(world, &[], false, fills.clone(), life);
         let at = pool.world.writes() + after;
         pool.world.break_at(at, DeviceId(0), Breakage::Vanishes);
-        for block in 100..110 {
+        for block in 100..130 {
             let fill = 90_000 + block;
+            // Consistency points come in between.
+            pool.world.pass(80_000_000);
             let data = WriteSpan::copy_of(block * BLOCK, &contents(fill, BLOCK));
             let durable = Op::Write {
                 data,
@@ -347,7 +349,8 @@ fn a_drive_is_lost_in_the_commit_that_makes_the_other_one_current() {
                 Err(_) => break,
             }
         }
-        halted += u64::from(pool.info().state != State::Online);
+        let has_caught_up = pool.state_of(1).1;
+        halted += u64::from(has_caught_up && pool.info().state != State::Online);
         let (images, fills, life) = pool.cut();
         let world = SimWorld::restart(images, Seed(life), 1);
         let engine = Engine::new(options());
