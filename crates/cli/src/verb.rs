@@ -81,8 +81,8 @@ pub enum Verb {
 /// How to show a list.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Listing {
-    /// Columns to show, separated by commas; 'all' shows every column. With --json each row has
-    /// these, under names with units such as size_bytes
+    /// Columns to show, separated by commas; 'all' shows every column. With --json, these are the
+    /// fields of each row, with the unit in the name, such as size_bytes
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub columns: Vec<String>,
 

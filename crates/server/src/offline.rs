@@ -1,13 +1,12 @@
 //! The data directory for offline tools: locked against the daemon, and never written to.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use everglade_env::{DeviceId, IoMode, World, WorldError, WorldOptions};
 
 use crate::datadir::format_file::{self, Recognised};
 use crate::datadir::lock::Lock;
-use crate::datadir::{AggregateState, DataDirError, SeenPoints, State};
+use crate::datadir::{AggregateState, DataDirError, SeenPoints, State, is_missing};
 use crate::devices::{self, DeviceError};
 
 /// The reasons why an aggregate cannot be read.
@@ -46,10 +45,7 @@ impl Offline {
     /// # Errors
     /// Missing, not ours, newer, damaged, without aggregates, or in use by a daemon.
     pub fn open(path: &Path) -> Result<Offline, DataDirError> {
-        // A link that leads nowhere is there, so it is not what a start makes.
-        let is_missing = matches!(path.symlink_metadata(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound);
-        if is_missing || format_file::recognise(path)? == Recognised::Blank {
+        if is_missing(path) || format_file::recognise(path)? == Recognised::Blank {
             return Err(DataDirError::Nothing {
                 path: path.to_owned(),
             });

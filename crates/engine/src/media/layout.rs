@@ -327,7 +327,6 @@ impl Layout {
     /// areas of each extent below its frontier.
     pub(crate) fn written_ranges(&self, frontiers: &[u32]) -> Vec<(DeviceId, Range<u64>)> {
         let block = BLOCK_SIZE as u64;
-        let bytes = |first: u64, blocks: u64| first * block..(first + blocks) * block;
         let record = CONFIG_OFFSETS[config_slot(self.config.epoch)];
         let mut written = Vec::new();
         for (_, member, device) in self.members() {
@@ -337,14 +336,10 @@ impl Layout {
             }
         }
         written.extend(self.journal());
-        let mut on_each = |member: u32, range: Range<u64>| {
-            let drives = self.drives_with(member).iter();
-            written.extend(drives.map(|device| (*device, range.clone())));
-        };
         for (extent, frontier) in self.geometry.extents().iter().zip(frontiers) {
             let blocks = u64::from(*frontier) * self.geometry.area_blocks();
             let range = bytes(extent.first_dbn.0, blocks.min(extent.length));
-            on_each(extent.member, range);
+            written.extend(self.on_each(extent.member, &range));
         }
         written
     }
@@ -352,14 +347,22 @@ impl Layout {
     /// Returns the usable drives that have the journal and its range there, in bytes; none if there
     /// is no journal.
     pub(crate) fn journal(&self) -> Vec<(DeviceId, Range<u64>)> {
-        let block = BLOCK_SIZE as u64;
         let journal = &self.config.journal;
         if journal.blocks == 0 {
             return Vec::new();
         }
-        let range = journal.first.0 * block..(journal.first.0 + journal.blocks) * block;
-        let drives = self.drives_with(journal.member).iter();
-        drives.map(|device| (*device, range.clone())).collect()
+        let range = bytes(journal.first.0, journal.blocks);
+        self.on_each(journal.member, &range).collect()
+    }
+
+    /// Returns a range of a member on each usable drive that has the member's blocks.
+    fn on_each(
+        &self,
+        member: u32,
+        range: &Range<u64>,
+    ) -> impl Iterator<Item = (DeviceId, Range<u64>)> {
+        let drives = self.drives_with(member).iter();
+        drives.map(|device| (*device, range.clone()))
     }
 
     /// Returns the ranges of the labels of all usable members, in bytes.
@@ -418,6 +421,12 @@ impl Layout {
             && self.uses.starts_with(&former.uses)
             && new.members.iter().zip(&old.members).all(is_kept)
     }
+}
+
+/// Returns the bytes of blocks of a device.
+fn bytes(first: u64, blocks: u64) -> Range<u64> {
+    let block = BLOCK_SIZE as u64;
+    first * block..(first + blocks) * block
 }
 
 #[cfg(test)]

@@ -289,7 +289,8 @@ fn least_bytes(sizes: &[u64], plan: &Plan, index: usize) -> u64 {
     }
 }
 
-/// Returns the bytes that a device needs if the journal is that of these sizes.
+/// Returns the least size of a device in bytes, with the journal that devices of these sizes
+/// get.
 fn least_now(sizes: &[u64], plan: &Plan, index: usize) -> u64 {
     let columns = Columns::of(sizes, plan);
     columns.of_device(index).least(plan) * BLOCK_SIZE as u64

@@ -21,6 +21,7 @@
 //!    that file its length.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use everglade_env::{DeviceId, SegmentFault, Storage};
 use everglade_format::Superblock;
@@ -52,15 +53,13 @@ pub(crate) fn find(
     superblock: &Superblock,
     astray: &[DeviceId],
 ) -> Result<Lost, Refusal> {
-    let written = layout.written_ranges(&superblock.frontiers);
-    let mut devices: Vec<DeviceId> = written.iter().map(|(device, _)| *device).collect();
-    devices.sort();
-    devices.dedup();
+    let mut written: BTreeMap<DeviceId, Vec<Range<u64>>> = BTreeMap::new();
+    for (device, range) in layout.written_ranges(&superblock.frontiers) {
+        written.entry(device).or_default().push(range);
+    }
     let mut faults = BTreeMap::new();
-    for device in devices {
-        let own = written.iter().filter(|(of, _)| *of == device);
-        let own: Vec<_> = own.map(|(_, range)| range.clone()).collect();
-        let found = storage.find_lost(device, &own);
+    for (device, ranges) in written {
+        let found = storage.find_lost(device, &ranges);
         if !found.is_empty() {
             faults.insert(device, found);
         }
@@ -89,20 +88,20 @@ pub(crate) fn find(
         }
     }
     let journal = layout.journal();
-    let in_journal = |fault: &SegmentFault| {
-        let mut journal = journal.iter();
-        journal.any(|(device, range)| {
-            *device == fault.device
-                && range.start < fault.range.end
-                && fault.range.start < range.end
-        })
-    };
-    let needed: Vec<&SegmentFault> = lost.missed.iter().filter(|it| in_journal(it)).collect();
+    let in_journal = |fault: &&SegmentFault| has_part_of(fault, &journal);
+    let needed: Vec<&SegmentFault> = lost.missed.iter().filter(in_journal).collect();
     let lacks = |(device, _): &(DeviceId, _)| needed.iter().any(|fault| fault.device == *device);
     match !journal.is_empty() && journal.iter().all(lacks) {
         true => Err(refusal(&needed)),
         false => Ok(lost),
     }
+}
+
+/// True if a part of these ranges of devices was in the file.
+fn has_part_of(fault: &SegmentFault, ranges: &[(DeviceId, Range<u64>)]) -> bool {
+    let lost = &fault.range;
+    let mut own = ranges.iter().filter(|(device, _)| *device == fault.device);
+    own.any(|(_, range)| range.start < lost.end && lost.start < range.end)
 }
 
 fn refusal(needed: &[&SegmentFault]) -> Refusal {
@@ -142,29 +141,21 @@ pub(crate) fn halt_if_needed(aggregate: &Aggregate) {
         return;
     }
     let labels: Vec<_> = layout.labels().collect();
-    let has_label = |fault: &SegmentFault| {
-        labels.iter().any(|(device, label)| {
-            *device == fault.device
-                && label.start < fault.range.end
-                && fault.range.start < label.end
-        })
-    };
-    if aggregate.lost_segments.iter().any(has_label) {
+    let mut lost = aggregate.lost_segments.iter();
+    if lost.any(|fault| has_part_of(fault, &labels)) {
         aggregate.halt("a copy of the superblock cannot be written".to_owned());
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::ops::Range;
-
     use everglade_env::DiskError;
+    use everglade_format::Dbn;
     use everglade_format::config::JournalRegion;
-    use everglade_format::{CpNumber, Dbn, FileId};
 
     use super::*;
-    use crate::alloc::filesystem::FileSystem;
     use crate::media::layout::tests::two_devices;
+    use crate::mount::labels::tests::superblock;
 
     const BLOCK: u64 = 4096;
 
@@ -215,19 +206,8 @@ mod tests {
             blocks: 400,
         };
         let superblock = Superblock {
-            cp: CpNumber(7),
-            uuid: layout.config.uuid,
-            epoch: 1,
-            written_seconds: 0,
-            clean: true,
-            name: None,
-            blocks_used: 0,
-            areas_used: 0,
             frontiers: vec![1, 0],
-            next_file: FileId(64),
-            inode_file: FileSystem::empty_inode_file(CpNumber(7), 0),
-            journal_generation: 1,
-            journal_sequence: 1,
+            ..superblock(7, 1)
         };
         let lost = blocks.start * BLOCK..blocks.end * BLOCK;
         find(&Devices(lost), &mut layout, &superblock, &[])

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use everglade_engine::AggregateInfo;
+use everglade_engine::{AggregateInfo, RefusedInfo};
 
 use super::administrator::Administrator;
 
@@ -20,16 +20,7 @@ pub(crate) struct Incidents {
     /// Blocks of metadata that were derived from others.
     pub(crate) mended: Vec<String>,
     /// Requests that were refused because there was no space, by LUN.
-    pub(crate) refused: BTreeMap<String, Refused>,
-}
-
-/// Requests for one LUN that were refused because there was no space.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Refused {
-    /// Number of requests.
-    pub(crate) count: u64,
-    /// First byte of the LUN that the last of them was for.
-    pub(crate) offset: u64,
+    pub(crate) refused: BTreeMap<String, RefusedInfo>,
 }
 
 impl Administrator {
@@ -41,17 +32,11 @@ impl Administrator {
 
 fn of(info: AggregateInfo) -> Incidents {
     let damaged = info.lost.lines.into_iter();
-    let refused = info.refused.into_iter();
     Incidents {
         uuid: info.uuid,
         aggregate: info.name,
         damaged: damaged.map(|line| (line.object, line.text)).collect(),
         mended: info.mended.lines,
-        refused: refused
-            .map(|(lun, info)| {
-                let (count, offset) = (info.count, info.offset);
-                (lun, Refused { count, offset })
-            })
-            .collect(),
+        refused: info.refused,
     }
 }

@@ -100,7 +100,7 @@ impl DataDir {
     /// Not ours, newer, damaged, in use, or the system refused; nothing was written in the first
     /// four.
     pub fn open(path: &Path) -> Result<DataDir, DataDirError> {
-        if fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        if is_missing(path) {
             create_dir(path, MODE_OPEN)?;
         }
         // Damage is found before the lock file is touched.
@@ -127,9 +127,7 @@ impl DataDir {
     /// # Errors
     /// As those of [`DataDir::open`].
     pub fn examine(path: &Path) -> Result<(), DataDirError> {
-        let is_missing =
-            fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-        if !is_missing {
+        if !is_missing(path) {
             look(path)?;
             let lock = path.join(lock::NAME);
             let wanted = if lock.exists() { &lock } else { path };
@@ -150,9 +148,7 @@ impl DataDir {
     /// Returns whether nothing is at `path`, or nothing that a start would keep.
     #[must_use]
     pub fn is_blank(path: &Path) -> bool {
-        let is_missing =
-            fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-        is_missing || matches!(format_file::recognise(path), Ok(Recognised::Blank))
+        is_missing(path) || matches!(format_file::recognise(path), Ok(Recognised::Blank))
     }
 
     /// Makes the folders and removes files that a killed daemon left.
@@ -337,6 +333,12 @@ impl DataDir {
             tracing::warn!("{error}");
         }
     }
+}
+
+/// Returns whether nothing is at `path`. A link that leads nowhere is something: a start would not
+/// make it.
+pub(crate) fn is_missing(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// Looks whether the directory can be ours, or is, and is in order. Changes nothing.

@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use everglade_api::{Code, EventKind, Severity};
+use everglade_engine::RefusedInfo;
 
-use crate::administrator::incidents::{Incidents, Refused};
+use crate::administrator::incidents::Incidents;
 use crate::records::events::NewEvent;
 
 /// The time between two events about refused requests of a LUN.
@@ -86,7 +87,7 @@ fn failure(severity: Severity, code: Code, object: &str, text: String) -> NewEve
     }
 }
 
-fn words(aggregate: &str, refused: Refused, count: u64) -> String {
+fn words(aggregate: &str, refused: RefusedInfo, count: u64) -> String {
     let offset = refused.offset;
     let requests = match count {
         1 => format!("a request of a client, from byte {offset} on, was"),
@@ -109,7 +110,7 @@ mod tests {
         });
         let refused = refused.iter().map(|(lun, count)| {
             let (count, offset) = (*count, 4096);
-            ((*lun).to_owned(), Refused { count, offset })
+            ((*lun).to_owned(), RefusedInfo { count, offset })
         });
         Incidents {
             aggregate: "a".to_owned(),

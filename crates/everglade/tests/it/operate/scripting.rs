@@ -1,5 +1,5 @@
 //! What scripts, and people who have just come, get from the command line: help by words, errors as
-//! documents, columns as JSON, jobs by their ids, and waits that can be left.
+//! documents, columns as JSON, and the ids of jobs. Ctrl-C ends a wait, and the job continues.
 
 use std::fs;
 use std::io::Read;

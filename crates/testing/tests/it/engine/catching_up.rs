@@ -284,8 +284,8 @@ fn three_copies_outlive_two_losses_at_once() {
     pool.check();
 }
 
-/// A drive that was away so long that none of the drives that were current then is current now. It
-/// did not go on by itself, though its record says that the one that is current is behind.
+/// Drive 0 was away while drives 1 and 2 took turns, so all that were current in its record have
+/// been behind since. It must not be taken for a part that went on alone.
 #[test]
 fn a_drive_returns_after_all_others_have_taken_turns() {
     let mut pool = Pool::new(3, 3);
