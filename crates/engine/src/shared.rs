@@ -364,6 +364,7 @@ impl Engine {
             &superblock,
             space,
         );
+        aggregate.has_cut_commit = healing.is_needed();
         (aggregate.lost_segments, aggregate.spared_segments) = (lost.missed, lost.spared);
         let aggregate = Arc::new(aggregate);
         let aggregates = shared.aggregates.write();

@@ -13,7 +13,9 @@
 //!    the first attempt is still whole, because nothing was written after it.
 //!
 //! found by [`Healing::find`] when the aggregate is opened --> written and waited for at the
-//! beginning of its first consistency point, before any block of it
+//! beginning of its first consistency point, before any block of it; clients are admitted after
+//! that consistency point: the cut may have left one copy of the newest superblock, and what
+//! clients have seen must not depend on a single block
 //!
 //! Healing does not happen when the aggregate is opened: if the aggregate cannot be mounted,
 //! nothing may be written. Only copies that differ are written, so a power cut while healing leaves
@@ -58,6 +60,11 @@ impl Healing {
             }
         }
         Healing { places }
+    }
+
+    /// True if a copy is wrong.
+    pub(crate) fn is_needed(&self) -> bool {
+        !self.places.is_empty()
     }
 
     /// Submits the writes; once.

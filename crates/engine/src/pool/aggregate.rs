@@ -55,6 +55,8 @@ pub(crate) struct Aggregate {
     /// When it was opened, its labels had the record of a change of its devices that was cut
     /// ([`crate::mount::labels`]).
     pub(crate) has_cut_change: bool,
+    /// When it was opened, a copy of a superblock was to be healed ([`crate::media::heal`]).
+    pub(crate) has_cut_commit: bool,
     /// The journal, unless it has none.
     pub(crate) log: Option<Log>,
     pub(crate) counts: Counts,
@@ -111,6 +113,7 @@ impl Aggregate {
             lost_segments: Vec::new(),
             spared_segments: Vec::new(),
             has_cut_change: highest_epoch > config.epoch,
+            has_cut_commit: false,
             topology: AtomicU64::new(0),
             recovery: Mutex::new(None),
             uuid: config.uuid,
@@ -151,9 +154,10 @@ impl Aggregate {
     }
 
     /// True if a consistency point comes before clients after it was opened: a change of its
-    /// devices was cut, or a missing drive is to be recorded.
+    /// devices was cut, a missing drive is to be recorded, or what clients are about to see may
+    /// depend on a single copy of a superblock.
     pub(crate) fn must_commit_first(&self) -> bool {
-        self.has_cut_change || self.media.is_waiting()
+        self.has_cut_change || self.has_cut_commit || self.media.is_waiting()
     }
 
     /// The consistency point that must be committed before clients are admitted after a change of

@@ -109,9 +109,12 @@ impl<O: Outside> Core<O> {
         self.enqueue(driver);
         if aggregate.log.is_some() {
             self.begin_replay(&aggregate, from);
-        } else if aggregate.media.has_groups() && !aggregate.is_halted() {
+        } else if (aggregate.media.has_groups() || aggregate.has_cut_commit)
+            && !aggregate.is_halted()
+        {
             // A drive may lack the newest superblock. Clients may flush what they read, and drives
-            // that lack it may be opened without the others.
+            // that lack it may be opened without the others. A single copy of it may be all there
+            // is.
             aggregate.want_cp(aggregate.beyond_cut_change());
         } else {
             self.go_online(&aggregate);
@@ -444,7 +447,10 @@ impl<O: Outside> Core<O> {
         for (request, result) in run.answers {
             self.answer(&request, result.map(|()| executed));
         }
-        let last = CpNumber(shared.opened.0 + 2);
+        let last = match shared.media.has_groups() {
+            true => shared.opened.next().next(),
+            false => shared.opened.next(),
+        };
         if shared.state() == State::Mounting && shared.log.is_none() && shared.committed() >= last {
             self.go_online(&shared);
         }

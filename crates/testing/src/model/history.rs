@@ -65,6 +65,8 @@ pub(super) struct Version {
     pub(super) contents: Vec<Content>,
     /// The block that holds it is damaged: an error is an answer.
     pub(super) marked: bool,
+    /// It wrote a part of the block: the rest is what the version before it had.
+    pub(super) in_part: bool,
 }
 
 /// All versions of a block, oldest first. Never empty.
@@ -86,6 +88,7 @@ impl BlockHistory {
                 op: None,
                 contents: vec![Content::of(page)],
                 marked: false,
+                in_part: false,
             }],
         }
     }
@@ -105,6 +108,7 @@ impl BlockHistory {
                 op,
                 contents,
                 marked,
+                in_part: false,
             }],
         }
     }
@@ -138,6 +142,7 @@ impl BlockHistory {
             op: Some(op),
             contents,
             marked,
+            in_part: !whole,
         });
     }
 

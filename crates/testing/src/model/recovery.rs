@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use everglade_env::PageRef;
 
-use super::history::BlockHistory;
+use super::history::{BlockHistory, Version};
 use super::{LunId, Model, Moment, OpId, Rule, Violation, VolumeId};
 
 /// The places that prove an operation, and the places that lack it.
@@ -292,6 +292,12 @@ impl<'m> Recovery<'m> {
             .rposition(|v| v.op.is_none_or(|op| self.is_durable(op)));
         let floor = floor.unwrap_or(0);
         let Some((least, greatest)) = history.fitting(floor, 0, bytes, happened) else {
+            // A part was written over an operation that is missing: the block has the part over
+            // what was there before, which is no version. It proves nothing.
+            let in_part = |it: &Version| it.in_part && it.op.is_some_and(happened);
+            if self.with_gaps && versions[floor + 1..].iter().any(in_part) {
+                return Ok(());
+            }
             return Err(self.unfitting(history, &place, floor, bytes));
         };
         // Only contents prove that an operation survived: a durable operation that changed nothing

@@ -247,6 +247,37 @@ fn where_operations_may_be_missing_one_that_was_overwritten_may_be_too() {
     assert_eq!(bench.crash_with_gaps(&[2, 1, 0]), Err(Rule::Whole));
 }
 
+/// The same, and the later write is over a part of a block: its other bytes are those of before the
+/// missing write.
+#[test]
+fn where_operations_may_be_missing_a_part_may_be_over_older_bytes() {
+    let mut bench = Bench::new();
+    bench.write(0, 1, 1);
+    bench.flush();
+    bench.write(0, 3, 2);
+    let op = bench.model.begin_write(bench.lun, 0, &[3; 512], false);
+    bench.model.end(op, OpEnd::DONE);
+    let mut mixed = everglade_env::Page::copy_of(&page(1));
+    mixed[..512].fill(3);
+    let mixed = mixed.freeze();
+    let crash = |has_gaps: bool, block: u64| {
+        let mut recovery = bench.model.recover(ALL);
+        if has_gaps {
+            recovery.allow_gaps();
+        }
+        recovery
+            .block(bench.lun, block, &mixed)
+            .map_err(|it| it.rule)
+    };
+    assert_eq!(crash(true, 0), Ok(()));
+    assert_eq!(
+        crash(true, 1),
+        Err(Rule::Foreign),
+        "nothing was written over a part"
+    );
+    assert_eq!(crash(false, 0), Err(Rule::Foreign));
+}
+
 #[test]
 fn survival_is_a_prefix_of_what_was_acknowledged_in_order() {
     let mut bench = Bench::new();

@@ -272,6 +272,9 @@ struct Asked<'a> {
     /// A recovery that was cut left out operations on what came too late, and may have committed
     /// the others: the next one knows nothing of those, and they are missing all the same.
     has_gaps: bool,
+    /// The consistency point that the recovery that was cut found, in a pool without journal: those
+    /// that it committed itself have numbers that lost operations had.
+    found_cp: Option<u64>,
     known: &'a Judged,
 }
 
@@ -306,6 +309,7 @@ impl<M: Maker> Context<'_, M> {
             at,
             since: self.since,
             has_gaps: false,
+            found_cp: None,
             known: &self.known,
         };
         self.judge_known(images, &asked, report)
@@ -328,9 +332,10 @@ impl<M: Maker> Context<'_, M> {
         let world = SimWorld::restart(images.clone(), self.seed, self.reactors);
         world.track();
         let mut system = self.mount(&world)?;
-        let view = look_at(&world, &mut system, &|name| {
+        let mut view = look_at(&world, &mut system, &|name| {
             asked.model.blocks_since(name, asked.since, OLD_ONE_IN)
         })?;
+        view.cp = asked.found_cp.or(view.cp);
         judge(&view)?;
         report.add_faults(&world);
         asked.known.remember(world.take_footprint(), view, moment);
@@ -347,6 +352,8 @@ impl<M: Maker> Context<'_, M> {
         world.watch_cuts(1, 1000);
         let mut system = self.mount(&world)?;
         let has_gaps = system.has_gaps();
+        let has_journal = !self.maker.promises().journal_blocks.is_empty();
+        let found_cp = system.recovered_cp().filter(|_| !has_journal);
         let mut model = judge(&world, &mut system, self.model, at)?;
         let recovered_with = world.writes();
         model.set_writes(recovered_with);
@@ -356,7 +363,7 @@ impl<M: Maker> Context<'_, M> {
             .run(&mut |_| actions.next())
             .map_err(|failure| failure.within("going on"))?;
         drop(driver);
-        let (known, gapped) = (Judged::default(), Judged::default());
+        let (known, within) = (Judged::default(), Judged::default());
         let points_max = (self.thoroughness.points_max / 4).clamp(1, NESTED_MAX);
         for (again, point) in points_of(&world, points_max) {
             // Clients did not see the results of a recovery that was cut.
@@ -366,10 +373,11 @@ impl<M: Maker> Context<'_, M> {
                 at: if in_recovery { at } else { again },
                 since: if in_recovery { self.since } else { OpId(0) },
                 has_gaps: in_recovery && has_gaps,
-                known: match (in_recovery, has_gaps) {
-                    (true, true) => &gapped,
-                    (true, false) => &self.known,
-                    (false, _) => &known,
+                found_cp: found_cp.filter(|_| in_recovery),
+                known: match in_recovery {
+                    true if has_gaps || found_cp.is_some() => &within,
+                    true => &self.known,
+                    false => &known,
                 },
             };
             for cut in point.singles(1) {

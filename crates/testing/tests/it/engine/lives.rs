@@ -142,6 +142,13 @@ fn what_was_written_to_a_lun_that_is_short_again_is_skipped_whole() {
     run_kind(Kind::Silent, [Seed(0xa5c2_ea2d_2d23_205d)].into_iter());
 }
 
+/// The power failed during a commit and left one copy of the superblock. A start showed clients
+/// what it names, without copying it, and then that copy was damaged.
+#[test]
+fn what_a_start_shows_is_not_lost_with_one_copy_of_a_superblock() {
+    run_kind(Kind::Silent, [Seed(0x05f1_8233_9006_0c73)].into_iter());
+}
+
 /// A volume was deleted, a start failed before it was built again: the next start misses nothing.
 #[test]
 fn a_volume_that_no_start_built_again_is_not_missed() {
