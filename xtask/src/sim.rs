@@ -26,9 +26,9 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
 
 /// Part of `test`: runs new seeds for one minute, and then for half a minute each of the kinds
 /// `histories` (short sequences with snapshot verbs), `clonings` (the same with clones) and
-/// `corrupted` (damaged metadata), and for a quarter of a minute each of `growth` (pools that grow)
-/// and `mirror` (drives of mirrors that break). The crates' own tests run fixed seeds. The tests
-/// have built the program.
+/// `corrupted` (damaged metadata), and for a quarter of a minute each of `growth` (pools that
+/// grow), `mirror` (drives of mirrors that break) and `compared` (clients that count by
+/// compare-and-write). The crates' own tests run fixed seeds. The tests have built the program.
 pub(crate) fn short(tally: &mut Tally) {
     if !place::has_binary("testing", "sim") {
         return tally.skip(MISSING);
@@ -37,7 +37,7 @@ pub(crate) fn short(tally: &mut Tally) {
     for kind in ["histories", "clonings", "corrupted"] {
         simulate(tally, fresh(&["--kind", kind, "--minutes", "0.5"]));
     }
-    for kind in ["growth", "mirror"] {
+    for kind in ["growth", "mirror", "compared"] {
         simulate(tally, fresh(&["--kind", kind, "--minutes", "0.25"]));
     }
 }

@@ -11,6 +11,7 @@ pub mod context;
 pub mod damage;
 pub mod directory;
 pub mod geometry;
+pub mod identity;
 pub mod indirect;
 pub mod inode;
 pub mod journal;

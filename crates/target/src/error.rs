@@ -12,6 +12,12 @@ pub enum Error {
     /// The pool, or the host below it, is full. Nothing was changed.
     #[error("no space left in the pool")]
     NoSpace,
+    /// The contents were not the expected ones, and nothing was written.
+    #[error("the contents differ from the expected ones at byte {offset} of the range")]
+    Miscompare {
+        /// The first byte that differs, from the beginning of the range.
+        offset: u32,
+    },
     /// Data cannot be read or written: media error, failed checksum, poisoned aggregate.
     #[error("input/output error: {0}")]
     Io(String),

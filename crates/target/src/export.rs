@@ -5,6 +5,9 @@
 pub struct Export {
     /// `volume/lun`.
     pub name: String,
+    /// Names the LUN, or the image of one, for ever: a renamed LUN keeps it, and no other LUN ever
+    /// has it ([`Identity`](crate::Identity)).
+    pub uuid: [u8; 16],
     /// Size in bytes, a multiple of the block size.
     pub size_bytes: u64,
     /// Writes are refused.

@@ -10,6 +10,7 @@
 //! 2. *One operation is atomic for readers*: a read overlapping a write or discard submitted as one
 //!    [`Op`] sees all of it or nothing of it. An operation covers at most [`OP_BYTES_MAX`] for
 //!    reads and writes; protocols cut larger requests into slices and execute them as bytes arrive.
+//!    This includes [`Op::CompareAndWrite`], which reads and writes in one step.
 //! 3. *Flush*: when a [`Op::Flush`] completes, every operation that completed before it was
 //!    submitted, on any session, survives a crash. An operation with `durable` survives once it
 //!    completes.
@@ -24,6 +25,7 @@ pub mod conformance;
 pub mod error;
 pub mod export;
 pub mod extent;
+pub mod identity;
 pub mod model;
 pub mod op;
 pub mod sessions;
@@ -32,5 +34,6 @@ pub mod span;
 pub use error::Error;
 pub use export::{Export, Image, Limits};
 pub use extent::{Allocation, Extent, Extents};
-pub use op::{Completion, LunHandle, OP_BYTES_MAX, Op, Reply, Target, Token};
+pub use identity::Identity;
+pub use op::{COMPARE_BYTES_MAX, Completion, LunHandle, OP_BYTES_MAX, Op, Reply, Target, Token};
 pub use span::{ReadSpan, WriteSpan};

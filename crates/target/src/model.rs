@@ -10,8 +10,8 @@ use everglade_env::{BLOCK_SIZE, Page, PageRef};
 
 use crate::span::{block_count, parts};
 use crate::{
-    Allocation, Completion, Error, Export, Extent, Extents, Image, LunHandle, OP_BYTES_MAX, Op,
-    ReadSpan, Reply, Target, Token, WriteSpan,
+    Allocation, COMPARE_BYTES_MAX, Completion, Error, Export, Extent, Extents, Image, LunHandle,
+    OP_BYTES_MAX, Op, ReadSpan, Reply, Target, Token, WriteSpan,
 };
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -191,6 +191,10 @@ impl Model {
 }
 
 impl Lun {
+    fn uuid(&self) -> [u8; 16] {
+        u128::from(self.identity).to_be_bytes()
+    }
+
     fn execute(&mut self, op: Op) -> Result<Reply, Error> {
         let changes = !matches!(
             op,
@@ -206,6 +210,21 @@ impl Lun {
             }
             Op::Write { data, durable: _ } => {
                 self.check_transfer(data.offset, data.length)?;
+                self.write(&data);
+            }
+            Op::CompareAndWrite {
+                compare,
+                data,
+                durable: _,
+            } => {
+                check_compare(&compare, &data)?;
+                self.check_transfer(data.offset, data.length)?;
+                let first = data.offset / BLOCK;
+                let block = |index: usize| self.blocks.get(&(first + index as u64));
+                let block = |index| block(index).map(|bytes| &bytes[..]);
+                if let Some(offset) = compare.first_difference(block) {
+                    return Err(Error::Miscompare { offset });
+                }
                 self.write(&data);
             }
             Op::Flush => {}
@@ -370,10 +389,22 @@ impl Lun {
     }
 }
 
+/// Refuses a compare-and-write whose parts do not fit.
+fn check_compare(compare: &WriteSpan, data: &WriteSpan) -> Result<(), Error> {
+    if (compare.offset, compare.length) != (data.offset, data.length) {
+        return Err(Error::Invalid("two ranges in one operation"));
+    }
+    if data.length > COMPARE_BYTES_MAX {
+        return Err(Error::Invalid("at most 64 KiB are compared and written"));
+    }
+    Ok(())
+}
+
 impl Target for Model {
     fn exports(&self) -> Vec<Export> {
         let export = |(name, lun): (&String, &Lun)| Export {
             name: name.clone(),
+            uuid: lun.uuid(),
             size_bytes: lun.size_bytes,
             read_only: lun.read_only,
         };
@@ -403,6 +434,7 @@ impl Target for Model {
         let identity = lun.identity;
         let export = Export {
             name: name.to_owned(),
+            uuid: lun.uuid(),
             size_bytes: lun.size_bytes,
             read_only: lun.read_only,
         };

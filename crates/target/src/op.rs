@@ -5,6 +5,9 @@ use crate::{Error, Export, Extent, Image, ReadSpan, WriteSpan};
 /// Longest read or write submitted as one operation, in bytes (K-06, docs/design/design.md §5).
 pub const OP_BYTES_MAX: u32 = 1 << 20;
 
+/// Longest range of a [`Op::CompareAndWrite`], in bytes.
+pub const COMPARE_BYTES_MAX: u32 = 64 << 10;
+
 /// Chosen by the submitter, returned with the completion. Unique among its operations in flight.
 pub type Token = u64;
 
@@ -25,6 +28,17 @@ pub enum Op {
     /// Stores bytes.
     Write {
         /// Range and contents, at most [`OP_BYTES_MAX`] long.
+        data: WriteSpan,
+        /// Complete only when durable (FUA).
+        durable: bool,
+    },
+    /// Stores bytes if the range has the expected contents, and fails with
+    /// [`Error::Miscompare`] otherwise. Comparing and storing are one step: no change by another
+    /// operation, of any session, comes between them.
+    CompareAndWrite {
+        /// The expected contents, 1 ..= [`COMPARE_BYTES_MAX`] bytes.
+        compare: WriteSpan,
+        /// The new contents, of the same range.
         data: WriteSpan,
         /// Complete only when durable (FUA).
         durable: bool,

@@ -83,6 +83,31 @@ impl WriteSpan {
         span
     }
 
+    /// Returns the place of the first byte that differs from what `block(n)` returns for the n-th
+    /// block touched, counted from the beginning of the range; `None` if all bytes are the same.
+    /// Blocks that return nothing are zeroes.
+    #[must_use]
+    pub fn first_difference<'p>(
+        &self,
+        mut block: impl FnMut(usize) -> Option<&'p [u8]>,
+    ) -> Option<u32> {
+        let mut before = 0;
+        for (index, range) in parts(self.offset, self.length) {
+            let own = &self.pages[index][range.clone()];
+            let place = match block(index) {
+                Some(other) if own == &other[range.clone()] => None,
+                Some(other) => own.iter().zip(&other[range]).position(|(a, b)| a != b),
+                None => own.iter().position(|byte| *byte != 0),
+            };
+            if let Some(place) = place {
+                let place = before + place;
+                return Some(u32::try_from(place).expect("within a span"));
+            }
+            before += own.len();
+        }
+        None
+    }
+
     /// Returns the pieces of memory to receive into, in order.
     pub fn slices_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let mut ranges = parts(self.offset, self.length);

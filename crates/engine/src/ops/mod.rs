@@ -4,6 +4,7 @@
 //! to the blocks it changes: a write leaves its pages in the overlay and the consistency point
 //! changes the tree, so a write is as fast as memory.
 
+pub(crate) mod compare;
 pub(crate) mod discard;
 pub(crate) mod extents;
 pub(crate) mod flush;
@@ -160,7 +161,7 @@ impl Client {
     pub(crate) fn range(&self) -> Range<u64> {
         let (from, end) = match &self.op {
             Op::Read { offset, length } => (*offset, offset.saturating_add(u64::from(*length))),
-            Op::Write { data, .. } => (
+            Op::Write { data, .. } | Op::CompareAndWrite { data, .. } => (
                 data.offset,
                 data.offset.saturating_add(u64::from(data.length)),
             ),
@@ -211,7 +212,9 @@ impl Client {
         }
         let (offset, length, bounded) = match &self.op {
             Op::Read { offset, length } => return validate_read(&self.lun, *offset, *length),
-            Op::Write { data, .. } => (data.offset, u64::from(data.length), true),
+            Op::Write { data, .. } | Op::CompareAndWrite { data, .. } => {
+                (data.offset, u64::from(data.length), true)
+            }
             Op::Flush => return Ok(()),
             Op::Discard { offset, length, .. } | Op::WriteZeroes { offset, length, .. } => {
                 (*offset, *length, false)
@@ -233,7 +236,10 @@ impl Client {
             validate_length(length)?;
         }
         validate_end(&self.lun, offset, length)?;
-        if let Op::Write { data, .. } = &self.op {
+        if let Op::CompareAndWrite { compare, data, .. } = &self.op {
+            compare::validate(compare, data)?;
+        }
+        if let Op::Write { data, .. } | Op::CompareAndWrite { data, .. } = &self.op {
             let blocks = everglade_target::span::block_count(offset, length);
             if data.pages.len() as u64 != blocks {
                 return Err(Error::Invalid("a write has one page for each block"));
@@ -270,7 +276,9 @@ impl Client {
         let traffic = &self.lun.volume.traffic;
         match &self.op {
             Op::Read { length, .. } => traffic.note_read(*length),
-            Op::Write { data, .. } => traffic.note_written(data.length),
+            Op::Write { data, .. } | Op::CompareAndWrite { data, .. } => {
+                traffic.note_written(data.length);
+            }
             _ => {}
         }
     }
@@ -305,6 +313,7 @@ impl Client {
                 read::run(cx, &self.lun, (*offset, *length), &mut self.rest)
             }
             Op::Write { .. } => write::run(cx, self),
+            Op::CompareAndWrite { .. } => compare::run(cx, self),
             Op::Flush => Ok(flush::run(&self.lun)),
             Op::Discard { .. } => discard::run(cx, self),
             Op::WriteZeroes { .. } => zeroes::run(cx, self),

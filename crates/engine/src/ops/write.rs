@@ -20,7 +20,8 @@ use crate::pool::volume::Lun;
 use crate::read::load::{Gather, Stop};
 
 pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<RunEnd, Stop> {
-    let Op::Write { data, durable } = &mut client.op else {
+    let (Op::Write { data, durable } | Op::CompareAndWrite { data, durable, .. }) = &mut client.op
+    else {
         unreachable!("dispatched by kind")
     };
     let (lun, durable) = (client.lun.clone(), *durable);

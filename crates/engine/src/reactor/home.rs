@@ -2,7 +2,6 @@
 
 use everglade_affinity::{Entry, Permit, RANGES, STRIPES, VolumeAffinities};
 use everglade_env::{Nanos, Outside};
-use everglade_format::CpNumber;
 use everglade_journal::Position;
 use everglade_target::Error;
 

@@ -40,7 +40,8 @@ impl From<&Error> for Errno {
             Error::Invalid(_) | Error::NotFound(_) => Errno::Invalid,
             Error::ReadOnly => Errno::Perm,
             Error::NoSpace => Errno::NoSpace,
-            Error::Io(_) => Errno::Io,
+            // NBD has no command that compares.
+            Error::Io(_) | Error::Miscompare { .. } => Errno::Io,
             Error::Gone => Errno::Shutdown,
         }
     }

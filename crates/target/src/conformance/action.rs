@@ -14,6 +14,13 @@ pub enum Action {
         bytes: Vec<u8>,
         durable: bool,
     },
+    /// See [`Op::CompareAndWrite`].
+    CompareAndWrite {
+        offset: u64,
+        compare: Vec<u8>,
+        bytes: Vec<u8>,
+        durable: bool,
+    },
     /// See [`Op::Flush`].
     Flush,
     /// See [`Op::Discard`].
@@ -82,6 +89,16 @@ impl Action {
                 data: WriteSpan::copy_of(offset, bytes),
                 durable,
             },
+            Action::CompareAndWrite {
+                offset,
+                ref compare,
+                ref bytes,
+                durable,
+            } => Op::CompareAndWrite {
+                compare: WriteSpan::copy_of(offset, compare),
+                data: WriteSpan::copy_of(offset, bytes),
+                durable,
+            },
             Action::Flush => Op::Flush,
             Action::Discard {
                 offset,
@@ -121,6 +138,9 @@ impl Action {
         let (offset, length) = match *self {
             Action::Read { offset, length } => (offset, u64::from(length)),
             Action::Write {
+                offset, ref bytes, ..
+            }
+            | Action::CompareAndWrite {
                 offset, ref bytes, ..
             } => (offset, bytes.len() as u64),
             Action::Flush => (0, 0),

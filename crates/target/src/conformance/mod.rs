@@ -6,12 +6,13 @@
 //!
 //! Operations are submitted in groups whose outcome does not depend on the order in which the
 //! target carries them out; so the [`Model`](crate::model::Model), which does one at a time,
-//! predicts it exactly. The one place where order is left open, readers racing a writer, is
-//! [`atomic`]'s.
+//! predicts it exactly. Order is left open in two places: readers race a writer in [`atomic`], and
+//! operations that expect the same contents race each other in [`compare`].
 
 pub mod action;
 pub mod atomic;
 pub mod bench;
+pub mod compare;
 pub mod dice;
 pub mod edges;
 pub mod random;
@@ -40,6 +41,7 @@ pub fn run<T: Target + ?Sized>(
     let mut bench = Bench::open(target, export, progress, seed);
     edges::run(&mut bench);
     atomic::run(&mut bench);
+    compare::run(&mut bench);
     random::run(&mut bench, GROUPS);
     bench.close();
 }

@@ -6,7 +6,9 @@ use everglade_env::{BLOCK_SIZE, Page};
 
 use super::run;
 use crate::model::Model;
-use crate::{Allocation, Completion, Error, Export, Extent, LunHandle, Op, Reply, Target, Token};
+use crate::{
+    Allocation, Completion, Error, Export, Extent, LunHandle, Op, Reply, Target, Token, WriteSpan,
+};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 
@@ -25,6 +27,8 @@ enum Fault {
     ForgetsACompletion,
     ReadsOtherBytes,
     DurableWritesAreLost,
+    NothingIsCompared,
+    AMiscompareIsNoError,
     ExtentsAreAllData,
     ExtentsAreAllHoles,
     ExtentsAreTooMany,
@@ -106,6 +110,18 @@ impl Faulty {
                 }
                 Op::Write { data, durable }
             }
+            (
+                Fault::NothingIsCompared,
+                Op::CompareAndWrite {
+                    data,
+                    durable,
+                    compare,
+                },
+            ) if (data.offset, data.length) == (compare.offset, compare.length)
+                && data.length <= crate::COMPARE_BYTES_MAX =>
+            {
+                Op::Write { data, durable }
+            }
             (Fault::EmptyTransfersAreAccepted, Op::Read { length: 0, .. }) => Op::Flush,
             (
                 Fault::RangesBeyondTheEndAreCutShort,
@@ -182,6 +198,12 @@ impl Target for Faulty {
             }
             return;
         }
+        if self.fault == Fault::AMiscompareIsNoError
+            && let Some(last) = done.last_mut()
+            && matches!(last.result, Err(Error::Miscompare { .. }))
+        {
+            last.result = Ok(Reply::Done);
+        }
         let lie = match self.fault {
             Fault::ExtentsAreAllData => Some(Allocation::Data),
             Fault::ExtentsAreAllHoles => Some(Allocation::Hole),
@@ -237,6 +259,8 @@ fn suite_notices_every_fault() {
         Fault::ForgetsACompletion,
         Fault::ReadsOtherBytes,
         Fault::DurableWritesAreLost,
+        Fault::NothingIsCompared,
+        Fault::AMiscompareIsNoError,
         Fault::ExtentsAreAllData,
         Fault::ExtentsAreAllHoles,
         Fault::ExtentsAreTooMany,
@@ -294,6 +318,77 @@ impl Target for Torn {
             }
         }
     }
+}
+
+/// Compares when a compare-and-write is submitted, and writes when it is polled.
+struct TwoSteps {
+    model: Model,
+    waiting: Vec<(LunHandle, Op, Token)>,
+}
+
+impl Target for TwoSteps {
+    fn exports(&self) -> Vec<Export> {
+        self.model.exports()
+    }
+
+    fn open(&mut self, name: &str) -> Result<(LunHandle, Export), Error> {
+        self.model.open(name)
+    }
+
+    fn close(&mut self, lun: LunHandle) {
+        self.model.close(lun);
+    }
+
+    fn size_bytes(&self, lun: LunHandle) -> Option<u64> {
+        self.model.size_bytes(lun)
+    }
+
+    fn submit(&mut self, lun: LunHandle, op: Op, token: Token) {
+        let Op::CompareAndWrite {
+            compare,
+            data,
+            durable,
+        } = op
+        else {
+            return self.model.submit(lun, op, token);
+        };
+        let same = WriteSpan {
+            pages: compare
+                .pages
+                .iter()
+                .map(|page| Page::copy_of(page))
+                .collect(),
+            ..compare
+        };
+        let compared = Op::CompareAndWrite {
+            compare,
+            data: same,
+            durable,
+        };
+        self.model.submit(lun, compared, token);
+        self.waiting.push((lun, Op::Write { data, durable }, token));
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) {
+        self.model.poll(done);
+        for (lun, write, token) in self.waiting.drain(..) {
+            let of_this = done.iter_mut().find(|it| it.token == token);
+            if let Some(Completion { result: Ok(_), .. }) = of_this {
+                self.model.submit(lun, write, token);
+                self.model.poll(&mut Vec::new());
+            }
+        }
+    }
+}
+
+#[test]
+fn suite_notices_a_comparison_apart_from_its_write() {
+    let mut target = TwoSteps {
+        model: Model::with_lun("v/l", 8 << 20),
+        waiting: Vec::new(),
+    };
+    let result = catch_unwind(AssertUnwindSafe(|| run(&mut target, "v/l", &mut |_| {}, 1)));
+    assert!(result.is_err(), "lost updates went unnoticed");
 }
 
 #[test]

@@ -730,7 +730,7 @@ impl<'a, S: System> Driver<'a, S> {
             }
             // It was being deleted.
             Error::Gone | Error::NotFound(_) => OpEnd::Failed,
-            Error::Io(_) | Error::Invalid(_) | Error::ReadOnly => {
+            Error::Io(_) | Error::Invalid(_) | Error::ReadOnly | Error::Miscompare { .. } => {
                 self.fail(format!("a valid request failed: {error}"));
                 OpEnd::Failed
             }

@@ -2,8 +2,8 @@
 
 use super::words::Cases;
 use super::{
-    Failure, Report, clonings, corrupted, creation, cuts, exhaustive, growth, histories, long,
-    mirror, moments, small, snapshots,
+    Failure, Report, clonings, compared, corrupted, creation, cuts, exhaustive, growth, histories,
+    long, mirror, moments, small, snapshots,
 };
 use crate::engine::EngineMaker;
 use crate::system::Maker;
@@ -52,6 +52,8 @@ pub enum Kind {
     Growth,
     /// Drives of mirrors break, lie, and are away.
     Mirror,
+    /// Clients count by compare-and-write.
+    Compared,
 }
 
 impl Kind {
@@ -97,6 +99,7 @@ impl Kind {
             Kind::Corrupted,
             Kind::Growth,
             Kind::Mirror,
+            Kind::Compared,
         ];
         all.into_iter().find(|kind| kind.name() == name)
     }
@@ -167,6 +170,7 @@ impl Kind {
                 };
                 mirror::run(seed, plan, &maker)
             }
+            Kind::Compared => compared::run(seed, &maker),
             Kind::Moments => moments::run(seed, moments::Plan::of_seed(seed), &maker),
             Kind::Tight => long::run(seed, plan.tight(TIGHT_BYTES), &maker),
             Kind::Fill => long::run(seed, plan.filling(), &maker),

@@ -6,6 +6,7 @@
 //!   what takes luck.
 //! - [`creation`]: preparing the devices is cut at every write.
 //! - [`growth`]: the pool grows while clients work; everything of it is cut.
+//! - [`compared`]: clients count by compare-and-write; no update is lost.
 //! - [`mirror`]: drives of mirrors break, lie, are away and come back; everything of it is cut.
 //! - [`small`], [`exhaustive`]: [`cuts`] for every short sequence over a small alphabet, from one
 //!   and from several start states. Finds unexpected combinations.
@@ -24,6 +25,7 @@ mod asker;
 mod background;
 mod changes;
 pub mod clonings;
+pub mod compared;
 mod corrupted;
 mod cost;
 pub mod creation;

@@ -156,7 +156,9 @@ impl ToyTarget {
         let size = core.luns.get(name).ok_or(Error::Gone)?.size_bytes;
         let (offset, length) = match &op {
             Op::Read { offset, length } => (*offset, u64::from(*length)),
-            Op::Write { data, .. } => (data.offset, u64::from(data.length)),
+            Op::Write { data, .. } | Op::CompareAndWrite { data, .. } => {
+                (data.offset, u64::from(data.length))
+            }
             Op::Flush => (0, 0),
             Op::Discard { offset, length, .. }
             | Op::WriteZeroes { offset, length, .. }
@@ -167,7 +169,24 @@ impl ToyTarget {
             return Err(Error::Invalid("beyond the end"));
         }
         let reactor = self.reactor;
+        let op = match op {
+            Op::CompareAndWrite {
+                compare,
+                data,
+                durable,
+            } => {
+                let blocks = &core.luns[name].blocks;
+                let first = compare.offset / BLOCK;
+                let block = |index: usize| blocks.get(&(first + index as u64));
+                if let Some(offset) = compare.first_difference(|n| block(n).map(|it| &it[..])) {
+                    return Err(Error::Miscompare { offset });
+                }
+                Op::Write { data, durable }
+            }
+            op => op,
+        };
         let durable = match op {
+            Op::CompareAndWrite { .. } => unreachable!("it is a write by now"),
             Op::Read { offset, length } => {
                 if length > OP_BYTES_MAX {
                     return Err(Error::Invalid("too long"));
@@ -255,6 +274,7 @@ impl Target for ToyTarget {
     fn exports(&self) -> Vec<Export> {
         let export = |(name, lun): (&String, &super::core::Lun)| Export {
             name: name.clone(),
+            uuid: [0; 16],
             size_bytes: lun.size_bytes,
             read_only: false,
         };

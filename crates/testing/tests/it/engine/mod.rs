@@ -3,6 +3,7 @@
 mod catching_up;
 mod changes;
 mod clones;
+mod comparing;
 mod conformance;
 mod cutting;
 mod deletion;
