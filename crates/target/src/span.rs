@@ -55,7 +55,35 @@ pub fn parts(offset: u64, length: u32) -> impl Iterator<Item = (usize, std::ops:
     })
 }
 
+/// Returns the index of the page that holds the byte at `position` of the LUN, in a span that
+/// begins at `start`.
+///
+/// # Panics
+/// If the position is before the start, or beyond what fits in memory.
+#[must_use]
+pub fn page_index(start: u64, position: u64) -> usize {
+    usize::try_from(position / BLOCK - start / BLOCK).expect("a span is in memory")
+}
+
 impl WriteSpan {
+    /// Makes a span to receive into. Pages that will be received whole are not cleared first, so
+    /// the span must be filled before anybody sees it. Pages at the edges are cleared, because
+    /// parts of them stay as they are.
+    #[must_use]
+    pub fn to_receive(offset: u64, length: u32) -> Self {
+        let mut pages = Page::several(parts(offset, length).count());
+        for (page, (_, range)) in pages.iter_mut().zip(parts(offset, length)) {
+            if range.len() < BLOCK_SIZE {
+                page.fill(0);
+            }
+        }
+        WriteSpan {
+            offset,
+            length,
+            pages,
+        }
+    }
+
     /// Makes a span of zeroes to be filled by the caller.
     #[must_use]
     pub fn zeroed(offset: u64, length: u32) -> Self {
@@ -108,6 +136,31 @@ impl WriteSpan {
         None
     }
 
+    /// Returns the pieces of memory from byte `start` of the span on, to receive into, in order.
+    ///
+    /// # Panics
+    /// If the span is shorter.
+    pub fn slices_mut_from(&mut self, start: u32) -> impl Iterator<Item = &mut [u8]> {
+        let from = self.offset + u64::from(start);
+        let first = page_index(self.offset, from);
+        let parts = parts(from, self.length - start);
+        let pages = self.pages.iter_mut().skip(first);
+        pages.zip(parts).map(|(page, (_, range))| {
+            let page: &mut [u8] = &mut page[..];
+            &mut page[range]
+        })
+    }
+
+    /// Returns the pieces of memory of `length` bytes from byte `start` of the span on, in order.
+    ///
+    /// # Panics
+    /// If the span is shorter.
+    pub fn slices_from(&self, start: u32, length: u32) -> impl Iterator<Item = &[u8]> {
+        let from = self.offset + u64::from(start);
+        let first = page_index(self.offset, from);
+        parts(from, length).map(move |(page, range)| &self.pages[first + page][range])
+    }
+
     /// Returns the pieces of memory to receive into, in order.
     pub fn slices_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let mut ranges = parts(self.offset, self.length);
@@ -122,6 +175,17 @@ impl ReadSpan {
     /// Returns the pieces of memory to send, in order.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         parts(self.offset, self.length).map(|(page, range)| &self.pages[page][range])
+    }
+
+    /// Returns the pieces of memory from byte `start` of the span on, in order.
+    ///
+    /// # Panics
+    /// If the span is shorter.
+    pub fn slices_from(&self, start: u32) -> impl Iterator<Item = &[u8]> {
+        let from = self.offset + u64::from(start);
+        let first = page_index(self.offset, from);
+        let parts = parts(from, self.length - start);
+        parts.map(move |(page, range)| &self.pages[first + page][range])
     }
 
     /// Returns the bytes in one piece (a copy).

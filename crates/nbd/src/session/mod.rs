@@ -40,10 +40,8 @@ mod home_question;
 mod open_export;
 mod options;
 mod outgoing;
-mod position;
 mod serving;
 mod settings;
-mod staging;
 mod terms;
 mod transmission;
 mod turns;
@@ -52,7 +50,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 
 use everglade_target::sessions::seats::OWN_BITS;
-use everglade_target::sessions::{Allowed, Caller, Ledger, Memory};
+use everglade_target::sessions::{Allowed, Caller, Ledger, Memory, Staging};
 use everglade_target::{Error, LunHandle, Reply, Target, Token};
 
 use crate::SessionMetrics;
@@ -61,7 +59,6 @@ use open_export::OpenExport;
 use options::Haggling;
 use outgoing::Outgoing;
 pub use settings::Settings;
-use staging::Staging;
 use terms::Terms;
 use transmission::{Ended, Transmission};
 

@@ -18,9 +18,8 @@ use std::io::IoSlice;
 use everglade_target::sessions::memory::{
     CLASSES, Class, Reservation, SHORT_PIECE_BYTES, page_bytes,
 };
-use everglade_target::{ReadSpan, span};
+use everglade_target::ReadSpan;
 
-use super::position::page_index;
 use crate::wire::Chunk;
 
 /// Messages in the order they are sent.
@@ -484,9 +483,6 @@ impl<'a> Buffers<'_, 'a> {
     fn put_span(&mut self, span: &'a ReadSpan, skip: &mut u64) -> bool {
         let here = u32::try_from(*skip).unwrap_or(u32::MAX).min(span.length);
         *skip -= u64::from(here);
-        let start = span.offset + u64::from(here);
-        let first_page = page_index(span.offset, start);
-        span::parts(start, span.length - here)
-            .all(|(page, range)| self.put(&span.pages[first_page + page][range]))
+        span.slices_from(here).all(|piece| self.put(piece))
     }
 }

@@ -1,7 +1,7 @@
 //! The terms on which a client is admitted: whether the connection must be encrypted, and which
 //! exports the client may use.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use everglade_target::sessions::{AllowList, Caller, TlsMode};
@@ -50,14 +50,16 @@ impl Admission {
         })
     }
 
-    /// Returns the caller at `address`, or at a Unix socket of this host if there is none.
-    pub(crate) fn caller(&self, address: Option<IpAddr>) -> Caller {
+    /// Returns the caller at `address`, or at a Unix socket of this host if there is none, who
+    /// connected to our address `local`.
+    pub(crate) fn caller(&self, address: Option<IpAddr>, local: Option<SocketAddr>) -> Caller {
         let tls = match (self.mode, address) {
             (TlsMode::Required, None) => TlsMode::Offered,
             (mode, _) => mode,
         };
         Caller {
             address,
+            local,
             names: Arc::default(),
             tls,
             allow_list: self.allow_list.clone(),

@@ -56,6 +56,14 @@ impl Socket {
         })
     }
 
+    /// Returns our address that the client connected to; `None` for a Unix socket.
+    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.local_addr().ok(),
+            Stream::Unix(_) => None,
+        }
+    }
+
     /// Encrypts all that is sent and received from here on.
     pub(crate) fn encrypt(
         &mut self,

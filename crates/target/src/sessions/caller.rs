@@ -1,7 +1,7 @@
 //! The client of a session, and what depends on it: whether the connection must be encrypted first,
 //! and which exports the client may use.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
 use crate::{Completion, Error, Export, Image, LunHandle, Op, Target, Token};
@@ -30,6 +30,8 @@ pub trait AllowList: Send + Sync {
 pub struct Caller {
     /// Its address; `None` for a local socket.
     pub address: Option<IpAddr>,
+    /// Our address that it connected to; `None` for a local socket.
+    pub local: Option<SocketAddr>,
     /// Names in the client's certificate; set before its first encrypted bytes reach the session.
     pub names: Arc<OnceLock<Vec<String>>>,
     /// Whether the client may or must encrypt.

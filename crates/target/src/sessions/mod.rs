@@ -9,6 +9,7 @@
 //! | `session` | what a table asks of a connection |
 //! | `table` | the sessions of a table: bytes, completions, memory, time limits, moves to another table |
 //! | `seats` | their numbers, which are part of the tokens of their operations |
+//! | `staging` | the buffer of a session for bytes that have no place yet |
 //! | `streams` | bytes between a session and a non-blocking stream |
 //! | `memory`, `ledger` | one budget for what a table holds for its peers, and the account of a session |
 //! | `caller` | who is at the other end, and what it may see |
@@ -20,6 +21,7 @@ pub mod memory;
 pub mod metrics;
 pub mod seats;
 pub mod session;
+pub mod staging;
 pub mod streams;
 pub mod table;
 
@@ -29,5 +31,6 @@ pub use memory::{Memory, MemorySnapshot};
 pub use metrics::{Metrics, Snapshot};
 pub use seats::{Owner, SessionId};
 pub use session::{Common, Session};
+pub use staging::Staging;
 pub use streams::{Received, Sent};
 pub use table::{Interest, Moving, Sessions};

@@ -107,6 +107,12 @@ pub trait Session: Sized + Send + 'static {
     /// Releases the receive buffer, because nothing has arrived for a second.
     fn rest(&mut self) {}
 
+    /// Looks at the session's own timers, and at what has changed in storage or in other sessions.
+    /// Called about once a second.
+    fn sweep(&mut self, now: Nanos, target: &mut dyn Target) {
+        let _ = (now, target);
+    }
+
     // ---- TLS that begins in the middle of a connection ----
 
     /// Returns whether the stream must be encrypted from here on, which [`Session::tls_begun`]

@@ -497,6 +497,7 @@ impl<S: Session> Sessions<S> {
             if is_quiet {
                 session.rest();
             }
+            session.sweep(now, target);
             if session.is_draining() {
                 if !seat.drains {
                     seat.drains = true;

@@ -10,11 +10,11 @@
 //! of one slice. While other sessions wait for memory, pages are allocated only for bytes that have
 //! arrived, and a slice of a long request is cut short if no more bytes arrive.
 
-use everglade_env::{BLOCK_SIZE, Page};
+use everglade_env::BLOCK_SIZE;
 use everglade_target::sessions::memory::{Class, page_bytes};
-use everglade_target::{WriteSpan, span};
+use everglade_target::span::{self, page_index};
+use everglade_target::WriteSpan;
 
-use super::super::position::page_index;
 use super::Slices;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -90,7 +90,7 @@ impl Payload {
     /// Makes pages for the next slice.
     pub(super) fn open(&mut self, unit: u32) {
         assert!(self.slice.is_none(), "one slice is filled at a time");
-        self.slice = self.rest.take(unit).map(empty_span);
+        self.slice = self.rest.take(unit).map(|(offset, length)| WriteSpan::to_receive(offset, length));
         self.filled = 0;
     }
 
@@ -107,20 +107,8 @@ impl Payload {
     /// Returns the memory of the current slice still to be filled, in order.
     pub(in crate::session) fn unfilled(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let filled = self.filled;
-        self.slice.iter_mut().flat_map(move |slice| {
-            let start = slice.offset + u64::from(filled);
-            let first_page = page_index(slice.offset, start);
-            let parts = span::parts(start, slice.length - filled);
-            slice
-                .pages
-                .iter_mut()
-                .skip(first_page)
-                .zip(parts)
-                .map(|(page, (_, range))| {
-                    let page: &mut [u8] = &mut page[..];
-                    &mut page[range]
-                })
-        })
+        let slice = self.slice.iter_mut();
+        slice.flat_map(move |slice| slice.slices_mut_from(filled))
     }
 
     /// Counts those of `bytes` received bytes that were received into this slice.
@@ -193,22 +181,5 @@ impl Payload {
         self.slice
             .as_ref()
             .map_or(0, |slice| slice.length - self.filled)
-    }
-}
-
-/// Makes a span to receive into. Pages that will be received whole are not cleared first, because a
-/// span leaves here only when it is full. Pages at the edges are cleared, because parts of them
-/// stay as they are.
-fn empty_span((offset, length): (u64, u32)) -> WriteSpan {
-    let mut pages = Page::several(span::parts(offset, length).count());
-    for (page, (_, range)) in pages.iter_mut().zip(span::parts(offset, length)) {
-        if range.len() < BLOCK_SIZE {
-            page.fill(0);
-        }
-    }
-    WriteSpan {
-        offset,
-        length,
-        pages,
     }
 }

@@ -1,5 +1,5 @@
-//! The buffer for received bytes that do not go to pages directly: messages of the handshake,
-//! request headers, and the payloads that arrive together with them.
+//! The buffer of a session for received bytes that do not go to pages directly: messages of the
+//! handshake, request headers, and the payloads that arrive together with them.
 //!
 //! Between two receives it holds less than one message, unless the session is stalled (then nothing
 //! is received). So moving the rest to the front is cheap, and there is always room for received
@@ -12,8 +12,8 @@
 use everglade_env::BLOCK_SIZE;
 
 /// Bytes received and not yet interpreted.
-#[derive(Default)]
-pub(super) struct Staging {
+#[derive(Debug, Default)]
+pub struct Staging {
     memory: Box<[u8]>,
     start: usize,
     end: usize,
@@ -21,7 +21,7 @@ pub(super) struct Staging {
 
 impl Staging {
     /// Resizes the buffer to this number of bytes, if it is empty.
-    pub(super) fn resize(&mut self, bytes: usize) {
+    pub fn resize(&mut self, bytes: usize) {
         if self.end == 0 && self.memory.len() != bytes {
             // The old memory is free before there is new.
             self.memory = Box::default();
@@ -30,7 +30,10 @@ impl Staging {
     }
 
     /// Puts back bytes that had found a place, which they have no more: less than a block.
-    pub(super) fn put_back(&mut self, bytes: &[u8]) {
+    ///
+    /// # Panics
+    /// If the buffer holds bytes.
+    pub fn put_back(&mut self, bytes: &[u8]) {
         assert!(self.end == 0, "nothing was received after them");
         // The buffer may have been released while the session rested.
         if self.memory.len() < 2 * BLOCK_SIZE {
@@ -41,12 +44,17 @@ impl Staging {
     }
 
     /// Returns the bytes that were received and not yet consumed.
-    pub(super) fn bytes(&self) -> &[u8] {
+    #[must_use]
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.end]
     }
 
     /// Removes the first `count` bytes, which have been interpreted.
-    pub(super) fn consume(&mut self, count: usize) {
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn consume(&mut self, count: usize) {
         assert!(
             count <= self.end - self.start,
             "consumed more than was received"
@@ -59,7 +67,7 @@ impl Staging {
     }
 
     /// Consumes up to `count` bytes and returns how many there were.
-    pub(super) fn skip(&mut self, count: u32) -> u32 {
+    pub fn skip(&mut self, count: u32) -> u32 {
         let here = u32::try_from(self.bytes().len())
             .unwrap_or(u32::MAX)
             .min(count);
@@ -68,7 +76,10 @@ impl Staging {
     }
 
     /// Returns the free part of the buffer, to receive into.
-    pub(super) fn free(&mut self) -> &mut [u8] {
+    ///
+    /// # Panics
+    /// If the buffer is full.
+    pub fn free(&mut self) -> &mut [u8] {
         if self.start > 0 {
             self.memory.copy_within(self.start..self.end, 0);
             self.end -= self.start;
@@ -79,7 +90,10 @@ impl Staging {
     }
 
     /// Counts `count` bytes that were received into [`Self::free`].
-    pub(super) fn filled(&mut self, count: usize) {
+    ///
+    /// # Panics
+    /// If there was less room.
+    pub fn filled(&mut self, count: usize) {
         assert!(
             count <= self.memory.len() - self.end,
             "received more than there was room for"
