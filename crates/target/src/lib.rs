@@ -28,6 +28,7 @@ pub mod extent;
 pub mod identity;
 pub mod model;
 pub mod op;
+pub mod reservations;
 pub mod sessions;
 pub mod span;
 

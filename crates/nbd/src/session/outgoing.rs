@@ -15,10 +15,10 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
+use everglade_target::ReadSpan;
 use everglade_target::sessions::memory::{
     CLASSES, Class, Reservation, SHORT_PIECE_BYTES, page_bytes,
 };
-use everglade_target::ReadSpan;
 
 use crate::wire::Chunk;
 

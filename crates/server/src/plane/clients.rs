@@ -118,7 +118,9 @@ impl Clients {
         let session = match moving {
             Some(moving) => side.front.adopt(now, moving, core),
             None => {
-                let caller = side.admission.caller(socket.address, socket.local_address());
+                let caller = side
+                    .admission
+                    .caller(socket.address, socket.local_address());
                 socket.names = Arc::clone(&caller.names);
                 side.front.attach(now, caller)
             }

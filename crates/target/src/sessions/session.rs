@@ -104,14 +104,15 @@ pub trait Session: Sized + Send + 'static {
         false
     }
 
+    /// Does what has become due: timers, and what other sessions left to be seen. Called about once
+    /// a second. Returns whether anything changed.
+    fn tick(&mut self, now: Nanos, target: &mut dyn Target) -> bool {
+        let _ = (now, target);
+        false
+    }
+
     /// Releases the receive buffer, because nothing has arrived for a second.
     fn rest(&mut self) {}
-
-    /// Looks at the session's own timers, and at what has changed in storage or in other sessions.
-    /// Called about once a second.
-    fn sweep(&mut self, now: Nanos, target: &mut dyn Target) {
-        let _ = (now, target);
-    }
 
     // ---- TLS that begins in the middle of a connection ----
 

@@ -497,7 +497,7 @@ impl<S: Session> Sessions<S> {
             if is_quiet {
                 session.rest();
             }
-            session.sweep(now, target);
+            let has_changed = session.tick(now, target);
             if session.is_draining() {
                 if !seat.drains {
                     seat.drains = true;
@@ -516,8 +516,11 @@ impl<S: Session> Sessions<S> {
                 seat.session.stop(target);
             }
             let Interest { write, closed, .. } = self.interest(id);
-            if write || closed {
+            if write || closed || has_changed {
                 self.seats.mark_ready(id);
+            }
+            if has_changed {
+                self.share_memory(id, target);
             }
         }
         if self.common.memory.is_pressed() {

@@ -11,9 +11,9 @@
 //! arrived, and a slice of a long request is cut short if no more bytes arrive.
 
 use everglade_env::BLOCK_SIZE;
+use everglade_target::WriteSpan;
 use everglade_target::sessions::memory::{Class, page_bytes};
 use everglade_target::span::{self, page_index};
-use everglade_target::WriteSpan;
 
 use super::Slices;
 
@@ -90,7 +90,10 @@ impl Payload {
     /// Makes pages for the next slice.
     pub(super) fn open(&mut self, unit: u32) {
         assert!(self.slice.is_none(), "one slice is filled at a time");
-        self.slice = self.rest.take(unit).map(|(offset, length)| WriteSpan::to_receive(offset, length));
+        self.slice = self
+            .rest
+            .take(unit)
+            .map(|(offset, length)| WriteSpan::to_receive(offset, length));
         self.filled = 0;
     }
 
