@@ -56,6 +56,10 @@ fn describe(op: &Op) -> String {
         Op::Write { data, durable } => {
             format!("write {}+{}{}", data.offset, data.length, fua(*durable))
         }
+        Op::CompareAndWrite { data, durable, .. } => {
+            let (offset, length) = (data.offset, data.length);
+            format!("compare and write {offset}+{length}{}", fua(*durable))
+        }
         Op::Flush => "flush".to_owned(),
         Op::Extents {
             offset,
