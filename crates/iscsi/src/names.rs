@@ -83,8 +83,14 @@ mod tests {
     #[test]
     fn other_names_are_no_exports() {
         let long = "a".repeat(300);
-        for bad in ["", "x", "vol0:", "vol0:4", "vol0:zz", "a:61", "a:2F", "a b", "a:ff", &long] {
-            assert_eq!(export_name(&format!("{PREFIX}{bad}")).filter(|it| it != bad), None, "{bad}");
+        for bad in [
+            "", "x", "vol0:", "vol0:4", "vol0:zz", "a:61", "a:2F", "a b", "a:ff", &long,
+        ] {
+            assert_eq!(
+                export_name(&format!("{PREFIX}{bad}")).filter(|it| it != bad),
+                None,
+                "{bad}"
+            );
         }
         assert_eq!(export_name("iqn.2001-04.com.example:vol0.lun0"), None);
         assert_eq!(target_name(&"A".repeat(80)), None, "too long");

@@ -276,7 +276,10 @@ mod tests {
         let md5 = Algorithm::Md5.response(1, &secret, &[0xaa, 0xbb]);
         let sha = Algorithm::Sha256.response(1, &secret, &[0xaa, 0xbb]);
         assert_eq!(hexadecimal(&md5), "0xab0587295d58c5865802692c1cd794ff");
-        assert_eq!(hexadecimal(&sha), "0xa100c61be4a3b70823025513ed63da3e9e295543b70b90e6225d77f9212ed19a");
+        assert_eq!(
+            hexadecimal(&sha),
+            "0xa100c61be4a3b70823025513ed63da3e9e295543b70b90e6225d77f9212ed19a"
+        );
     }
 
     #[test]
@@ -293,7 +296,10 @@ mod tests {
             ("bob", &right[..31]),
             ("bob", &[]),
         ] {
-            assert_eq!(answer(name, response, &[]), Err(Failure::Wrong(name.to_owned())));
+            assert_eq!(
+                answer(name, response, &[]),
+                Err(Failure::Wrong(name.to_owned()))
+            );
         }
     }
 

@@ -95,9 +95,12 @@ impl Parameters {
                 }
                 None => Answer::reject(),
             },
-            "MaxBurstLength" => {
-                smaller(&mut self.max_burst_bytes, value, BYTES_RANGE, MAX_BURST_BYTES)
-            }
+            "MaxBurstLength" => smaller(
+                &mut self.max_burst_bytes,
+                value,
+                BYTES_RANGE,
+                MAX_BURST_BYTES,
+            ),
             "FirstBurstLength" => {
                 let most = FIRST_BURST_BYTES;
                 smaller(&mut self.first_burst_bytes, value, BYTES_RANGE, most)

@@ -23,8 +23,8 @@ use crate::wire::request;
 use crate::wire::response::Response;
 use crate::wire::text;
 use chap::{Accounts, CHALLENGE_BYTES, Exchange, Failure};
-pub use keys::Parameters;
 use keys::Answer;
+pub use keys::Parameters;
 
 /// Stages.
 const SECURITY: u8 = 0;
@@ -267,8 +267,8 @@ impl Login {
             None if request.current <= OPERATIONAL => request.current,
             None => return refused(status::INITIATOR_ERROR, "the login begins in no stage"),
             Some(begun) => {
-                let is_same = (begun.isid, begun.cid, begun.itt)
-                    == (request.isid, request.cid, request.itt);
+                let is_same =
+                    (begun.isid, begun.cid, begun.itt) == (request.isid, request.cid, request.itt);
                 if !is_same {
                     let text = "a request belongs to another login";
                     return refused(status::INITIATOR_ERROR, text);
@@ -322,7 +322,10 @@ impl Login {
             self.security = Security::Challenged(exchange);
         } else if value("CHAP_N").is_some() || value("CHAP_R").is_some() {
             let Security::Challenged(exchange) = std::mem::take(&mut self.security) else {
-                return refused(status::INITIATOR_ERROR, "there is no challenge to respond to");
+                return refused(
+                    status::INITIATOR_ERROR,
+                    "there is no challenge to respond to",
+                );
             };
             let accounts = outside.accounts.expect("CHAP was chosen");
             let finished = exchange.finish(value, accounts);
@@ -404,7 +407,10 @@ fn identify(request: &request::Login, pairs: &[(String, String)]) -> Result<Begu
         return refused(status::MISSING_PARAMETER, "the initiator has no name");
     };
     let Some(initiator) = names::normalised(initiator) else {
-        return refused(status::INITIATOR_ERROR, "the initiator's name is no iSCSI name");
+        return refused(
+            status::INITIATOR_ERROR,
+            "the initiator's name is no iSCSI name",
+        );
     };
     let export = match value("SessionType") {
         Some("Discovery") => None,
