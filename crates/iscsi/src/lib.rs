@@ -9,11 +9,10 @@
 //! | [`names`] | names of targets, made from names of LUNs |
 //! | [`login`] | who connects, to what, on which terms |
 //! | [`scsi`] | commands of a disk: what they ask, and the answers that need no storage |
-//! | [`node`] | what sessions of all reactors share |
-//! | [`session`] | one connection as a state machine |
 //!
 //! Each LUN is a target of its own, and its logical unit is number 0 (decision 0042).
 
 pub mod login;
 pub mod names;
+pub mod scsi;
 pub mod wire;
