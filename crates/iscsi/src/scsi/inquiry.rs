@@ -149,13 +149,13 @@ fn block_limits() -> Vec<u8> {
     };
     let physical = 1 << PHYSICAL_EXPONENT;
     let ranges = u32::try_from(UNMAP_RANGES_MAX).expect("a small number");
+    put(8, TRANSFER_BLOCKS_MAX);
     put(12, TRANSFER_BLOCKS_MAX);
-    put(16, TRANSFER_BLOCKS_MAX);
-    put(24, u32::MAX);
-    put(28, ranges);
-    put(32, physical);
+    put(20, u32::MAX);
+    put(24, ranges);
+    put(28, physical);
     // The first whole block of the storage is number 0.
-    put(36, 0x8000_0000);
+    put(32, 0x8000_0000);
     put(
         44,
         u32::try_from(WRITE_SAME_BLOCKS_MAX).expect("it has 32 bits"),
