@@ -157,7 +157,7 @@ fn block_limits() -> Vec<u8> {
     // The first whole block of the storage is number 0.
     put(32, 0x8000_0000);
     put(
-        44,
+        40,
         u32::try_from(WRITE_SAME_BLOCKS_MAX).expect("it has 32 bits"),
     );
     body[1] = u8::try_from(COMPARE_BLOCKS_MAX).expect("one byte");

@@ -8,13 +8,38 @@ use crc_fast::{CrcAlgorithm, Digest as Crc};
 /// Bytes of a digest.
 pub const DIGEST_BYTES: usize = 4;
 
+/// A digest of bytes that come one after the other.
+pub struct Sum(Crc);
+
+impl Default for Sum {
+    fn default() -> Self {
+        Sum(Crc::new(CrcAlgorithm::Crc32Iscsi))
+    }
+}
+
+impl Sum {
+    /// Adds bytes.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Returns the digest of the bytes so far.
+    ///
+    /// # Panics
+    /// Never: the checksum has 32 bits.
+    #[must_use]
+    pub fn digest(&self) -> [u8; DIGEST_BYTES] {
+        let value = u32::try_from(self.0.finalize()).expect("32 bits of checksum");
+        value.to_le_bytes()
+    }
+}
+
 /// Returns the digest of `pieces`, as if they were one.
 #[must_use]
 pub fn digest<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> [u8; DIGEST_BYTES] {
-    let mut crc = Crc::new(CrcAlgorithm::Crc32Iscsi);
-    pieces.into_iter().for_each(|piece| crc.update(piece));
-    let value = u32::try_from(crc.finalize()).expect("32 bits of checksum");
-    value.to_le_bytes()
+    let mut sum = Sum::default();
+    pieces.into_iter().for_each(|piece| sum.add(piece));
+    sum.digest()
 }
 
 #[cfg(test)]
