@@ -70,12 +70,16 @@ impl Sense {
     pub const WRITE_ERROR: Sense = plain(keys::MEDIUM_ERROR, (0x0c, 0));
     /// The digest of data was wrong.
     pub const DIGEST_ERROR: Sense = plain(keys::ABORTED_COMMAND, (0x47, 5));
-    /// Data that came without being asked for was more than was agreed.
-    pub const TOO_MUCH_DATA: Sense = plain(keys::ABORTED_COMMAND, (0x0c, 0x0d));
+    /// Data came without being asked for, against what was agreed (RFC 7143 §11.4.7.2).
+    pub const UNEXPECTED_DATA: Sense = plain(keys::ABORTED_COMMAND, (0x0c, 0x0c));
+    /// Data of a write came in the wrong order, or not as it was asked for.
+    pub const DATA_PHASE_ERROR: Sense = plain(keys::ABORTED_COMMAND, (0x4b, 0));
     /// The initiator connected.
     pub const POWER_ON: Sense = plain(keys::UNIT_ATTENTION, (0x29, 0));
     /// The logical unit was reset.
     pub const WAS_RESET: Sense = plain(keys::UNIT_ATTENTION, (0x29, 3));
+    /// Another host cleared the tasks.
+    pub const TASKS_CLEARED: Sense = plain(keys::UNIT_ATTENTION, (0x2f, 0));
     /// The size changed.
     pub const CAPACITY_CHANGED: Sense = plain(keys::UNIT_ATTENTION, (0x2a, 9));
     /// The reservation was preempted.
@@ -130,6 +134,7 @@ impl Sense {
             Error::NoSpace => Sense::NO_SPACE,
             Error::Io(_) if writes => Sense::WRITE_ERROR,
             Error::Io(_) => Sense::READ_ERROR,
+            Error::Miscompare { offset } => Sense::miscompare(*offset),
             Error::Gone | Error::NotFound(_) => Sense::NO_SUCH_UNIT,
         }
     }

@@ -42,7 +42,10 @@ impl Link {
     pub(super) fn order(&self, cmd_sn: u32) -> Order {
         let ahead = cmd_sn.wrapping_sub(self.exp_cmd_sn);
         // Serial numbers: what is more than half of all numbers ahead is behind.
-        let window = self.max_cmd_sn.wrapping_sub(self.exp_cmd_sn).wrapping_add(1);
+        let window = self
+            .max_cmd_sn
+            .wrapping_sub(self.exp_cmd_sn)
+            .wrapping_add(1);
         match ahead {
             0 if window > 0 && window < 1 << 31 => Order::Next,
             ahead if ahead < window && window < 1 << 31 => Order::Gap,

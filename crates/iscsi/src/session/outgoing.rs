@@ -97,9 +97,7 @@ impl Data {
     pub(super) fn part(&self, at: u32, length: u32) -> Data {
         match self {
             Data::None => Data::None,
-            Data::Bytes(bytes) => {
-                Data::Bytes(bytes[at as usize..][..length as usize].to_vec())
-            }
+            Data::Bytes(bytes) => Data::Bytes(bytes[at as usize..][..length as usize].to_vec()),
             Data::Span(whole) => {
                 let offset = whole.offset + u64::from(at);
                 let first = page_index(whole.offset, offset);
@@ -217,7 +215,9 @@ impl Message {
         let tail = &self.tail[..usize::from(self.tail_bytes)];
         let pieces = [head].into_iter().chain(self.data.pieces()).chain([tail]);
         pieces.filter_map(move |piece| {
-            let here = usize::try_from(*skip).unwrap_or(usize::MAX).min(piece.len());
+            let here = usize::try_from(*skip)
+                .unwrap_or(usize::MAX)
+                .min(piece.len());
             *skip -= here as u64;
             let rest = &piece[here..];
             (!rest.is_empty()).then_some(rest)

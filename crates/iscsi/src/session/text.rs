@@ -123,7 +123,9 @@ fn answers(pairs: &[(String, String)], asker: Asker<'_>) -> Vec<u8> {
                     let export = names::export_name(name);
                     let exports = asker.target.exports();
                     let is_there = |export: &String| exports.iter().any(|it| it.name == *export);
-                    let target = export.filter(is_there).and_then(|it| names::target_name(&it));
+                    let target = export
+                        .filter(is_there)
+                        .and_then(|it| names::target_name(&it));
                     // A normal session learns of its own target only.
                     let target = target.filter(|it| own.is_none_or(|own| own == it));
                     if let Some(target) = target {

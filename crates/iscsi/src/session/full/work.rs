@@ -50,19 +50,13 @@ pub(super) enum Work {
     /// Ranges of zeroes, the last first.
     Zeroes(Vec<(u64, u64)>),
     /// The same block again and again.
-    Fill {
-        at: u64,
-        end: u64,
-        block: Vec<u8>,
-    },
+    Fill { at: u64, end: u64, block: Vec<u8> },
     /// Writes, then comparisons.
     Check(CheckWork),
     /// ORWRITE.
     Merge(Merge),
     /// COMPARE AND WRITE.
-    Compare {
-        op: Option<Op>,
-    },
+    Compare { op: Option<Op> },
 }
 
 /// The work of WRITE AND VERIFY, and of VERIFY.
@@ -104,7 +98,10 @@ fn bytes_of(range: Range) -> (u64, u64) {
 
 fn short(range: Range) -> (u64, u32) {
     let (offset, length) = bytes_of(range);
-    (offset, u32::try_from(length).expect("bounded by the transfer length"))
+    (
+        offset,
+        u32::try_from(length).expect("bounded by the transfer length"),
+    )
 }
 
 /// Returns the memory that a command needs besides the data it takes, whose length is `keep`.
@@ -171,17 +168,13 @@ pub(super) fn held_by_answer(command: &Command, held: Reservation) -> Reservatio
 }
 
 impl Work {
-    /// Begins the work of a command whose data has arrived. `None` if the command needs no storage.
-    pub(super) fn begin(
-        command: &Command,
-        payload: Payload,
-        unit: &Unit,
-    ) -> Result<Option<Work>, Sense> {
+    /// Begins the work of a command whose data has arrived.
+    pub(super) fn begin(command: &Command, payload: Payload, unit: &Unit) -> Result<Work, Sense> {
         let bytes = |payload: Payload| match payload {
             Payload::Bytes(bytes) => bytes,
             _ => Vec::new(),
         };
-        Ok(Some(match *command {
+        Ok(match *command {
             Command::Read(range) => Work::Read {
                 range: Some(short(range)),
                 data: None,
@@ -236,7 +229,11 @@ impl Work {
                     offset,
                     length,
                     bytes: bytes(payload),
-                    check: if compares { Check::Blocks } else { Check::Readable },
+                    check: if compares {
+                        Check::Blocks
+                    } else {
+                        Check::Readable
+                    },
                     written: 0,
                     checked: 0,
                 })
@@ -271,8 +268,9 @@ impl Work {
                 attempts: 0,
                 read: None,
             }),
-            _ => return Ok(None),
-        }))
+            // Commands that need no storage do not come here.
+            _ => Work::Once(None),
+        })
     }
 
     /// Returns what is to be done next.
@@ -335,11 +333,7 @@ impl Work {
     }
 
     /// Takes the outcome of an operation.
-    pub(super) fn took(
-        &mut self,
-        result: Result<Reply, Error>,
-        writes: bool,
-    ) -> Result<(), Sense> {
+    pub(super) fn took(&mut self, result: Result<Reply, Error>, writes: bool) -> Result<(), Sense> {
         let result = match (&mut *self, result) {
             (Work::Merge(work), Err(Error::Miscompare { .. })) => return work.try_again(),
             (_, result) => result.map_err(|error| Sense::of_error(&error, writes))?,
@@ -395,7 +389,10 @@ impl CheckWork {
             false => Box::new(expected.iter()),
         };
         let found = span.slices().flatten();
-        match found.zip(expected).position(|(found, expected)| found != expected) {
+        match found
+            .zip(expected)
+            .position(|(found, expected)| found != expected)
+        {
             None => Ok(()),
             Some(place) => {
                 let place = u32::try_from(place).expect("within a piece");
@@ -408,7 +405,10 @@ impl CheckWork {
 impl Merge {
     fn piece(&self) -> (u64, u32) {
         let left = u32::try_from(self.bytes.len()).expect("bounded") - self.merged;
-        (self.offset + u64::from(self.merged), left.min(COMPARE_BYTES))
+        (
+            self.offset + u64::from(self.merged),
+            left.min(COMPARE_BYTES),
+        )
     }
 
     fn next(&mut self) -> Next {
@@ -420,7 +420,11 @@ impl Merge {
             return Next::Submit(Op::Read { offset, length });
         };
         let ours = &self.bytes[self.merged as usize..];
-        let both: Vec<u8> = read.iter().zip(ours).map(|(read, ours)| read | ours).collect();
+        let both: Vec<u8> = read
+            .iter()
+            .zip(ours)
+            .map(|(read, ours)| read | ours)
+            .collect();
         Next::Submit(Op::CompareAndWrite {
             compare: WriteSpan::copy_of(offset, &read),
             data: WriteSpan::copy_of(offset, &both),
