@@ -207,7 +207,7 @@ mod tests {
             (at(20), at(24), at(28), at(32)),
             (u32::MAX, 256, 8, 0x8000_0000)
         );
-        assert_eq!((at(36), at(40)), (0, 4 << 20));
+        assert_eq!((at(36), at(40)), (0, 0xffff));
     }
 
     #[test]

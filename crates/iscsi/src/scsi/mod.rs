@@ -35,8 +35,9 @@ pub const PHYSICAL_EXPONENT: u8 = 3;
 pub const TRANSFER_BLOCKS_MAX: u32 = everglade_target::OP_BYTES_MAX / BLOCK_BYTES;
 /// Most blocks that are compared and written at once: 64 KiB (K-03).
 pub const COMPARE_BLOCKS_MAX: u32 = (64 << 10) / BLOCK_BYTES;
-/// Most blocks of one WRITE SAME: 2 GiB. Zeroes cost nothing, other patterns are written.
-pub const WRITE_SAME_BLOCKS_MAX: u64 = 4 << 20;
+/// Most blocks of one WRITE SAME, as many as its short form can say: almost 32 MiB. Zeroes cost
+/// nothing, other patterns are written.
+pub const WRITE_SAME_BLOCKS_MAX: u64 = 0xffff;
 /// Most ranges of one UNMAP.
 pub const UNMAP_RANGES_MAX: usize = 256;
 

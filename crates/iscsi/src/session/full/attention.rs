@@ -41,16 +41,15 @@ impl Attention {
         self.waiting.pop_front()
     }
 
-    /// Notes that this session itself reset the unit.
-    pub(super) fn did_reset(&mut self, events: &Events) {
+    /// Notes that this session itself reset the unit. It is told as well as all others.
+    pub(super) fn did_reset(&self, events: &Events) {
         events.resets.fetch_add(1, Ordering::AcqRel);
-        // Resets of others meanwhile are still new.
-        self.resets += 1;
     }
 
     /// Notes that this session itself cleared the tasks of all hosts.
     pub(super) fn did_clear(&mut self, events: &Events) {
         events.clears.fetch_add(1, Ordering::AcqRel);
+        // What others cleared meanwhile is still new.
         self.clears += 1;
     }
 
