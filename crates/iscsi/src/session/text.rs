@@ -9,7 +9,7 @@
 //! An answer that is longer than what the initiator takes at once goes out in parts: the initiator
 //! asks for the rest with our tag. There is at most one unfinished answer.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 
 use everglade_target::Target;
 use everglade_target::sessions::Caller;
@@ -161,7 +161,7 @@ fn portal_text(portal: SocketAddr) -> String {
     let ip = portal.ip().to_canonical();
     match ip {
         IpAddr::V4(ip) => format!("{ip}:{}", portal.port()),
-        IpAddr::V6(ip) => format!("[{}]:{}", Ipv6Addr::from(ip), portal.port()),
+        IpAddr::V6(ip) => format!("[{}]:{}", ip, portal.port()),
     }
 }
 

@@ -2,5 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "all of this is tests")]
 
+mod codec;
+mod held;
 mod host;
+mod initiator;
+mod logins;
 mod real_clients;

@@ -9,7 +9,9 @@ use crate::host::Host;
 
 #[test]
 fn by_hand() {
-    let Ok(seconds) = std::env::var("BY_HAND") else { return };
+    let Ok(seconds) = std::env::var("BY_HAND") else {
+        return;
+    };
     let host = Host::start(Model::with_lun("vol0/lun0", 64 << 20), Settings::default());
     println!("{}", host.url("vol0/lun0"));
     std::thread::sleep(std::time::Duration::from_secs(seconds.parse().unwrap()));

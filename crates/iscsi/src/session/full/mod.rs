@@ -287,7 +287,8 @@ impl Full {
                 cx.link.send(&response, Data::Bytes(bytes));
             }
             (Some(Request::Text(text)), Some(bytes)) => {
-                if !answer_text(&mut self.text, Some(&self.unit), &text, &bytes, cx) {
+                let is_answered = answer_text(&mut self.text, Some(&self.unit), &text, &bytes, cx);
+                if !is_answered {
                     reject_message(bhs, reject::PROTOCOL_ERROR, cx.link);
                 }
             }

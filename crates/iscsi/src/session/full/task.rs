@@ -124,7 +124,6 @@ impl Tasks {
         self.by_tag.get(&itt).copied()
     }
 
-
     pub(super) fn get_mut(&mut self, id: usize) -> &mut Task {
         &mut self.slots[id]
     }
