@@ -411,6 +411,12 @@ impl Session {
         }
     }
 
+    /// Bytes held for commands: received, being read, or waiting to be sent.
+    #[must_use]
+    pub fn payload_in_flight(&self) -> u64 {
+        self.ledger.held()
+    }
+
     /// Does what has become due. Called about once a second. Returns whether anything changed.
     pub fn tick(&mut self, now: Nanos, target: &mut dyn Target) -> bool {
         if self.state != State::Open {

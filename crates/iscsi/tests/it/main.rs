@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "all of this is tests")]
 
 mod codec;
+mod commands;
+mod data;
 mod held;
 mod host;
 mod initiator;

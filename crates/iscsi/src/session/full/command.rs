@@ -279,7 +279,10 @@ impl Full {
             send_status(itt, status::TASK_SET_FULL, expected, none, cx.link);
             return Admission::Receive(Dest::Skip);
         }
-        self.number(header, cx);
+        // The window opens after the task counts for it.
+        if !header.is_immediate {
+            cx.link.advance();
+        }
         let expected = match asked.reads || asked.writes {
             true => asked.expected_bytes,
             false => 0,
