@@ -15,7 +15,7 @@
 //! | `handshake` | the login phase joined to the target |
 //! | `full` | the full feature phase |
 //! | `text` | text requests |
-//! | `staging`, `segment`, `payload` | bytes on their way in |
+//! | `segment`, `payload` | bytes on their way in |
 //! | `link`, `outgoing` | messages on their way out, with their numbers |
 //! | `serving` | a session as the table of sessions sees it |
 //!
@@ -42,7 +42,6 @@ mod outgoing;
 mod payload;
 mod segment;
 mod serving;
-mod staging;
 mod text;
 
 use std::io::{IoSlice, IoSliceMut};
@@ -51,7 +50,7 @@ use std::sync::Arc;
 use everglade_env::Nanos;
 use everglade_target::sessions::memory::Reservation;
 use everglade_target::sessions::seats::OWN_BITS;
-use everglade_target::sessions::{Caller, Ledger, Memory};
+use everglade_target::sessions::{Caller, Ledger, Memory, Staging};
 use everglade_target::{Error, LunHandle, Reply, Target, Token};
 
 use crate::login::Parameters;
@@ -66,7 +65,6 @@ use handshake::Handshake;
 use link::{Link, Order};
 use outgoing::Data;
 use segment::{Dest, Segment};
-use staging::Staging;
 use text::Exchange;
 
 /// Least remainder of data that is received by a call of its own. For fewer bytes, copying twice

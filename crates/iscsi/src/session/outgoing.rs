@@ -6,10 +6,10 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
+use everglade_target::ReadSpan;
 use everglade_target::sessions::memory::{CLASSES, Class, Reservation};
-use everglade_target::{ReadSpan, span};
+use everglade_target::span::{self, page_index};
 
-use super::payload::page_index;
 use crate::wire::digest::{DIGEST_BYTES, digest};
 use crate::wire::header::{BHS_BYTES, Bhs, padding, set_data_bytes};
 

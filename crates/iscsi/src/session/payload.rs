@@ -1,10 +1,8 @@
 //! The data of a command on its way in: pages for data that is written as it is, bytes for
 //! everything that is looked at.
 
-use everglade_env::{BLOCK_SIZE, Page};
-use everglade_target::{WriteSpan, span};
-
-const BLOCK: u64 = BLOCK_SIZE as u64;
+use everglade_target::WriteSpan;
+use everglade_target::span::{self, page_index};
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
@@ -19,21 +17,9 @@ pub(super) enum Payload {
 }
 
 impl Payload {
-    /// Makes pages to receive into. Pages that will be received whole are not cleared first,
-    /// because a span is used only when it is full. Pages at the edges are cleared, because parts
-    /// of them stay as they are.
+    /// Makes pages to receive into.
     pub(super) fn pages(offset: u64, length: u32) -> Payload {
-        let mut pages = Page::several(span::parts(offset, length).count());
-        for (page, (_, range)) in pages.iter_mut().zip(span::parts(offset, length)) {
-            if range.len() < BLOCK_SIZE {
-                page.fill(0);
-            }
-        }
-        Payload::Pages(WriteSpan {
-            offset,
-            length,
-            pages,
-        })
+        Payload::Pages(WriteSpan::to_receive(offset, length))
     }
 
     /// Returns the memory of a part, in order, to receive into.
@@ -91,12 +77,6 @@ impl Payload {
     }
 }
 
-/// Returns the index of the page that holds the byte at `position` of the LUN, in a span that
-/// begins at `start`.
-pub(super) fn page_index(start: u64, position: u64) -> usize {
-    usize::try_from(position / BLOCK - start / BLOCK).expect("a span is in memory")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,7 +84,9 @@ mod tests {
     #[test]
     fn bytes_land_where_they_belong() {
         for mut payload in [Payload::pages(4608, 8192), Payload::Bytes(vec![0; 8192])] {
-            let bytes: Vec<u8> = (0..8192_u32).map(|place| (place % 251) as u8).collect();
+            let bytes: Vec<u8> = (0..8192_u32)
+                .map(|place| u8::try_from(place % 251).expect("a byte"))
+                .collect();
             payload.fill(3000, &bytes[3000..]);
             payload.fill(0, &bytes[..3000]);
             for (at, length) in [(0, 8192), (1, 5000), (8191, 1), (100, 0)] {

@@ -40,7 +40,9 @@ proptest! {
 
     #[test]
     fn no_login_makes_trouble(
-        requests in proptest::collection::vec((any::<[u8; 48]>(), "[A-Za-z0-9=,:.\\x00]{0,200}"), 1..6),
+        requests in proptest::collection::vec(
+            (any::<[u8; 48]>(), "[A-Za-z0-9=,:.\\x00]{0,200}"), 1..6
+        ),
     ) {
         let mut login = Login::default();
         let random = || [3; 33];

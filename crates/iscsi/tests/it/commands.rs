@@ -15,7 +15,9 @@ fn lun(initiator: &Initiator, offset: u64, length: u32) -> Vec<u8> {
 #[test]
 fn what_is_written_is_read_and_durable_if_asked() {
     let mut initiator = Initiator::standard(1 << 20);
-    let bytes: Vec<u8> = (0..1536_u32).map(|place| (place % 253) as u8).collect();
+    let bytes: Vec<u8> = (0..1536_u32)
+        .map(|place| u8::try_from(place % 253).unwrap())
+        .collect();
     assert_eq!(initiator.write(&Initiator::write_16(5, 3), &bytes).0, GOOD);
     assert_eq!(lun(&initiator, 5 * 512, 1536), bytes);
     assert_eq!(
@@ -144,7 +146,7 @@ fn an_orwrite_keeps_what_others_write_meanwhile() {
 fn verification_compares_every_byte() {
     let mut initiator = Initiator::standard(4 << 20);
     let bytes: Vec<u8> = (0..600 * 1024_u32)
-        .map(|place| (place / 7 % 251) as u8)
+        .map(|place| u8::try_from(place / 7 % 251).unwrap())
         .collect();
     let write = [0x8e, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 4, 0xb0];
     assert_eq!(initiator.write(&write, &bytes).0, GOOD);
@@ -171,7 +173,9 @@ fn verification_compares_every_byte() {
 #[test]
 fn the_same_block_again_and_again_and_zeroes_that_take_no_space() {
     let mut initiator = Initiator::standard(8 << 20);
-    let pattern: Vec<u8> = (0..512_u32).map(|place| (place % 255) as u8).collect();
+    let pattern: Vec<u8> = (0..512_u32)
+        .map(|place| u8::try_from(place % 255).unwrap())
+        .collect();
     assert_eq!(
         initiator
             .write(&Initiator::cdb_16(0x93, 0, 3, 5000), &pattern)
