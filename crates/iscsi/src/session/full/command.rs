@@ -28,7 +28,12 @@ enum Verdict {
     /// Another host has a reservation.
     Conflict,
     /// It takes these bytes of data, and may need storage.
-    Run { command: Command, keep: u32 },
+    Run {
+        command: Command,
+        keep: u32,
+        /// Bytes that the command would take.
+        moves: u64,
+    },
 }
 
 impl From<Failure> for Verdict {
@@ -69,16 +74,17 @@ impl Full {
         };
         let since = cx.metrics.now();
         let verdict = self.judge(asked, header, cx);
-        let decoded = Command::decode(&asked.cdb).ok();
-        let count = |failed: bool, cx: &Cx<'_>| match &decoded {
-            Some(command) => cx.metrics.replied(kind_of(command), since, 0, failed),
-            None => cx.metrics.refused(),
+        let count = |failed: bool, cx: &Cx<'_>| match Command::decode(&asked.cdb) {
+            Ok(command) => cx.metrics.replied(kind_of(&command), since, 0, failed),
+            Err(_) => cx.metrics.refused(),
         };
         let none = Reservation::none(Class::Small);
         match verdict {
-            Verdict::Run { command, keep } => {
-                return self.begin_task(asked, header, (command, keep), cx);
-            }
+            Verdict::Run {
+                command,
+                keep,
+                moves,
+            } => return self.begin_task(asked, header, (command, keep, moves), cx),
             Verdict::Answer(bytes) => {
                 self.number(header, cx);
                 count(false, cx);
@@ -145,7 +151,11 @@ impl Full {
             };
         }
         match self.check(&command, asked, header, cx) {
-            Ok((command, keep)) => Verdict::Run { command, keep },
+            Ok((whole, keep)) => Verdict::Run {
+                command: whole,
+                keep,
+                moves: command.bytes_out(),
+            },
             Err(sense) => Verdict::Fail(sense),
         }
     }
@@ -255,7 +265,7 @@ impl Full {
         &mut self,
         asked: &request::Command,
         header: &Header,
-        (command, keep): (Command, u32),
+        (command, keep, moves): (Command, u32, u64),
         cx: &mut Cx<'_>,
     ) -> Admission {
         let unsolicited = !asked.is_final && asked.writes;
@@ -287,7 +297,6 @@ impl Full {
             true => asked.expected_bytes,
             false => 0,
         };
-        let moves = Command::decode(&asked.cdb).map_or(0, |whole| whole.bytes_out());
         let id = self.tasks.insert(Task {
             itt: asked.itt,
             is_immediate: header.is_immediate,
