@@ -132,8 +132,8 @@ fn identification(unit: &Unit) -> Vec<u8> {
 
 fn extended() -> Vec<u8> {
     let mut body = vec![0; 60];
-    // Simple, ordered and head-of-queue tasks are understood.
-    body[1] = 0x07;
+    // Tasks are simple: they may be carried out in any order.
+    body[1] = 0x01;
     // There is a volatile cache.
     body[2] = 0x01;
     // A unit attention of a reset concerns one unit.

@@ -437,8 +437,8 @@ impl Session {
             }
             Phase::Full(full) if full.is_replaced() => {
                 self.note("another session of the same host takes its place");
-                self.drain(target);
-                self.settle(target);
+                // Nobody reads what is left to be said.
+                self.abandon(target);
                 true
             }
             Phase::Full(_) => {

@@ -267,6 +267,7 @@ fn a_new_session_of_a_host_waits_for_its_old_one() {
     );
     old.wait(1);
     assert!(old.session.is_draining());
+    assert!(!old.session.wants_write(), "nobody reads it");
     new.wait(1);
     assert_eq!(new.send_bytes(&[]).len(), 0, "its write is under way");
     old.target.release_all();

@@ -353,6 +353,6 @@ impl Full {
 
 /// Returns whether the number of a logical unit is 0, in one of the two formats that initiators
 /// use (SAM-5 §4.7).
-fn is_unit_0(lun: u64) -> bool {
+pub(super) fn is_unit_0(lun: u64) -> bool {
     lun == 0 || lun == 0x4000 << 48
 }

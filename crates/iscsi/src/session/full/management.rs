@@ -6,6 +6,7 @@
 
 use super::super::link::Link;
 use super::super::outgoing::Data;
+use super::command::is_unit_0;
 use super::{Cx, Full, Goes};
 use crate::wire::request;
 use crate::wire::response::Response;
@@ -94,7 +95,7 @@ impl Full {
                 Some(id) => (answers::DONE, vec![id]),
                 None => (answers::NO_SUCH_TASK, Vec::new()),
             },
-            _ if asked.lun != 0 => (answers::NO_SUCH_UNIT, Vec::new()),
+            _ if !is_unit_0(asked.lun) => (answers::NO_SUCH_UNIT, Vec::new()),
             functions::ABORT_TASK_SET => (answers::DONE, self.tasks.ids()),
             functions::CLEAR_TASK_SET => {
                 self.attention.did_clear(&self.events);
