@@ -9,4 +9,5 @@ mod held;
 mod host;
 mod initiator;
 mod logins;
+mod memory;
 mod real_clients;
