@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`cdb`] | commands as values; one table decodes them and tells initiators about them |
 //! | [`sense`] | why a command failed; errors of the target become sense data in one `match` |
-//! | [`unit`] | what a logical unit says about itself |
+//! | [`mod@unit`] | what a logical unit says about itself |
 //! | [`inquiry`], [`capacity`], [`mode`], [`log`], [`opcodes`], [`alua`] | answers |
 //! | [`reserve`] | persistent reservations, as parameters |
 //! | [`parameters`] | other lists of parameters that initiators send |
