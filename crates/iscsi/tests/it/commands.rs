@@ -378,3 +378,22 @@ fn pings_come_back_and_silence_ends_the_session() {
     assert!(initiator.session.is_closed());
     assert_eq!(initiator.target.open, 0);
 }
+
+#[test]
+fn a_read_only_lun_says_so_and_is_not_written() {
+    let mut target = Held::with_lun(1 << 20);
+    target.model.set_read_only("vol0/lun0", true);
+    let mut initiator = Initiator::logged_in(target, Settings::default(), KEYS);
+    for cdb in [
+        Initiator::write_16(0, 1),
+        Initiator::cdb_16(0x8e, 0, 0, 1),
+        Initiator::cdb_16(0x93, 0, 0, 1),
+        Initiator::cdb_16(0x8b, 0, 0, 1),
+    ] {
+        let (status, data) = initiator.write(&cdb, &[1; 512]);
+        assert_eq!(Initiator::codes(status, &data), (7, 0x27, 0));
+    }
+    assert_eq!(initiator.target.log, Vec::<String>::new());
+    let (_, modes) = initiator.read(&[0x1a, 8, 0x3f, 0, 255], 255);
+    assert_eq!(modes[2], 0x90, "write protected");
+}

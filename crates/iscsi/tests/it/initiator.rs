@@ -35,6 +35,8 @@ pub(crate) struct Initiator {
     /// Bytes moved by one send or receive.
     pub(crate) chunk: usize,
     rest: Vec<u8>,
+    /// Number of the next status, once the first has come.
+    stat_sn: Option<u32>,
 }
 
 /// The usual keys of a login, without names.
@@ -87,6 +89,7 @@ impl Initiator {
             has_digests: false,
             chunk: usize::MAX,
             rest: Vec::new(),
+            stat_sn: None,
         }
     }
 
@@ -237,6 +240,11 @@ impl Initiator {
             }
             rest = &rest[at + whole..];
             let (response, numbers) = Response::parse(&bhs).unwrap();
+            if response.advances() {
+                let expected = self.stat_sn.unwrap_or(numbers.stat_sn);
+                assert_eq!(numbers.stat_sn, expected, "statuses are numbered in order");
+                self.stat_sn = Some(expected.wrapping_add(1));
+            }
             answers.push(Answer {
                 response,
                 numbers,

@@ -1,11 +1,13 @@
 //! The login phase: stages, refusals, CHAP, waiting for another session of the same host.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use everglade_iscsi::login::chap::{Account, Accounts, Algorithm, Secret};
 use everglade_iscsi::wire::request::{self, Request};
 use everglade_iscsi::wire::{Response, text};
 use everglade_iscsi::{Node, Settings, names};
+use everglade_target::sessions::{AllowList, Caller};
 
 use crate::held::Held;
 use crate::initiator::{self, Answer, Initiator, KEYS, login};
@@ -342,4 +344,52 @@ fn discovery_lists_targets_with_the_portal_of_the_caller() {
     let command = initiator.next_command(&[0; 6], 0, 0);
     initiator.send(&Request::Command(command), false, &[]);
     assert!(initiator.session.is_closed(), "no commands in discovery");
+}
+
+/// Only exports of `vol0` exist for the caller.
+struct OnlyVol0;
+
+impl AllowList for OnlyVol0 {
+    fn allows(&self, export: &str, _: Option<IpAddr>, _: &[String]) -> bool {
+        export.starts_with("vol0/")
+    }
+}
+
+#[test]
+fn exports_of_others_are_neither_listed_nor_opened() {
+    let caller = || Caller {
+        local: Some("10.0.0.1:3260".parse().unwrap()),
+        allow_list: Some(Arc::new(OnlyVol0)),
+        ..Caller::default()
+    };
+    let connect = || {
+        let mut target = Held::with_lun(1 << 20);
+        target.model.add_lun("vol1/lun0", 4096);
+        let mut initiator = Initiator::new(target, Settings::default());
+        initiator.session = initiator.session.with_caller(caller());
+        initiator
+    };
+    let mut initiator = connect();
+    let text = initiator::text(&[("InitiatorName", "iqn.x"), ("SessionType", "Discovery")]);
+    send(&mut initiator, login(1, 3, true), &text);
+    let request = Request::Text(request::Text {
+        is_final: true,
+        continues: false,
+        lun: 0,
+        itt: 2,
+        ttt: 0xffff_ffff,
+        cmd_sn: 1,
+    });
+    let theirs = names::target_name("vol1/lun0").unwrap();
+    let text = initiator::text(&[("SendTargets", "All"), ("SendTargets", &theirs)]);
+    let answers = initiator.send(&request, false, &text);
+    let told = String::from_utf8(answers[0].data.clone()).unwrap();
+    assert_eq!(told.matches("TargetName=").count(), 1, "{told}");
+    assert!(told.contains("vol0.lun0"), "{told}");
+    for (export, expected) in [("vol0/lun0", (0, 0)), ("vol1/lun0", (2, 3))] {
+        let target = names::target_name(export).unwrap();
+        let text = initiator::text(&[("InitiatorName", "iqn.x"), ("TargetName", &target)]);
+        let answers = send(&mut connect(), login(1, 3, true), &text);
+        assert_eq!(status(&answers), expected);
+    }
 }
