@@ -15,11 +15,11 @@
 //! Each LUN is a target of its own, and its logical unit is number 0 (decision 0042).
 //!
 //! The life of one write: its header lands in the session's staging buffer, is decoded
-//! (`scsi::cdb`), checked and given memory (`session::full::command`); immediate data lands in the
-//! pages of a `WriteSpan`; for the rest the session asks the initiator (`session::full::data_out`),
-//! and receives it in place. When all of it is there it is one operation of the target
-//! (`session::full::work`). The completion comes back by its token, and queues the status
-//! (`session::full::running`), which is sent with everything else that is ready.
+//! (`scsi::table`), checked and given memory (`session::full::command`); immediate data lands in
+//! the pages of a `WriteSpan`; for the rest the session asks the initiator
+//! (`session::full::data_out`), and receives it in place. When all of it is there it is one
+//! operation of the target (`session::full::work`). The completion comes back by its token, and
+//! queues the status (`session::full::running`), which is sent with everything else that is ready.
 
 pub mod login;
 pub mod metrics;

@@ -2,7 +2,8 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | [`cdb`] | commands as values; one table decodes them and tells initiators about them |
+//! | [`cdb`] | commands as values |
+//! | [`table`] | decodes them, and tells initiators about them |
 //! | [`sense`] | why a command failed; errors of the target become sense data in one `match` |
 //! | [`mod@unit`] | what a logical unit says about itself |
 //! | [`inquiry`], [`capacity`], [`mode`], [`log`], [`opcodes`], [`alua`] | answers |
@@ -21,6 +22,7 @@ pub mod opcodes;
 pub mod parameters;
 pub mod reserve;
 pub mod sense;
+pub mod table;
 pub mod unit;
 
 pub use cdb::{Command, Range};

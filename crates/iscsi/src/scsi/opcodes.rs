@@ -1,7 +1,7 @@
 //! REPORT SUPPORTED OPERATION CODES and TASK MANAGEMENT FUNCTIONS (SPC-4 §6.35, §6.36).
 
 use super::Sense;
-use super::cdb::{Row, TABLE};
+use super::table::{Row, TABLE};
 
 /// Support of a command: it is as the standard says, or it is not there.
 const SUPPORTED: u8 = 3;

@@ -3,11 +3,12 @@
 use everglade_target::sessions::Allowed;
 use everglade_target::{Error, Identity, Target};
 
+use super::discovery::Discovery;
 use super::full::{Admission, Full, Goes, Opened};
 use super::outgoing::{Data, Digests};
 use super::segment::Dest;
 use super::text::{Exchange, TEXT_BYTES_MAX};
-use super::{Discovery, Phase, Session};
+use super::{Phase, Session};
 use crate::login::chap::CHALLENGE_BYTES;
 use crate::login::{self, Established, Login, Outside, Step, status};
 use crate::names;

@@ -13,9 +13,10 @@
 //! | file | what |
 //! | --- | --- |
 //! | `handshake` | the login phase joined to the target |
+//! | `discovery` | discovery sessions |
 //! | `full` | the full feature phase |
 //! | `text` | text requests |
-//! | `segment`, `payload` | bytes on their way in |
+//! | `stream`, `segment`, `payload` | bytes on their way in |
 //! | `link`, `outgoing` | messages on their way out, with their numbers |
 //! | `serving` | a session as the table of sessions sees it |
 //!
@@ -35,6 +36,7 @@
 //! 4. The LUN is closed, and the seat is given up, after the last operation in flight has
 //!    completed, however the session ends.
 
+mod discovery;
 mod full;
 mod handshake;
 mod link;
@@ -42,6 +44,7 @@ mod outgoing;
 mod payload;
 mod segment;
 mod serving;
+mod stream;
 mod text;
 
 use std::io::{IoSlice, IoSliceMut};
@@ -56,16 +59,15 @@ use everglade_target::{Error, LunHandle, Reply, Target, Token};
 use crate::login::Parameters;
 use crate::metrics::SessionMetrics;
 use crate::settings::Settings;
-use crate::wire::digest::{DIGEST_BYTES, Sum, digest};
-use crate::wire::header::{BHS_BYTES, Header, NO_TAG, padding};
-use crate::wire::request;
+use crate::wire::digest::DIGEST_BYTES;
+use crate::wire::header::{BHS_BYTES, NO_TAG};
 use crate::wire::response::Response;
-use full::{Admission, Cx, Full, Goes, answer_text, reject, reject_message};
+use discovery::Discovery;
+use full::{Cx, Full, Goes};
 use handshake::Handshake;
-use link::{Link, Order};
+use link::Link;
 use outgoing::Data;
-use segment::{Dest, Segment};
-use text::Exchange;
+use segment::Segment;
 
 /// Least remainder of data that is received by a call of its own. For fewer bytes, copying twice
 /// costs less than a call.
@@ -102,11 +104,6 @@ enum Phase {
     Full(Box<Full>),
 }
 
-struct Discovery {
-    text: Exchange,
-    began: Nanos,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
@@ -115,14 +112,6 @@ enum State {
     /// The peer is gone; only operations in flight are awaited.
     Abandoned,
     Closed,
-}
-
-/// The result of one step of interpreting bytes.
-enum Step {
-    Again,
-    NeedBytes,
-    Stalled,
-    End,
 }
 
 impl Session {
@@ -486,230 +475,6 @@ impl Session {
         self.with_full(target, |full, cx| full.go_on(cx));
         if self.stalled {
             self.advance(target);
-        }
-    }
-
-    /// Interprets staged bytes until some are missing, a bound is met or the session ends.
-    fn advance(&mut self, target: &mut dyn Target) {
-        self.stalled = false;
-        if self.wants_memory().is_none() {
-            self.ledger.begin();
-        }
-        while self.state == State::Open && !self.is_waiting() {
-            let step = match self.segment {
-                Some(_) => self.next_data(target),
-                None => self.next_header(target),
-            };
-            match step {
-                Step::Again => {}
-                Step::NeedBytes => break,
-                Step::Stalled => {
-                    self.stalled = true;
-                    break;
-                }
-                Step::End => self.drain(target),
-            }
-        }
-        self.settle(target);
-    }
-
-    fn is_waiting(&self) -> bool {
-        matches!(&self.phase, Phase::Login(handshake) if handshake.is_waiting())
-    }
-
-    /// Interprets the header at the front of the staging buffer.
-    fn next_header(&mut self, target: &mut dyn Target) -> Step {
-        let staged = self.staging.bytes();
-        let Some(bhs) = staged.first_chunk::<BHS_BYTES>().copied() else {
-            return Step::NeedBytes;
-        };
-        let header = Header::parse(&bhs);
-        let covered = BHS_BYTES + header.ahs_bytes;
-        let has_digest = self.link.digests.header;
-        let total = covered + if has_digest { DIGEST_BYTES } else { 0 };
-        if staged.len() < total {
-            return Step::NeedBytes;
-        }
-        if has_digest && digest([&staged[..covered]]) != staged[covered..total] {
-            // Without the header nobody knows where the next message begins (RFC 7143 §7.8).
-            self.note("the digest of a header is wrong");
-            return Step::End;
-        }
-        let admission = match &self.phase {
-            Phase::Login(_) => self.admit_login(&header),
-            Phase::Discovery(_) => self.admit_discovery(&bhs, &header),
-            Phase::Full(_) => {
-                let admit = |full: &mut Full, cx: &mut Cx<'_>| full.admit(&bhs, &header, cx);
-                self.with_full(target, admit).expect("it is in that phase")
-            }
-        };
-        let dest = match admission {
-            Admission::Stall => return Step::Stalled,
-            Admission::End => {
-                self.note("the initiator does not follow the protocol");
-                return Step::End;
-            }
-            Admission::Receive(dest) => dest,
-        };
-        self.staging.consume(total);
-        let has_sum = self.link.digests.data && header.data_bytes > 0;
-        self.segment = Some(Segment {
-            bhs,
-            dest,
-            length: header.data_bytes,
-            filled: 0,
-            sum: has_sum.then(Sum::default),
-        });
-        Step::Again
-    }
-
-    /// Takes staged bytes of a message's data, and what is behind it.
-    fn next_data(&mut self, target: &mut dyn Target) -> Step {
-        let segment = self.segment.as_mut().expect("data is being received");
-        let staged = self.staging.bytes();
-        let now = staged.len().min(segment.left() as usize);
-        let bytes = &staged[..now];
-        if let Some(sum) = &mut segment.sum {
-            sum.add(bytes);
-        }
-        match &mut segment.dest {
-            Dest::Skip => {}
-            Dest::Collect { bytes: kept, keep } => {
-                let room = *keep - kept.len();
-                kept.extend_from_slice(&bytes[..now.min(room)]);
-            }
-            Dest::Task { id, at, keep, .. } => {
-                let left = (*keep).saturating_sub(segment.filled) as usize;
-                let here = &bytes[..now.min(left)];
-                if let Phase::Full(full) = &mut self.phase
-                    && !here.is_empty()
-                {
-                    full.payload_mut(*id).fill(*at + segment.filled, here);
-                }
-            }
-        }
-        segment.filled += u32::try_from(now).expect("a part of a segment");
-        self.staging.consume(now);
-        let tail_bytes = segment.tail_bytes();
-        if segment.left() > 0 || self.staging.bytes().len() < tail_bytes {
-            return Step::NeedBytes;
-        }
-        let segment = self.segment.take().expect("it was just there");
-        let tail = &self.staging.bytes()[..tail_bytes];
-        let mut is_intact = true;
-        if let Some(mut sum) = segment.sum {
-            let (filling, told) = tail.split_at(padding(segment.length) as usize);
-            sum.add(filling);
-            is_intact = sum.digest() == told;
-        }
-        self.staging.consume(tail_bytes);
-        if !is_intact {
-            self.note("the digest of data is wrong");
-        }
-        let (bhs, dest) = (segment.bhs, segment.dest);
-        let goes = match &self.phase {
-            Phase::Login(_) => self.login_received(&bhs, dest, target),
-            Phase::Discovery(_) => self.discovery_received(&bhs, dest, is_intact, target),
-            Phase::Full(_) => {
-                let take =
-                    |full: &mut Full, cx: &mut Cx<'_>| full.received(&bhs, dest, is_intact, cx);
-                self.with_full(target, take).expect("it is in that phase")
-            }
-        };
-        match goes {
-            Goes::On => Step::Again,
-            Goes::ToItsEnd => Step::End,
-        }
-    }
-
-    /// A discovery session takes texts, pings and a logout.
-    fn admit_discovery(&mut self, bhs: &crate::wire::Bhs, header: &Header) -> Admission {
-        let cmd_sn = match crate::wire::Request::parse(bhs) {
-            Some(crate::wire::Request::NopOut(nop)) => nop.cmd_sn,
-            Some(crate::wire::Request::Text(text)) => text.cmd_sn,
-            Some(crate::wire::Request::Logout(logout)) => logout.cmd_sn,
-            _ => {
-                reject_message(bhs, reject::PROTOCOL_ERROR, &mut self.link);
-                return Admission::End;
-            }
-        };
-        if header.data_bytes as usize > text::TEXT_BYTES_MAX {
-            return Admission::End;
-        }
-        if self.link.outgoing.answers() >= 16 {
-            return Admission::Stall;
-        }
-        if !header.is_immediate {
-            match self.link.order(cmd_sn) {
-                Order::Next => self.link.advance(),
-                Order::Outside => return Admission::Receive(Dest::Skip),
-                Order::Gap => return Admission::End,
-            }
-        }
-        self.link.open_window(self.settings.commands_max);
-        Admission::Receive(Dest::collect(header.data_bytes))
-    }
-
-    fn discovery_received(
-        &mut self,
-        bhs: &crate::wire::Bhs,
-        dest: Dest,
-        is_intact: bool,
-        target: &mut dyn Target,
-    ) -> Goes {
-        let Dest::Collect { bytes, .. } = dest else {
-            return Goes::On;
-        };
-        if !is_intact {
-            reject_message(bhs, reject::DATA_DIGEST, &mut self.link);
-            return Goes::On;
-        }
-        match crate::wire::Request::parse(bhs) {
-            Some(crate::wire::Request::Text(asked)) => {
-                let Session {
-                    phase,
-                    settings,
-                    link,
-                    ledger,
-                    parameters,
-                    metrics,
-                    caller,
-                    token_base,
-                    ..
-                } = self;
-                let Phase::Discovery(discovery) = phase else {
-                    return Goes::On;
-                };
-                let mut cx = Cx {
-                    settings,
-                    link,
-                    ledger,
-                    parameters,
-                    metrics,
-                    caller,
-                    target,
-                    token_base: *token_base,
-                };
-                if !answer_text(&mut discovery.text, None, &asked, &bytes, &mut cx) {
-                    reject_message(bhs, reject::PROTOCOL_ERROR, cx.link);
-                }
-                Goes::On
-            }
-            Some(crate::wire::Request::Logout(request::Logout { itt, .. })) => {
-                let answer = Response::Logout { itt, response: 0 };
-                self.link.send(&answer, Data::None);
-                Goes::ToItsEnd
-            }
-            Some(crate::wire::Request::NopOut(nop)) if nop.itt != NO_TAG => {
-                let answer = Response::NopIn {
-                    lun: 0,
-                    itt: nop.itt,
-                    ttt: NO_TAG,
-                };
-                self.link.send(&answer, Data::Bytes(bytes));
-                Goes::On
-            }
-            _ => Goes::On,
         }
     }
 
