@@ -109,8 +109,13 @@ impl Exchange {
 
 fn answers(pairs: &[(String, String)], asker: Asker<'_>) -> Vec<u8> {
     let mut answers = Vec::new();
+    let mut has_listed = false;
     for (key, value) in pairs {
         match key.as_str() {
+            // One list in an answer, so that its length is bounded by the number of LUNs.
+            "SendTargets" if std::mem::replace(&mut has_listed, true) => {
+                text::push(&mut answers, key, "Reject");
+            }
             "SendTargets" => match (value.as_str(), asker.own) {
                 ("All", Some(_)) => text::push(&mut answers, key, "Reject"),
                 ("All", None) => {

@@ -372,20 +372,25 @@ fn exports_of_others_are_neither_listed_nor_opened() {
     let mut initiator = connect();
     let text = initiator::text(&[("InitiatorName", "iqn.x"), ("SessionType", "Discovery")]);
     send(&mut initiator, login(1, 3, true), &text);
-    let request = Request::Text(request::Text {
-        is_final: true,
-        continues: false,
-        lun: 0,
-        itt: 2,
-        ttt: 0xffff_ffff,
-        cmd_sn: 1,
-    });
+    let request = |cmd_sn| {
+        Request::Text(request::Text {
+            is_final: true,
+            continues: false,
+            lun: 0,
+            itt: 2,
+            ttt: 0xffff_ffff,
+            cmd_sn,
+        })
+    };
     let theirs = names::target_name("vol1/lun0").unwrap();
-    let text = initiator::text(&[("SendTargets", "All"), ("SendTargets", &theirs)]);
-    let answers = initiator.send(&request, false, &text);
+    let text = initiator::text(&[("SendTargets", &theirs)]);
+    assert_eq!(initiator.send(&request(1), false, &text)[0].data, b"");
+    let text = initiator::text(&[("SendTargets", "All"), ("SendTargets", "All")]);
+    let answers = initiator.send(&request(2), false, &text);
     let told = String::from_utf8(answers[0].data.clone()).unwrap();
     assert_eq!(told.matches("TargetName=").count(), 1, "{told}");
     assert!(told.contains("vol0.lun0"), "{told}");
+    assert!(told.ends_with("SendTargets=Reject\0"), "one list: {told}");
     for (export, expected) in [("vol0/lun0", (0, 0)), ("vol1/lun0", (2, 3))] {
         let target = names::target_name(export).unwrap();
         let text = initiator::text(&[("InitiatorName", "iqn.x"), ("TargetName", &target)]);
