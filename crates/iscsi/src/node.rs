@@ -58,6 +58,69 @@ pub struct Events {
     pub resets: AtomicU64,
     /// Tasks of all hosts were cleared.
     pub clears: AtomicU64,
+    /// Number of aborts of other sessions' tasks.
+    generation: AtomicU64,
+    /// How far each session is with them.
+    members: Mutex<Vec<Arc<AtomicU64>>>,
+}
+
+/// A session of a LUN, as far as aborts by others are concerned.
+#[derive(Clone, Debug)]
+pub struct Member {
+    reached: Arc<AtomicU64>,
+}
+
+/// What a session says that has left.
+const LEFT: u64 = u64::MAX;
+
+impl Events {
+    /// A session begins, which has nothing that could be aborted.
+    #[must_use]
+    pub fn join(&self) -> Member {
+        let mut members = self.members.lock();
+        members.retain(|member| member.load(Ordering::Acquire) != LEFT);
+        let reached = Arc::new(AtomicU64::new(self.generation()));
+        members.push(Arc::clone(&reached));
+        Member { reached }
+    }
+
+    /// Returns the number of aborts so far.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Begins a new generation, whose aborts are known by other means. Returns it.
+    pub fn advance(&self) -> u64 {
+        self.generation.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// Returns whether all sessions but `own` have reached a generation: nothing that was aborted
+    /// until then is under way.
+    #[must_use]
+    pub fn have_reached(&self, generation: u64, own: &Member) -> bool {
+        let members = self.members.lock();
+        let mut others = members.iter().filter(|it| !Arc::ptr_eq(it, &own.reached));
+        others.all(|other| other.load(Ordering::Acquire) >= generation)
+    }
+}
+
+impl Member {
+    /// Returns the generation that the session has reached.
+    #[must_use]
+    pub fn reached(&self) -> u64 {
+        self.reached.load(Ordering::Acquire)
+    }
+
+    /// The session has reached a generation.
+    pub fn reach(&self, generation: u64) {
+        self.reached.store(generation, Ordering::Release);
+    }
+
+    /// The session has ended.
+    pub fn leave(&self) {
+        self.reach(LEFT);
+    }
 }
 
 /// A session has the seat; it was told to leave.

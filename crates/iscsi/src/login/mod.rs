@@ -300,7 +300,7 @@ impl Login {
                 None => "None",
             };
             if !offers.split(',').any(|offer| offer == method) {
-                let text = format!("the initiator offers {offers:.80} where {method} is required");
+                let text = format!("the initiator offers {offers:.80?} where {method} is required");
                 return refused(status::NOT_AUTHENTICATED, text);
             }
             text::push(answers, "AuthMethod", method);

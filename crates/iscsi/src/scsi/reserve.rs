@@ -71,7 +71,7 @@ pub fn read(reservations: &Reservations, action: u8) -> Result<Vec<u8>, Sense> {
         reads::RESERVATION => Ok(with_generation(&report, &reservation(&report))),
         // Specific commands are as SPC-4 says; all kinds are there; nothing survives a loss of
         // power.
-        reads::CAPABILITIES => Ok(vec![0, 8, 0x10, 0x80, 0xea, 0x01, 0, 0]),
+        reads::CAPABILITIES => Ok(vec![0, 8, 0x00, 0x80, 0xea, 0x01, 0, 0]),
         reads::FULL_STATUS => {
             let all = report.registrants.iter();
             let all = all.map(|it| full_status(&report, &it.host, it.key, it.holds));
@@ -148,8 +148,8 @@ pub fn write(
     }
     let key_at = |at: usize| u64::from_be_bytes(parameters[at..at + 8].try_into().expect("8"));
     let (key, other) = (key_at(0), key_at(8));
-    // Other initiators cannot be registered, and nothing is kept across a loss of power.
-    if parameters[20] & 0x08 != 0 || is_register(action) && parameters[20] & 0x01 != 0 {
+    // Other initiators and other ports cannot be registered, and nothing is kept across a loss of power.
+    if parameters[20] & 0x08 != 0 || is_register(action) && parameters[20] & 0x05 != 0 {
         return Err(Sense::in_parameters(20).into());
     }
     let needs_kind = !is_register(action) && action != writes::CLEAR;
@@ -175,6 +175,12 @@ pub fn write(
         Refusal::NoKey => Sense::in_parameters(8).into(),
         Refusal::Full => Sense::NO_ROOM_FOR_REGISTRATION.into(),
     })
+}
+
+/// Returns whether a service action aborts commands of other hosts.
+#[must_use]
+pub fn aborts(action: u8) -> bool {
+    action == writes::PREEMPT_AND_ABORT
 }
 
 fn is_register(action: u8) -> bool {

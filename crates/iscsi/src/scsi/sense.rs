@@ -74,6 +74,8 @@ impl Sense {
     pub const UNEXPECTED_DATA: Sense = plain(keys::ABORTED_COMMAND, (0x0c, 0x0c));
     /// Data of a write came in the wrong order, or not as it was asked for.
     pub const DATA_PHASE_ERROR: Sense = plain(keys::ABORTED_COMMAND, (0x4b, 0));
+    /// Data of a write did not come in time.
+    pub const NO_DATA: Sense = plain(keys::ABORTED_COMMAND, (0x4b, 6));
     /// The initiator connected.
     pub const POWER_ON: Sense = plain(keys::UNIT_ATTENTION, (0x29, 0));
     /// The logical unit was reset.

@@ -431,17 +431,22 @@ impl Session {
                 true
             }
             Phase::Full(_) => {
-                self.with_full(target, |full, cx| full.look_around(cx));
+                let changed = self.with_full(target, |full, cx| full.tick(now, cx));
+                if self.stalled {
+                    // An answer may lie in the socket, which is not read.
+                    self.pinged = None;
+                    return changed == Some(true);
+                }
                 let is_silent = self
                     .pinged
                     .is_some_and(|pinged| now.saturating_sub(pinged) > self.settings.silence_max);
-                if is_silent && !self.stalled {
+                if is_silent {
                     self.note("the host does not answer");
                     self.abandon(target);
                     return true;
                 }
                 if quiet <= self.settings.ping_after || self.pinged.is_some() {
-                    return false;
+                    return changed == Some(true);
                 }
                 self.pinged = Some(now);
                 let ping = Response::NopIn {
@@ -514,6 +519,11 @@ impl Session {
 
     /// Closes a draining session that has nothing left to wait for.
     fn settle(&mut self, target: &mut dyn Target) {
+        if self.state == State::Abandoned {
+            // Answers that became due since then have nobody to go to.
+            let released = self.link.outgoing.clear();
+            released.amounts().for_each(|held| self.ledger.give(held));
+        }
         let is_done = self.operations_in_flight() == 0 && self.link.outgoing.is_empty();
         if !self.is_draining() || !is_done {
             return;

@@ -52,6 +52,8 @@ pub(super) struct Outgoing {
     /// Bytes of the first message already sent.
     sent: u64,
     answers: usize,
+    /// Bytes of data that are not pages of reads.
+    answer_bytes: u64,
 }
 
 /// The released memory, by class.
@@ -80,6 +82,13 @@ impl Data {
             Data::None => 0,
             Data::Bytes(bytes) => u32::try_from(bytes.len()).expect("answers are short"),
             Data::Span(span) => span.length,
+        }
+    }
+
+    fn answer_bytes(&self) -> u64 {
+        match self {
+            Data::Bytes(bytes) => bytes.len() as u64,
+            Data::None | Data::Span(_) => 0,
         }
     }
 
@@ -122,10 +131,16 @@ impl Outgoing {
         self.answers
     }
 
+    /// Bytes of data that wait and are not pages of reads, which are charged.
+    pub(super) fn answer_bytes(&self) -> u64 {
+        self.answer_bytes
+    }
+
     /// Drops everything. Returns the released memory.
     pub(super) fn clear(&mut self) -> Released {
         self.sent = 0;
         self.answers = 0;
+        self.answer_bytes = 0;
         let mut released = Released::default();
         self.messages
             .drain(..)
@@ -160,6 +175,7 @@ impl Outgoing {
             tail_bytes += DIGEST_BYTES;
         }
         self.answers += usize::from(is_answer);
+        self.answer_bytes += data.answer_bytes();
         self.messages.push_back(Message {
             head,
             head_bytes: u8::try_from(head_bytes).expect("52 at most"),
@@ -198,6 +214,7 @@ impl Outgoing {
             self.sent -= first.length;
             released.add(first.held);
             self.answers -= usize::from(first.is_answer);
+            self.answer_bytes -= first.data.answer_bytes();
             self.messages.pop_front();
         }
         assert!(

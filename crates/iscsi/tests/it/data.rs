@@ -498,3 +498,142 @@ fn random_commands_do_what_an_array_would_do() {
         );
     }
 }
+
+#[test]
+fn an_abandoned_session_closes_although_an_abort_waits_for_its_answer() {
+    let mut initiator = Initiator::standard(1 << 20);
+    initiator.target.flowing = false;
+    let command = initiator.next_command(&Initiator::write_16(0, 1), 0, 512);
+    initiator.send(&Request::Command(command), false, &[1; 512]);
+    assert_eq!(manage(&mut initiator, 1, command.itt).len(), 0);
+    initiator.session.abandon(&mut initiator.target);
+    assert!(!initiator.session.is_closed(), "its write is under way");
+    initiator.target.flowing = true;
+    initiator.send_bytes(&[]);
+    assert!(initiator.session.is_closed());
+    assert_eq!(initiator.target.open, 0);
+    assert_eq!(initiator.session.payload_in_flight(), 0);
+}
+
+/// Two hosts of one LUN; the first has a write under way, and one that waits for data.
+fn two_hosts() -> (Initiator, Initiator, (u32, u32)) {
+    let node: std::sync::Arc<everglade_iscsi::Node> = std::sync::Arc::default();
+    let settings = || Settings {
+        node: std::sync::Arc::clone(&node),
+        ..Settings::default()
+    };
+    let mut victim = Initiator::logged_in(Held::with_lun(1 << 20), settings(), KEYS);
+    let mut other = Initiator::new(Held::with_lun(1 << 20), settings());
+    let name = everglade_iscsi::names::target_name("vol0/lun0").unwrap();
+    let text = crate::initiator::text(&[("InitiatorName", "iqn.other"), ("TargetName", &name)]);
+    let login = crate::initiator::login(1, 3, true);
+    other.send(&Request::Login(login), true, &text);
+    other.sense(&[0; 6]);
+    let key = |old: u8, new: u8| {
+        let mut bytes = [0; 24];
+        (bytes[7], bytes[15]) = (old, new);
+        bytes
+    };
+    let register = [0x5f, 6, 0, 0, 0, 0, 0, 0, 24];
+    assert_eq!(victim.write(&register, &key(0, 1)).0, GOOD);
+    assert_eq!(other.write(&register, &key(0, 2)).0, GOOD);
+    let reserve = [0x5f, 1, 1, 0, 0, 0, 0, 0, 24];
+    assert_eq!(victim.write(&reserve, &key(1, 0)).0, GOOD);
+    let (itt, ttt, _) = waiting(&mut victim);
+    victim.target.flowing = false;
+    let command = victim.next_command(&Initiator::write_16(0, 1), 0, 512);
+    assert_eq!(
+        victim
+            .send(&Request::Command(command), false, &[1; 512])
+            .len(),
+        0
+    );
+    (victim, other, (itt, ttt))
+}
+
+#[test]
+fn who_preempts_and_aborts_is_answered_when_nothing_of_the_other_can_happen_any_more() {
+    let (mut victim, mut other, (itt, ttt)) = two_hosts();
+    let mut bytes = [0; 24];
+    (bytes[7], bytes[15]) = (2, 1);
+    let preempt = [0x5f, 5, 1, 0, 0, 0, 0, 0, 24];
+    let command = other.next_command(&preempt, 0, 24);
+    assert_eq!(
+        other.send(&Request::Command(command), false, &bytes).len(),
+        0
+    );
+    other.wait(1);
+    assert_eq!(other.send_bytes(&[]).len(), 0, "the other has not looked");
+    let submitted = victim.target.log.len();
+    // Data for a write that was accepted before does no harm any more.
+    victim.wait(1);
+    let message = victim.data_out(itt, ttt, 0, 0, true);
+    victim.send(&Request::DataOut(message), false, &vec![9; 262_144]);
+    assert_eq!(victim.target.log.len(), submitted);
+    other.wait(1);
+    assert_eq!(other.send_bytes(&[]).len(), 0, "a write is under way");
+    victim.target.flowing = true;
+    assert_eq!(victim.send_bytes(&[]).len(), 0, "no status");
+    other.wait(1);
+    assert_eq!(Initiator::outcome(&other.send_bytes(&[])).0, GOOD);
+    assert_eq!(victim.sense(&[0; 6]), (6, 0x2a, 5));
+    assert_eq!(victim.write(&Initiator::write_16(0, 1), &[1; 512]).0, 0x18);
+}
+
+#[test]
+fn a_write_that_was_accepted_before_a_reservation_is_not_carried_out_after_it() {
+    let (mut victim, mut other, (itt, ttt)) = two_hosts();
+    victim.target.flowing = true;
+    assert_eq!(Initiator::outcome(&victim.send_bytes(&[])).0, GOOD);
+    let mut bytes = [0; 24];
+    (bytes[7], bytes[15]) = (2, 1);
+    assert_eq!(
+        other.write(&[0x5f, 4, 1, 0, 0, 0, 0, 0, 24], &bytes).0,
+        GOOD
+    );
+    let submitted = victim.target.log.len();
+    let mut answers = Vec::new();
+    for part in 0..2 {
+        let message = victim.data_out(itt, ttt + part, 0, part * 262_144, true);
+        answers = victim.send(&Request::DataOut(message), false, &vec![9; 262_144]);
+    }
+    assert_eq!(Initiator::outcome(&answers).0, 0x18);
+    assert_eq!(victim.target.log.len(), submitted, "nothing was written");
+}
+
+#[test]
+fn a_reset_is_answered_when_the_tasks_of_all_hosts_are_gone() {
+    let (mut victim, mut other, _) = two_hosts();
+    assert_eq!(manage(&mut other, 5, 0).len(), 0);
+    victim.wait(1);
+    other.wait(1);
+    assert_eq!(other.send_bytes(&[]).len(), 0, "a write is under way");
+    victim.target.flowing = true;
+    victim.send_bytes(&[]);
+    other.wait(1);
+    let answers = other.send_bytes(&[]);
+    assert!(matches!(
+        answers[0].response,
+        Response::TaskManagement { response: 0, .. }
+    ));
+    // A session that has ended keeps nobody waiting.
+    victim.session.abandon(&mut victim.target);
+    assert_eq!(manage(&mut other, 5, 0).len(), 1);
+}
+
+#[test]
+fn a_lun_that_shrinks_before_the_data_arrives_refuses_the_command() {
+    let mut initiator = Initiator::standard(1 << 20);
+    let mut command = initiator.next_command(&Initiator::cdb_16(0x93, 0, 2000, 0), 0, 512);
+    command.is_final = true;
+    let asked = initiator.send(&Request::Command(command), false, &[]);
+    let Response::ReadyToTransfer { ttt, .. } = asked[0].response else {
+        panic!("a request for data");
+    };
+    initiator.target.model.resize("vol0/lun0", 4096);
+    assert_eq!(initiator.sense(&[0; 6]), (6, 0x2a, 9));
+    let message = initiator.data_out(command.itt, ttt, 0, 0, true);
+    let answers = initiator.send(&Request::DataOut(message), false, &[7; 512]);
+    let (status, data) = Initiator::outcome(&answers);
+    assert_eq!(Initiator::codes(status, &data), (5, 0x21, 0));
+}

@@ -139,9 +139,7 @@ impl Full {
             Ok(command) => command,
             Err(sense) => return Verdict::Fail(sense),
         };
-        if let Some(access) = command.access()
-            && !self.reservations.may(&self.host, access)
-        {
+        if !self.is_allowed(&command) {
             return Verdict::Conflict;
         }
         if let Some(answered) = self.answer(&command) {
@@ -198,17 +196,7 @@ impl Full {
         if self.unit.read_only && command.writes() {
             return Err(Sense::WRITE_PROTECTED);
         }
-        if let Some(range) = command.range() {
-            let end = range.lba.checked_add(range.blocks);
-            if end.is_none_or(|end| end > self.unit.blocks()) {
-                return Err(Sense::OUT_OF_RANGE);
-            }
-        }
-        if let Command::LbaStatus { lba, .. } = command
-            && *lba >= self.unit.blocks()
-        {
-            return Err(Sense::OUT_OF_RANGE);
-        }
+        self.check_range(command)?;
         if let Command::WriteSame { range, .. } = command
             && range.blocks == 0
             && self.unit.blocks() - range.lba > scsi::WRITE_SAME_BLOCKS_MAX
@@ -260,6 +248,22 @@ impl Full {
         Ok((command, u32::try_from(keep).expect("at most one operation")))
     }
 
+    /// Checks that a command is about blocks of the unit, which may have shrunk since it arrived.
+    pub(super) fn check_range(&self, command: &Command) -> Result<(), Sense> {
+        let blocks = self.unit.blocks();
+        let is_inside = match command {
+            Command::LbaStatus { lba, .. } => *lba < blocks,
+            command => command.range().is_none_or(|range| {
+                let end = range.lba.checked_add(range.blocks);
+                end.is_some_and(|end| end <= blocks)
+            }),
+        };
+        match is_inside {
+            true => Ok(()),
+            false => Err(Sense::OUT_OF_RANGE),
+        }
+    }
+
     /// Makes a task of a command, if there is memory for its data, or if it can wait for that.
     fn begin_task(
         &mut self,
@@ -305,6 +309,7 @@ impl Full {
             expected,
             moves,
             since: cx.metrics.now(),
+            touched: cx.metrics.now(),
             held,
             has_memory,
             payload: Payload::None,

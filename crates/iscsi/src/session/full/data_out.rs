@@ -74,6 +74,7 @@ impl Full {
         let task = self.tasks.get_mut(id);
         task.is_receiving = false;
         task.received += length;
+        task.touched = cx.metrics.now();
         match Request::parse(bhs) {
             Some(Request::DataOut(data)) if data.ttt == NO_TAG => {
                 task.data_sn = task.data_sn.wrapping_add(1);

@@ -4,10 +4,13 @@
 //! operation is under way is only marked: it gets no status, and the function that aborts it is
 //! answered when the last of its tasks is gone. After the answer nothing of them happens any more.
 
+use std::sync::Arc;
+
 use super::super::link::Link;
 use super::super::outgoing::Data;
 use super::command::is_unit_0;
 use super::{Cx, Full, Goes};
+use crate::node::{Events, Member};
 use crate::wire::request;
 use crate::wire::response::Response;
 
@@ -48,6 +51,21 @@ struct Waiting {
     answer: Response,
     /// Tasks that must be gone before the answer.
     tasks: Vec<usize>,
+    /// Other sessions must have reached this generation of aborts before the answer.
+    fence: Option<Fence>,
+}
+
+/// What other sessions must have reached.
+struct Fence {
+    events: Arc<Events>,
+    member: Member,
+    generation: u64,
+}
+
+impl Fence {
+    fn is_open(&self) -> bool {
+        self.events.have_reached(self.generation, &self.member)
+    }
 }
 
 impl Management {
@@ -59,14 +77,26 @@ impl Management {
         self.send_ready(link);
     }
 
-    fn answer(&mut self, answer: Response, tasks: Vec<usize>, link: &mut Link) {
-        self.waiting.push(Waiting { answer, tasks });
+    fn answer(
+        &mut self,
+        answer: Response,
+        tasks: Vec<usize>,
+        fence: Option<Fence>,
+        link: &mut Link,
+    ) {
+        self.waiting.push(Waiting {
+            answer,
+            tasks,
+            fence,
+        });
         self.send_ready(link);
     }
 
-    fn send_ready(&mut self, link: &mut Link) {
+    /// Queues the answers that need not wait any more.
+    pub(super) fn send_ready(&mut self, link: &mut Link) {
         self.waiting.retain(|waiting| {
-            let is_ready = waiting.tasks.is_empty();
+            let is_open = waiting.fence.as_ref().is_none_or(Fence::is_open);
+            let is_ready = waiting.tasks.is_empty() && is_open;
             if is_ready {
                 link.send(&waiting.answer, Data::None);
             }
@@ -114,7 +144,16 @@ impl Full {
             response,
         };
         let left = self.abort(tasks, cx);
-        self.management.answer(answer, left, cx.link);
+        let concerns_others = matches!(
+            asked.function,
+            functions::CLEAR_TASK_SET | functions::LUN_RESET | functions::TARGET_WARM_RESET
+        );
+        let fence = (concerns_others && response == answers::DONE).then(|| Fence {
+            events: Arc::clone(&self.events),
+            member: self.member.clone(),
+            generation: self.events.advance(),
+        });
+        self.management.answer(answer, left, fence, cx.link);
     }
 
     /// Aborts all tasks.
@@ -125,11 +164,14 @@ impl Full {
 
     /// Aborts tasks. Returns those that are not gone yet.
     fn abort(&mut self, tasks: Vec<usize>, cx: &mut Cx<'_>) -> Vec<usize> {
+        // All are marked first: nobody is told that nothing is left while some are unmarked.
+        for id in &tasks {
+            self.tasks.get_mut(*id).is_aborted = true;
+        }
         let mut left = Vec::new();
         for id in tasks {
             let task = self.tasks.get_mut(id);
             if task.in_flight || task.is_receiving {
-                task.is_aborted = true;
                 left.push(id);
             } else {
                 self.drop_task(id, cx);
@@ -155,7 +197,7 @@ impl Full {
             left = self.abort(self.tasks.ids(), cx);
             self.management.is_ending = true;
         }
-        self.management.answer(answer, left, cx.link);
+        self.management.answer(answer, left, None, cx.link);
         self.management.goes()
     }
 }

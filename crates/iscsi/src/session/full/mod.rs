@@ -30,6 +30,7 @@ mod work;
 
 use std::sync::Arc;
 
+use everglade_env::Nanos;
 use everglade_target::reservations::{Host, Reservations};
 use everglade_target::sessions::{Caller, Ledger};
 use everglade_target::{Error, LunHandle, Reply, Target, Token};
@@ -42,8 +43,8 @@ use super::text::{Exchange, TEXT_BYTES_MAX};
 use crate::login::Parameters;
 use crate::login::keys::SEGMENT_BYTES_MAX;
 use crate::metrics::SessionMetrics;
-use crate::node::{Events, Seat};
-use crate::scsi::Unit;
+use crate::node::{Events, Member, Seat};
+use crate::scsi::{Sense, Unit};
 use crate::settings::Settings;
 use crate::wire::header::{Header, NO_TAG};
 use crate::wire::response::Response;
@@ -54,6 +55,10 @@ use task::Tasks;
 
 /// Data of a ping that is sent back.
 const PING_BYTES_MAX: u32 = 8192;
+/// Time in which data of a task must come while other sessions wait for its memory.
+const DATA_PATIENCE: Nanos = 10_000_000_000;
+/// Bytes of answers without a charge that wait to be sent; beyond, nothing more is received.
+const ANSWER_BYTES_MAX: u64 = 256 << 10;
 /// Commands for immediate delivery that may be under way besides those of the window.
 const IMMEDIATE_MAX: usize = 16;
 
@@ -95,6 +100,12 @@ pub(super) struct Full {
     events: Arc<Events>,
     /// Until the session has ended.
     seat: Option<Seat>,
+    /// How far this session is with what others aborted, as they see it.
+    member: Member,
+    /// The generation of aborts that it has seen.
+    generation: u64,
+    /// Commands that are answered when all other sessions have reached a generation.
+    fences: Vec<(usize, u64)>,
     cid: u16,
     attention: Attention,
     tasks: Tasks,
@@ -141,6 +152,9 @@ impl Full {
         } = opened;
         Full {
             attention: Attention::begin(&events, &reservations),
+            member: events.join(),
+            generation: 0,
+            fences: Vec::new(),
             lun,
             unit,
             host,
@@ -170,6 +184,7 @@ impl Full {
 
     /// Gives up the seat, because nothing of the session can happen any more.
     pub(super) fn leave(&mut self) {
+        self.member.leave();
         self.seat = None;
     }
 
@@ -190,6 +205,9 @@ impl Full {
     pub(super) fn admit(&mut self, bhs: &Bhs, header: &Header, cx: &mut Cx<'_>) -> Admission {
         self.open_window(cx);
         let bound = 2 * cx.settings.commands_max as usize + IMMEDIATE_MAX;
+        if cx.link.outgoing.answer_bytes() > ANSWER_BYTES_MAX {
+            return Admission::Stall;
+        }
         if self.tasks.len() + self.management.len() + cx.link.outgoing.answers() >= bound {
             return Admission::Stall;
         }
@@ -318,6 +336,8 @@ impl Full {
 
     /// Looks at what other sessions did; called before commands and once a second.
     pub(super) fn look_around(&mut self, cx: &mut Cx<'_>) {
+        // What belongs to this generation was there before it.
+        self.generation = self.events.generation();
         let size = cx.target.size_bytes(self.lun);
         let found = self.attention.look(
             &mut self.unit,
@@ -329,6 +349,43 @@ impl Full {
         if found.aborts {
             self.abort_all(cx);
         }
+        self.acknowledge();
+    }
+
+    /// Does what has become due. Returns whether anything changed.
+    pub(super) fn tick(&mut self, now: Nanos, cx: &mut Cx<'_>) -> bool {
+        let before = cx.link.outgoing.answers();
+        self.look_around(cx);
+        self.look_at_fences(cx);
+        self.management.send_ready(cx.link);
+        if cx.ledger.memory().is_pressed() {
+            // Others wait for the memory of data that does not come.
+            for id in self.tasks.stuck_since(now.saturating_sub(DATA_PATIENCE)) {
+                self.end(id, Err(Sense::NO_DATA), cx);
+            }
+        }
+        cx.link.outgoing.answers() != before
+    }
+
+    /// Tells other sessions that what they aborted is gone here.
+    fn acknowledge(&mut self) {
+        if self.member.reached() != self.generation && !self.tasks.any_aborted() {
+            self.member.reach(self.generation);
+        }
+    }
+
+    /// Ends commands that waited for other sessions.
+    fn look_at_fences(&mut self, cx: &mut Cx<'_>) {
+        let (events, member) = (&self.events, &self.member);
+        let is_open = |fence: &(usize, u64)| events.have_reached(fence.1, member);
+        let open: Vec<usize> = self
+            .fences
+            .iter()
+            .filter(|it| is_open(it))
+            .map(|it| it.0)
+            .collect();
+        self.fences.retain(|fence| !open.contains(&fence.0));
+        open.iter().for_each(|id| self.end(*id, Ok(Data::None), cx));
     }
 
     /// Forgets tasks whose data will not come any more, and those that wait.

@@ -21,6 +21,7 @@ impl Full {
                 return;
             }
             task.has_memory = true;
+            task.touched = cx.metrics.now();
             self.tasks.waiting.pop_front();
             self.make_room(id);
             self.progress(id, cx);
@@ -29,6 +30,19 @@ impl Full {
 
     /// Begins the work of a task whose data is there.
     pub(super) fn run(&mut self, id: usize, cx: &mut Cx<'_>) {
+        // The data may have taken a while: others may have aborted the task, reserved the unit or
+        // made it smaller.
+        self.look_around(cx);
+        if !self.tasks.contains(id) {
+            return;
+        }
+        let command = self.tasks.get_mut(id).command;
+        if !self.is_allowed(&command) {
+            return self.end_with_conflict(id, cx);
+        }
+        if let Err(sense) = self.check_range(&command) {
+            return self.end(id, Err(sense), cx);
+        }
         let task = self.tasks.get_mut(id);
         let payload = std::mem::take(&mut task.payload);
         match task.command {
@@ -41,6 +55,12 @@ impl Full {
                 let bytes: Vec<u8> = payload.pieces(0, task.keep).flatten().copied().collect();
                 let what = (action, scope, kind);
                 match scsi::reserve::write(&self.reservations, &self.host, what, &bytes) {
+                    // It is answered when nothing of those others is under way any more.
+                    Ok(()) if scsi::reserve::aborts(action) => {
+                        let generation = self.events.advance();
+                        self.fences.push((id, generation));
+                        self.look_at_fences(cx);
+                    }
                     Ok(()) => self.end(id, Ok(Data::None), cx),
                     Err(Failure::Sense(sense)) => self.end(id, Err(sense), cx),
                     Err(Failure::Conflict) => self.end_with_conflict(id, cx),
@@ -56,7 +76,7 @@ impl Full {
                 _ if is_empty(&command) => self.end(id, Ok(Data::None), cx),
                 Ok(work) => {
                     task.work = Some(work);
-                    self.step(id, cx);
+                    self.step(id, true, cx);
                 }
                 Err(sense) => self.end(id, Err(sense), cx),
             },
@@ -64,10 +84,21 @@ impl Full {
     }
 
     /// Does the next step of a task.
-    fn step(&mut self, id: usize, cx: &mut Cx<'_>) {
+    fn step(&mut self, id: usize, is_first: bool, cx: &mut Cx<'_>) {
         let work = self.tasks.get_mut(id).work.as_mut();
         match work.expect("it has begun").next() {
             Next::Submit(op) => {
+                // Between two operations of a command others may come first.
+                if !is_first {
+                    self.look_around(cx);
+                    if !self.tasks.contains(id) {
+                        return;
+                    }
+                    let command = self.tasks.get_mut(id).command;
+                    if !self.is_allowed(&command) {
+                        return self.end_with_conflict(id, cx);
+                    }
+                }
                 self.tasks.submitted(id);
                 let token = cx.token_base + id as u64;
                 cx.target.submit(self.lun, op, token);
@@ -88,9 +119,9 @@ impl Full {
         if task.is_aborted || is_abandoned {
             return self.drop_task(id, cx);
         }
-        let writes = task.command.writes();
+        let writes = task.command.writes() || matches!(task.command, Command::Flush(_));
         match task.work.as_mut().expect("it works").took(result, writes) {
-            Ok(()) => self.step(id, cx),
+            Ok(()) => self.step(id, false, cx),
             Err(sense) => self.end(id, Err(sense), cx),
         }
     }
@@ -154,7 +185,15 @@ impl Full {
             cx.ledger.give(task.held);
         }
         self.open_window(cx);
+        self.fences.retain(|(fence, _)| *fence != id);
         self.management.task_gone(id, cx.link);
+        self.acknowledge();
+    }
+
+    /// Returns whether reservations allow a command.
+    pub(super) fn is_allowed(&self, command: &Command) -> bool {
+        let access = command.access();
+        access.is_none_or(|access| self.reservations.may(&self.host, access))
     }
 }
 

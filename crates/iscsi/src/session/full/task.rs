@@ -32,6 +32,8 @@ pub(super) struct Task {
     /// Bytes that the command would move.
     pub(super) moves: u64,
     pub(super) since: Nanos,
+    /// When it got its memory, or the last of its data.
+    pub(super) touched: Nanos,
     /// The memory that it has, or waits for.
     pub(super) held: Reservation,
     pub(super) has_memory: bool,
@@ -122,6 +124,24 @@ impl Tasks {
 
     pub(super) fn by_tag(&self, itt: u32) -> Option<usize> {
         self.by_tag.get(&itt).copied()
+    }
+
+    pub(super) fn contains(&self, id: usize) -> bool {
+        self.slots.contains(id)
+    }
+
+    /// Returns whether a task that was aborted is not gone yet.
+    pub(super) fn any_aborted(&self) -> bool {
+        self.slots.iter().any(|(_, task)| task.is_aborted)
+    }
+
+    /// Returns tasks that have memory for data of which nothing came since `before`.
+    pub(super) fn stuck_since(&self, before: Nanos) -> Vec<usize> {
+        let stuck = self.slots.iter().filter(|(_, task)| {
+            let holds = task.has_memory && task.work.is_none() && task.awaits_data();
+            holds && !task.is_receiving && task.touched < before
+        });
+        stuck.map(|(id, _)| id).collect()
     }
 
     pub(super) fn get_mut(&mut self, id: usize) -> &mut Task {
