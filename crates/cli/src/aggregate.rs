@@ -11,7 +11,6 @@ use serde_json::json;
 use crate::failure::{Failure, exit};
 use crate::growth;
 use crate::listing::{self, Cell, Column, if_asked};
-use crate::moving;
 use crate::output::{Output, size};
 use crate::path::absolute;
 use crate::session::Session;
@@ -106,8 +105,6 @@ pub(crate) fn run(
         }
         AggregateVerb::Add(add) => growth::add(add, session, output, yes)?,
         AggregateVerb::Resize(resize) => growth::resize(resize, session, output)?,
-        AggregateVerb::Export(export) => moving::export(export, session, output)?,
-        AggregateVerb::Import(import) => moving::import(import, session, output)?,
         AggregateVerb::Delete(delete) => remove(delete, session, output, yes)?,
     }
     Ok(exit::OK)

@@ -18,7 +18,6 @@ mod interrupt;
 mod job;
 mod listing;
 mod lun;
-mod moving;
 mod output;
 mod path;
 mod policy;

@@ -5,7 +5,6 @@ mod api;
 #[cfg(feature = "config")]
 mod config;
 mod disk;
-mod iscsi;
 mod journal;
 mod nbd;
 
@@ -32,8 +31,6 @@ pub(crate) const TARGETS: &[Target] = &[
     journal::SCAN,
     nbd::SESSION,
     nbd::CODEC,
-    iscsi::SESSION,
-    iscsi::CODEC,
     api::BODY,
     api::WORDS,
     #[cfg(feature = "config")]

@@ -74,9 +74,7 @@ const TABLE: [(&str, &[&str]); 25] = [
     // Feeds the decoders of disk and wire.
     (
         "fuzz",
-        &[
-            "format", "env", "target", "api", "journal", "nbd", "iscsi", "server",
-        ],
+        &["format", "env", "target", "api", "journal", "nbd", "server"],
     ),
     ("xtask", &[]),
 ];

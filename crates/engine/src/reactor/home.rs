@@ -108,7 +108,7 @@ impl<O: Outside> Core<O> {
         self.enqueue(driver);
         if aggregate.log.is_some() {
             self.begin_replay(&aggregate, from);
-        } else if (aggregate.media.has_groups() || aggregate.commits_first)
+        } else if (aggregate.media.has_groups() || aggregate.has_cut_commit)
             && !aggregate.is_halted()
         {
             // A drive may lack the newest superblock. Clients may flush what they read, and drives

@@ -4,7 +4,6 @@
 
 mod banner;
 mod hostile;
-mod iscsi;
 mod nbdcopy;
 mod qemu;
 mod restart;

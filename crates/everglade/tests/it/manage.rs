@@ -6,7 +6,6 @@ mod devices;
 mod failing;
 mod growing;
 mod mirrors;
-mod moving;
 mod refusals;
 mod remedies;
 mod renaming;

@@ -27,7 +27,6 @@ mod inventory;
 pub(crate) mod joining;
 mod kinds;
 mod lun_clones;
-mod moving;
 pub(crate) mod opening;
 mod patterns;
 mod pauses;

@@ -131,12 +131,7 @@ macro_rules! of_clients {
 }
 
 /// All metrics, in groups. Each protocol is one group.
-const PARTS: &[&[Metric]] = &[
-    DAEMON,
-    of_clients!("nbd", "NBD"),
-    of_clients!("iscsi", "iSCSI"),
-    REST,
-];
+const PARTS: &[&[Metric]] = &[DAEMON, of_clients!("nbd", "NBD"), REST];
 
 /// Returns all metrics, about in the order of a page.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
