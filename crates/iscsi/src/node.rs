@@ -8,7 +8,7 @@
 //!
 //! Sessions of different reactors do not talk to each other. Each looks at what is shared here, at
 //! its next command or once a second. Locks protect the two tables, and are held for a look-up; the
-//! order is seats, then LUNs, though none is ever taken under another.
+//! order is seats, then tickets; the others are never taken under another.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,6 +32,9 @@ pub struct Identity {
 #[derive(Default)]
 pub struct Node {
     seats: Mutex<BTreeMap<Identity, Arc<Occupant>>>,
+    /// The newest of the logins that wait for a seat.
+    newest: Mutex<BTreeMap<Identity, u64>>,
+    tickets: AtomicU64,
     luns: Mutex<BTreeMap<LunUuid, Arc<Events>>>,
     reservations: Arc<Registry>,
     handles: AtomicU16,
@@ -49,6 +52,22 @@ pub struct Seat {
     node: Arc<Node>,
     identity: Identity,
     occupant: Arc<Occupant>,
+}
+
+/// The right of a login to a seat, until a newer login of the same identity comes.
+pub struct Ticket {
+    node: Arc<Node>,
+    identity: Identity,
+    number: u64,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut newest = self.node.newest.lock();
+        if newest.get(&self.identity) == Some(&self.number) {
+            newest.remove(&self.identity);
+        }
+    }
 }
 
 /// Events of a LUN, by number of times they happened.
@@ -123,9 +142,14 @@ impl Member {
     }
 }
 
-/// A session has the seat; it was told to leave.
+/// The reasons why a session cannot have its seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Occupied;
+pub enum Refusal {
+    /// Another session has it, and was told to leave: try again.
+    Occupied,
+    /// A newer login of the same host waits for it.
+    Outdated,
+}
 
 impl Node {
     /// Makes a node whose reservations are those of other protocols, too.
@@ -137,15 +161,32 @@ impl Node {
         }
     }
 
+    /// Returns a ticket for a login, newer than all before. Older logins of the same identity lose
+    /// their right to the seat: their host has given them up.
+    #[must_use]
+    pub fn ticket(self: &Arc<Node>, identity: &Identity) -> Ticket {
+        let number = self.tickets.fetch_add(1, Ordering::Relaxed) + 1;
+        self.newest.lock().insert(identity.clone(), number);
+        Ticket {
+            node: Arc::clone(self),
+            identity: identity.clone(),
+            number,
+        }
+    }
+
     /// Takes the seat of a session.
     ///
     /// # Errors
-    /// [`Occupied`]: try again.
-    pub fn sit(self: &Arc<Node>, identity: &Identity) -> Result<Seat, Occupied> {
+    /// See [`Refusal`].
+    pub fn sit(self: &Arc<Node>, ticket: &Ticket) -> Result<Seat, Refusal> {
+        let identity = &ticket.identity;
         let mut seats = self.seats.lock();
+        if self.newest.lock().get(identity) != Some(&ticket.number) {
+            return Err(Refusal::Outdated);
+        }
         if let Some(occupant) = seats.get(identity) {
             occupant.is_replaced.store(true, Ordering::Release);
-            return Err(Occupied);
+            return Err(Refusal::Occupied);
         }
         // 0 means no session.
         let tsih = self.handles.fetch_add(1, Ordering::Relaxed) % (u16::MAX - 1) + 1;
@@ -213,17 +254,32 @@ mod tests {
             isid: [1; 6],
             export: "v/l".to_owned(),
         };
-        let first = node.sit(&identity).expect("free");
+        let sit = |identity: &Identity| node.sit(&node.ticket(identity));
+        let first = sit(&identity).expect("free");
         assert!(!first.is_replaced());
-        assert_eq!(node.sit(&identity).err(), Some(Occupied));
+        let older = node.ticket(&identity);
+        let newer = node.ticket(&identity);
+        assert_eq!(node.sit(&older).err(), Some(Refusal::Outdated));
+        assert!(
+            !first.is_replaced(),
+            "only the newest login may ask for that"
+        );
+        assert_eq!(node.sit(&newer).err(), Some(Refusal::Occupied));
         assert!(first.is_replaced());
         assert!(node.has(&identity, first.tsih()) && !node.has(&identity, 0));
         let tsih = first.tsih();
         drop(first);
         assert!(!node.has(&identity, tsih));
-        let second = node.sit(&identity).expect("free again");
+        assert_eq!(node.sit(&older).err(), Some(Refusal::Outdated));
+        let second = node.sit(&newer).expect("free again");
         assert_ne!(second.tsih(), tsih);
+        drop((older, newer));
+        assert_eq!(
+            node.newest.lock().len(),
+            0,
+            "nothing is remembered of who left"
+        );
         identity.isid[5] = 2;
-        assert!(node.sit(&identity).is_ok(), "another path of the same host");
+        assert!(sit(&identity).is_ok(), "another path of the same host");
     }
 }

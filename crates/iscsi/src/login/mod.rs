@@ -330,6 +330,17 @@ impl Login {
             let accounts = outside.accounts.expect("CHAP was chosen");
             let finished = exchange.finish(value, accounts);
             let (name, pairs) = finished.map_err(|failure| unproved(&failure))?;
+            // An account that is called like an initiator is that initiator's alone.
+            let initiator = self.initiator().unwrap_or_default();
+            let is_iscsi_name = |name: &str| {
+                let mut kinds = ["iqn.", "eui.", "naa."].iter();
+                kinds.any(|kind| name.starts_with(kind))
+            };
+            let of_account = names::normalised(&name).filter(|name| is_iscsi_name(name));
+            if of_account.is_some_and(|of_account| of_account != initiator) {
+                let text = format!("the account {name:.80?} is another initiator's");
+                return refused(status::NOT_AUTHENTICATED, text);
+            }
             for (key, value) in pairs {
                 text::push(answers, key, &value);
             }

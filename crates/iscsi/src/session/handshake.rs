@@ -33,7 +33,7 @@ enum Waits {
     /// The owner is to say where this export is opened.
     Home(Box<(request::Login, String)>),
     /// Another session has the seat.
-    Seat(Box<(request::Login, Established, Response, Vec<u8>)>),
+    Seat(Box<(request::Login, Established, Response, Vec<u8>, node::Ticket)>),
 }
 
 impl Handshake {
@@ -112,8 +112,8 @@ impl Session {
                 self.login_step(&asked.0, &[], target)
             }
             Waits::Seat(waiting) => {
-                let (asked, established, response, text) = *waiting;
-                self.establish(&asked, established, response, text, target)
+                let (asked, established, response, text, ticket) = *waiting;
+                self.establish(&asked, established, (response, text), Some(ticket), target)
             }
         };
         if goes == Goes::ToItsEnd {
@@ -169,7 +169,7 @@ impl Session {
             }
             Step::Refuse(response, text) => self.refuse(response, &text),
             Step::Establish(established, response, text) => {
-                self.establish(asked, *established, response, text, target)
+                self.establish(asked, *established, (response, text), None, target)
             }
         }
     }
@@ -185,8 +185,8 @@ impl Session {
         &mut self,
         asked: &request::Login,
         established: Established,
-        response: Response,
-        text: Vec<u8>,
+        (response, text): (Response, Vec<u8>),
+        ticket: Option<node::Ticket>,
         target: &mut dyn Target,
     ) -> Goes {
         let refusal = |status| login::refusal(asked, status);
@@ -234,13 +234,22 @@ impl Session {
                 return self.refuse(refusal(status::TARGET_ERROR), &text);
             }
         };
-        let Ok(seat) = node.sit(&identity) else {
-            target.close(lun);
-            if let Phase::Login(handshake) = &mut self.phase {
-                let waiting = (*asked, established, response, text);
-                handshake.waits = Waits::Seat(Box::new(waiting));
+        let ticket = ticket.unwrap_or_else(|| node.ticket(&identity));
+        let seat = match node.sit(&ticket) {
+            Ok(seat) => seat,
+            Err(node::Refusal::Outdated) => {
+                target.close(lun);
+                let text = "a newer login of the same host takes its place";
+                return self.refuse(refusal(status::UNAVAILABLE), text);
             }
-            return Goes::On;
+            Err(node::Refusal::Occupied) => {
+                target.close(lun);
+                if let Phase::Login(handshake) = &mut self.phase {
+                    let waiting = (*asked, established, response, text, ticket);
+                    handshake.waits = Waits::Seat(Box::new(waiting));
+                }
+                return Goes::On;
+            }
         };
         let names = Identity::of(&export.uuid);
         let target_name = names::target_name(name).expect("it was logged in to");

@@ -398,3 +398,29 @@ fn exports_of_others_are_neither_listed_nor_opened() {
         assert_eq!(status(&answers), expected);
     }
 }
+
+#[test]
+fn an_account_with_an_initiator_s_name_is_that_initiator_s_alone() {
+    for (account_name, is_in) in [
+        ("iqn.test:me", true),
+        ("IQN.Test:Me", true),
+        ("iqn.test:other", false),
+    ] {
+        let mut settings = guarded();
+        settings.accounts = Some(Arc::new(Accounts {
+            initiators: vec![account(account_name, "my long secret")],
+            target: None,
+        }));
+        let mut initiator = fresh(settings);
+        let text = pairs(&[("AuthMethod", "CHAP")]);
+        send(&mut initiator, login(0, 1, false), &text);
+        let text = initiator::text(&[("CHAP_A", "5")]);
+        send(&mut initiator, login(0, 1, false), &text);
+        let secret = Secret::new(b"my long secret").unwrap();
+        let response = text::hexadecimal(&Algorithm::Md5.response(9, &secret, &[9; 32]));
+        let text = initiator::text(&[("CHAP_N", account_name), ("CHAP_R", &response)]);
+        let answers = send(&mut initiator, login(0, 3, true), &text);
+        let expected = if is_in { (0, 0) } else { (2, 1) };
+        assert_eq!(status(&answers), expected, "{account_name}");
+    }
+}
