@@ -148,7 +148,8 @@ pub fn write(
     }
     let key_at = |at: usize| u64::from_be_bytes(parameters[at..at + 8].try_into().expect("8"));
     let (key, other) = (key_at(0), key_at(8));
-    // Other initiators and other ports cannot be registered, and nothing is kept across a loss of power.
+    // Other initiators and other ports cannot be registered, and nothing is kept across a loss of
+    // power.
     if parameters[20] & 0x08 != 0 || is_register(action) && parameters[20] & 0x05 != 0 {
         return Err(Sense::in_parameters(20).into());
     }
