@@ -1,0 +1,19 @@
+//! Behaviour of the crate, seen from the other end of the connection.
+
+#![expect(clippy::unwrap_used, reason = "all of this is tests")]
+
+mod administration;
+mod codec;
+mod connecting;
+mod discovery;
+mod errors;
+mod events;
+mod fused;
+mod garbage;
+mod host;
+mod memory;
+mod moving;
+mod pdu;
+mod random;
+mod refusals;
+mod transfers;
