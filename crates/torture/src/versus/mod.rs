@@ -23,6 +23,7 @@ pub mod facts;
 pub mod fill;
 pub mod latency;
 pub mod load;
+mod nvme;
 pub mod page;
 pub mod plot;
 pub mod row;
