@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::FalseyValueParser;
 use clap::{Parser, Subcommand};
 use everglade_server::config::{
-    AcceptRollback, IoMode, NbdSettings, Pinning, TcpListen, UnixListen,
+    AcceptRollback, IoMode, NbdSettings, NvmeSettings, Pinning, TcpListen, UnixListen,
 };
 use everglade_server::{Interval, Name, Settings, Size};
 
@@ -114,6 +114,24 @@ pub(crate) struct Serve {
         hide_env_values = true
     )]
     pub(crate) nbd_unix: Option<UnixListen>,
+
+    /// Address for NVMe/TCP, or off [default: off]
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "EVERGLADE_NVME_TCP",
+        hide_env_values = true
+    )]
+    pub(crate) nvme_tcp: Option<TcpListen>,
+
+    /// Address for the discovery service of NVMe/TCP; needs --nvme-tcp [default: off]
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "EVERGLADE_NVME_DISCOVERY_TCP",
+        hide_env_values = true
+    )]
+    pub(crate) nvme_discovery_tcp: Option<TcpListen>,
 
     /// Socket for administrators, or off [default: run/api.sock in the data directory]
     #[arg(
@@ -278,6 +296,11 @@ impl Serve {
                 unix: self.nbd_unix.clone(),
                 // The rest is said in the file only.
                 ..NbdSettings::default()
+            },
+            nvme: NvmeSettings {
+                tcp: self.nvme_tcp,
+                discovery_tcp: self.nvme_discovery_tcp,
+                ..NvmeSettings::default()
             },
             api_unix: self.api_unix.clone(),
             api_tcp: self.api_tcp,

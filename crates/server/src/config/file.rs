@@ -20,7 +20,7 @@ use super::{ConfigError, Settings, suggest};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Keys this version honours.
-pub const KEYS: [&str; 20] = [
+pub const KEYS: [&str; 25] = [
     "data_dir",
     "memory",
     "reactors",
@@ -32,6 +32,11 @@ pub const KEYS: [&str; 20] = [
     "nbd.tls_clients",
     "nbd.idle_timeout",
     "nbd.allow",
+    "nvme.tcp",
+    "nvme.discovery_tcp",
+    "nvme.connections_max",
+    "nvme.idle_timeout",
+    "nvme.allow",
     "api.unix",
     "api.tcp",
     "api.tokens",
@@ -113,6 +118,14 @@ impl Source<'_> {
             | "nbd.tls_clients"
             | "nbd.idle_timeout"
             | "nbd.allow" => self.take_callers(&mut settings.nbd.callers, key, value)?,
+            "nvme.tcp" => settings.nvme.tcp = Some(self.parsed(key, value)?),
+            "nvme.discovery_tcp" => settings.nvme.discovery_tcp = Some(self.parsed(key, value)?),
+            "nvme.connections_max" => {
+                settings.nvme.connections_max = Some(self.parsed(key, value)?);
+            }
+            "nvme.idle_timeout" | "nvme.allow" => {
+                self.take_callers(&mut settings.nvme.callers, key, value)?;
+            }
             "api.unix" => settings.api_unix = Some(self.parsed(key, value)?),
             "api.tcp" => settings.api_tcp = Some(self.parsed(key, value)?),
             "api.tokens" => settings.api_tokens = Some(PathBuf::from(self.string(key, value)?)),

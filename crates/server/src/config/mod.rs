@@ -11,6 +11,7 @@ pub mod error;
 pub mod file;
 pub mod machine;
 pub mod nbd;
+pub mod nvme;
 pub mod pattern;
 pub mod pinning;
 pub mod place;
@@ -30,6 +31,7 @@ pub use address::{TcpListen, UnixListen};
 pub use callers::{Callers, Rules, Tls, TlsClients};
 pub use error::ConfigError;
 pub use nbd::{Nbd, NbdSettings};
+pub use nvme::{Nvme, NvmeSettings};
 pub use pattern::Pattern;
 pub use pinning::Pinning;
 pub use rollback::AcceptRollback;
@@ -125,6 +127,8 @@ pub struct Settings {
     pub io: Option<IoMode>,
     /// The NBD server.
     pub nbd: NbdSettings,
+    /// The NVMe/TCP server.
+    pub nvme: NvmeSettings,
     /// REST over a Unix socket.
     pub api_unix: Option<UnixListen>,
     /// REST over TCP.
@@ -165,6 +169,7 @@ impl Settings {
             pin: self.pin.or(lower.pin),
             io: self.io.or(lower.io),
             nbd: self.nbd.over(lower.nbd),
+            nvme: self.nvme.over(lower.nvme),
             api_unix: self.api_unix.or(lower.api_unix),
             api_tcp: self.api_tcp.or(lower.api_tcp),
             api_tokens: self.api_tokens.or(lower.api_tokens),
@@ -197,6 +202,8 @@ pub struct Config {
     pub io: IoMode,
     /// The NBD server.
     pub nbd: Nbd,
+    /// The NVMe/TCP server.
+    pub nvme: Nvme,
     /// Socket of the REST interface: absolute, short enough for the kernel. `None`: administration
     /// is off.
     pub api_unix: Option<PathBuf>,
@@ -234,6 +241,7 @@ impl Config {
     pub fn without_doors(&self) -> Config {
         Config {
             nbd: self.nbd.shut(),
+            nvme: self.nvme.shut(),
             api_unix: None,
             api_tcp: None,
             metrics: Metrics {
@@ -319,6 +327,10 @@ impl Config {
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let nbd = settings.nbd.complete(&data_dir)?;
+        let nvme = settings.nvme.complete()?;
+        if nbd.tcp.is_none() && nbd.unix.is_none() && nvme.tcp.is_none() {
+            return Err(ConfigError::NothingToServe);
+        }
         let api_unix = unix_socket("--api-unix", settings.api_unix, &data_dir, API_SOCKET)?;
         let api_tcp = api_tcp(
             settings.api_tcp,
@@ -345,6 +357,7 @@ impl Config {
             pin: settings.pin.unwrap_or_default(),
             io: settings.io.unwrap_or_default(),
             nbd,
+            nvme,
             api_unix,
             api_tcp,
             metrics,

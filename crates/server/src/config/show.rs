@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::Config;
 
-/// The only key whose value is no text.
-const ALLOW: &str = "nbd.allow";
+/// The keys whose values are no texts.
+const ALLOW: [&str; 2] = ["nbd.allow", "nvme.allow"];
 
 impl Config {
     /// Returns every key that a file can have, with its value; `None` if it is not set.
@@ -18,6 +18,7 @@ impl Config {
         let unix = |socket: &Option<std::path::PathBuf>| socket.as_deref().map_or_else(off, path);
         let journal = &self.first_start.journal;
         let callers = &self.nbd.callers;
+        let hosts = &self.nvme.callers;
         vec![
             ("data_dir", path(&self.data_dir)),
             ("memory", Some(self.memory.bytes().to_string())),
@@ -45,8 +46,30 @@ impl Config {
                 callers.idle_timeout.map(|time| time.to_string()),
             ),
             (
-                ALLOW,
+                "nbd.allow",
                 (!callers.allow.is_empty()).then(|| callers.allow.to_string()),
+            ),
+            (
+                "nvme.tcp",
+                self.nvme.tcp.map_or_else(off, |at| Some(at.to_string())),
+            ),
+            (
+                "nvme.discovery_tcp",
+                self.nvme
+                    .discovery_tcp
+                    .map_or_else(off, |at| Some(at.to_string())),
+            ),
+            (
+                "nvme.connections_max",
+                Some(self.nvme.connections_max.to_string()),
+            ),
+            (
+                "nvme.idle_timeout",
+                hosts.idle_timeout.map(|time| time.to_string()),
+            ),
+            (
+                "nvme.allow",
+                (!hosts.allow.is_empty()).then(|| hosts.allow.to_string()),
             ),
             ("api.unix", unix(&self.api_unix)),
             (
@@ -92,8 +115,8 @@ impl Config {
                 section = table;
             }
             let _ = match value {
-                // The allow-list is written as a table.
-                Some(value) if key == ALLOW => writeln!(text, "{name} = {value}"),
+                // An allow-list is written as a table.
+                Some(value) if ALLOW.contains(&key) => writeln!(text, "{name} = {value}"),
                 Some(value) => writeln!(text, "{name} = {}", toml::Value::String(value)),
                 None => writeln!(text, "# {name} is not set"),
             };
@@ -132,6 +155,13 @@ mod tests {
             )
             .expect("good")
             .nbd,
+            nvme: file::parse(
+                Path::new("some.toml"),
+                "nvme.tcp = ':4420'\nnvme.discovery_tcp = ':8009'\nnvme.idle_timeout = '1h'\n\
+                nvme.allow.'v/l' = ['10.0.0.0/8']",
+            )
+            .expect("good")
+            .nvme,
             journal_half_size: Some("64MiB".parse().expect("a size")),
             ..Settings::default()
         };

@@ -16,6 +16,7 @@ pub mod doors;
 mod encryption;
 pub mod front;
 pub mod nbd;
+pub mod nvme_tcp;
 pub mod socket;
 
 pub use admission::Admission;
@@ -33,7 +34,10 @@ pub const FRONTS_MAX: usize = Owner::COUNT - 1;
 /// Returns every protocol, as configured.
 #[must_use]
 pub fn all(config: &Config) -> Vec<Box<dyn Protocol>> {
-    vec![Box::new(nbd::Nbd::new(&config.nbd))]
+    vec![
+        Box::new(nbd::Nbd::new(&config.nbd)),
+        Box::new(nvme_tcp::NvmeTcp::new(&config.nvme)),
+    ]
 }
 
 /// Descriptors that clients of all protocols may need.
