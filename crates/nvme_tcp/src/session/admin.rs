@@ -13,7 +13,7 @@ use everglade_target::sessions::memory::{Class, Reservation};
 use everglade_target::{LunHandle, Op, Target};
 
 use super::outgoing::Data;
-use super::plan::{Plan, from_host, has_no_data};
+use super::plan::{Plan, from_host, has_no_data, to_host_at_least};
 use super::requests::{Payload, Request, Work};
 use super::settings::{ENTRIES_MAX, TRANSFER_BYTES_MAX};
 use super::{Phase, Session};
@@ -23,8 +23,7 @@ use crate::metrics::Operation;
 use crate::wire::fabrics::property;
 use crate::wire::feature::{self, HOST_BEHAVIOUR_BYTES};
 use crate::wire::opcode::{FABRICS, admin, fabrics};
-use crate::wire::sqe::FLAGS_SGL;
-use crate::wire::{Command, SglKind, Status, identify};
+use crate::wire::{Command, Status, identify};
 
 /// Time after which a host of the discovery service that did not ask for a timer is gone (base
 /// "Discovery controllers": two minutes).
@@ -232,15 +231,7 @@ impl Session {
             return Err(Status::INVALID_FIELD);
         }
         if to_host_bytes > 0 {
-            if command.flags & 0xc0 != FLAGS_SGL {
-                return Err(Status::INVALID_FIELD);
-            }
-            if command.sgl.kind != SglKind::Transport {
-                return Err(Status::SGL_KIND_INVALID);
-            }
-            if u64::from(command.sgl.length) < to_host_bytes {
-                return Err(Status::SGL_LENGTH_INVALID);
-            }
+            to_host_at_least(command, to_host_bytes)?;
         }
         match from_host_bytes {
             0 => has_no_data(data_bytes)?,

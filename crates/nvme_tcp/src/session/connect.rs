@@ -155,7 +155,7 @@ impl Session {
         let target = &mut Allowed { target, caller };
         let subsystem = Subsystem::find(&data.subsystem, target);
         let subsystem = subsystem.ok_or(Refusal::data(ConnectData::SUBSYSTEM_AT))?;
-        let open = open_all(&subsystem, target)?;
+        let open = self.open_all(&subsystem, target)?;
         let host = Host {
             nqn: data.host.clone(),
             id: data.host_id,
@@ -216,7 +216,7 @@ impl Session {
     ) -> Result<Queue, Refusal> {
         let caller = &self.caller;
         let target = &mut Allowed { target, caller };
-        let open = open_all(controller.subsystem(), target)?;
+        let open = self.open_all(controller.subsystem(), target)?;
         if !controller.join(connect.queue) {
             open.iter()
                 .for_each(|namespace| target.close(namespace.lun));
@@ -284,21 +284,29 @@ fn new_queue(controller: Arc<Controller>, connect: &Connect, open: Vec<OpenNames
     Queue::new(controller, connect.queue, entries, has_flow_control, open)
 }
 
-/// Opens all namespaces of a subsystem, or none.
-fn open_all(subsystem: &Subsystem, target: &mut dyn Target) -> Result<Vec<OpenNamespace>, Refusal> {
-    let mut open: Vec<OpenNamespace> = Vec::with_capacity(subsystem.namespaces.len());
-    for namespace in &subsystem.namespaces {
-        let opened: Option<(LunHandle, Export)> = target.open(&namespace.export).ok();
-        let Some((lun, export)) = opened else {
-            open.iter()
-                .for_each(|namespace| target.close(namespace.lun));
-            return Err(Refusal::data(ConnectData::SUBSYSTEM_AT));
-        };
-        open.push(OpenNamespace {
-            id: namespace.id,
-            lun,
-            export,
-        });
+impl Session {
+    /// Opens all namespaces of a subsystem, or none.
+    fn open_all(
+        &self,
+        subsystem: &Subsystem,
+        target: &mut dyn Target,
+    ) -> Result<Vec<OpenNamespace>, Refusal> {
+        let mut open: Vec<OpenNamespace> = Vec::with_capacity(subsystem.namespaces.len());
+        for namespace in &subsystem.namespaces {
+            let opened: Option<(LunHandle, Export)> = target.open(&namespace.export).ok();
+            let Some((lun, export)) = opened else {
+                open.iter()
+                    .for_each(|namespace| target.close(namespace.lun));
+                return Err(Refusal::data(ConnectData::SUBSYSTEM_AT));
+            };
+            let reservations = self.settings.reservations.lun(&export.uuid);
+            open.push(OpenNamespace {
+                id: namespace.id,
+                lun,
+                export,
+                reservations,
+            });
+        }
+        Ok(open)
     }
-    Ok(open)
 }

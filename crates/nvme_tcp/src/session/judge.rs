@@ -11,7 +11,7 @@ use super::plan::{
 use super::queue::Queue;
 use super::requests::{CopyWork, Payload, Request, Work};
 use super::settings::TRANSFER_BYTES_MAX;
-use super::{Phase, Session};
+use super::{Phase, Session, reservations};
 use crate::metrics::Operation;
 use crate::wire::identify::BLOCK_SHIFT;
 use crate::wire::opcode::{admin, io};
@@ -234,6 +234,10 @@ fn operation_of(command: &Command) -> Option<Operation> {
         io::DATASET_MANAGEMENT => Operation::DatasetManagement,
         io::VERIFY => Operation::Verify,
         io::COPY => Operation::Copy,
+        io::RESERVATION_REGISTER
+        | io::RESERVATION_REPORT
+        | io::RESERVATION_ACQUIRE
+        | io::RESERVATION_RELEASE => Operation::Reservation,
         _ => return None,
     })
 }
@@ -262,6 +266,13 @@ fn judge_io(
         queue.controller.end();
         return Err(Status::NAMESPACE_NOT_READY);
     };
+    let access = reservations::access_of(command.opcode);
+    if access.is_some_and(|access| !namespace.reservations.may(&queue.host, access)) {
+        return Err(Status::RESERVATION_CONFLICT);
+    }
+    if operation == Operation::Reservation {
+        return reservations::judge(namespace, command, data_bytes);
+    }
     let is_change = matches!(
         command.opcode,
         io::WRITE | io::WRITE_ZEROES | io::DATASET_MANAGEMENT | io::COPY

@@ -35,6 +35,7 @@
 //! | `judge`, `plan` | whether a command is carried out, and what it needs |
 //! | `running` | commands of input and output, from their data to their end |
 //! | `fused` | Compare and Write as one |
+//! | `reservations` | who may use a namespace |
 //! | `admin` | what the admin queue's session is besides |
 //! | `identify`, `log_pages` | what hosts ask a controller |
 //! | `answers` | completions and data for the host |
@@ -53,6 +54,7 @@ mod plan;
 mod queue;
 mod receiving;
 mod requests;
+mod reservations;
 mod running;
 mod serving;
 pub mod settings;

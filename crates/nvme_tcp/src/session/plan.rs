@@ -81,6 +81,18 @@ pub(super) fn to_host(command: &Command, length: u32) -> Result<(), Status> {
     }
 }
 
+/// Checks the descriptor of data for the host, which may have room for more.
+pub(super) fn to_host_at_least(command: &Command, bytes: u64) -> Result<(), Status> {
+    if command.flags & 0xc0 != FLAGS_SGL {
+        return Err(Status::INVALID_FIELD);
+    }
+    match command.sgl.kind {
+        SglKind::Transport if u64::from(command.sgl.length) >= bytes => Ok(()),
+        SglKind::Transport => Err(Status::SGL_LENGTH_INVALID),
+        _ => Err(Status::SGL_KIND_INVALID),
+    }
+}
+
 /// Checks the descriptor of data from the host, of this length, of which `data_bytes` follow in the
 /// message.
 pub(super) fn from_host(command: &Command, length: u32, data_bytes: u32) -> Result<(), Status> {

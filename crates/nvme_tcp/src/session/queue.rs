@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use everglade_target::reservations::{Host, Reservations};
 use everglade_target::{Export, LunHandle};
 
 use super::admin::Admin;
@@ -13,6 +14,8 @@ use crate::wire::log_page::Work;
 /// See the module's documentation.
 pub(super) struct Queue {
     pub(super) controller: Arc<Controller>,
+    /// The host, as reservations know it.
+    pub(super) host: Host,
     /// 0 is the admin queue.
     pub(super) id: u16,
     /// Entries of the submission queue.
@@ -39,6 +42,7 @@ pub(super) struct OpenNamespace {
     pub(super) lun: LunHandle,
     /// As it was when it was opened.
     pub(super) export: Export,
+    pub(super) reservations: Arc<Reservations>,
 }
 
 impl Queue {
@@ -50,8 +54,10 @@ impl Queue {
         open: Vec<OpenNamespace>,
     ) -> Queue {
         let epoch = controller.epoch();
+        let host = Host::new(&controller.host().id);
         Queue {
             controller,
+            host,
             id,
             entries,
             head: 0,

@@ -306,6 +306,9 @@ impl Session {
         self.receiving = Receiving::Header;
         if self.requests.row(row).has_payload() {
             self.requests.completed_payload(row);
+            if !self.may_run(row) {
+                self.requests.row(row).status = Status::RESERVATION_CONFLICT;
+            }
             self.run(row, target);
         }
         StepEnd::Again

@@ -86,6 +86,8 @@ pub(super) enum Work {
     Copy(Box<CopyWork>),
     /// An admin command.
     Admin(Box<Command>),
+    /// A reservation command.
+    Reservation(Box<Command>),
     /// A flush when the host shuts the controller down. Nobody is answered.
     Shutdown,
 }

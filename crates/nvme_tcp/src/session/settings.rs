@@ -4,8 +4,8 @@ use core::net::SocketAddr;
 use std::sync::Arc;
 
 use everglade_env::{BLOCK_SIZE, Nanos};
-use everglade_target::OP_BYTES_MAX;
 use everglade_target::sessions::memory::LARGEST_BYTES;
+use everglade_target::{OP_BYTES_MAX, reservations};
 
 use crate::Registry;
 
@@ -26,6 +26,8 @@ pub const ADMIN_ENTRIES_MAX: u16 = 128;
 pub struct Settings {
     /// The controllers of all reactors.
     pub registry: Arc<Registry>,
+    /// The reservations of all protocols.
+    pub reservations: Arc<reservations::Registry>,
     /// Version of the software, for people; cut to 8 characters.
     pub release: &'static str,
     /// Port at which hosts reach subsystems; `None` for the port that a host came to.
@@ -53,6 +55,7 @@ impl Settings {
     pub fn new(registry: Arc<Registry>) -> Settings {
         Settings {
             registry,
+            reservations: Arc::default(),
             release: "0",
             port: None,
             payload_in_flight_max: 64 << 20,

@@ -224,8 +224,8 @@ pub struct NamespaceFacts {
     pub has_reservations: bool,
 }
 
-/// All kinds of reservations, and that they outlive power cuts.
-const RESERVATIONS: u8 = 0x7f;
+/// All kinds of reservations, of which none outlives a power cut; the key of a host may be ignored.
+const RESERVATIONS: u8 = 0xfe;
 /// Blocks of a 4-KiB unit, less one.
 const UNIT_LESS_ONE: u16 = 7;
 

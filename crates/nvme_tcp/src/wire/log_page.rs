@@ -221,3 +221,33 @@ impl DiscoveryEntry<'_> {
         bytes
     }
 }
+
+/// A host in a report of reservations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registrant {
+    /// Its identifier.
+    pub host_id: [u8; 16],
+    /// With which it is registered.
+    pub key: u64,
+    /// It holds the reservation.
+    pub holds: bool,
+}
+
+/// Makes a report of reservations with identifiers of 16 bytes (base "Reservation Status Extended
+/// Data Structure"). `kind` is 0 if there is none.
+#[must_use]
+pub fn reservation_report(generation: u32, kind: u8, hosts: &[Registrant]) -> Vec<u8> {
+    let mut bytes = vec![0; 64 * (1 + hosts.len())];
+    put(&mut bytes, 0, &generation.to_le_bytes());
+    bytes[4] = kind;
+    let count = u16::try_from(hosts.len()).unwrap_or(u16::MAX);
+    put(&mut bytes, 5, &count.to_le_bytes());
+    for (entry, host) in bytes[64..].chunks_exact_mut(64).zip(hosts) {
+        // Controllers have no fixed numbers.
+        put(entry, 0, &u16::MAX.to_le_bytes());
+        entry[2] = u8::from(host.holds);
+        put(entry, 8, &host.key.to_le_bytes());
+        put(entry, 16, &host.host_id);
+    }
+    bytes
+}

@@ -16,4 +16,5 @@ mod moving;
 mod pdu;
 mod random;
 mod refusals;
+mod reservations;
 mod transfers;

@@ -118,7 +118,7 @@ fn the_descriptor_of_data_must_fit_the_command() {
 
 #[test]
 fn unknown_commands_and_namespaces_are_refused() {
-    for opcode in [0x03, 0x04, 0x0d, 0x7e, 0x99, 0xff] {
+    for opcode in [0x03, 0x04, 0x0f, 0x7e, 0x99, 0xff] {
         let unknown = command(opcode, 1, nothing(), [0; 6]);
         assert_eq!(status_of(unknown, &[]), Status::INVALID_OPCODE);
     }

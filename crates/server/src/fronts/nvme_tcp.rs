@@ -148,7 +148,7 @@ mod tests {
             doors: vec![door],
             ..Endpoints::default()
         };
-        let text = commands(&endpoints, &[export.clone()]);
+        let text = commands(&endpoints, std::slice::from_ref(&export));
         let lines: Vec<&str> = text.lines().filter(|it| it.starts_with("  ")).collect();
         let expected = [
             "  modprobe nvme-tcp",
