@@ -66,7 +66,7 @@ pub struct ControllerFacts<'a> {
     pub in_capsule_bytes_max: u32,
     /// Entries of a queue.
     pub entries_max: u16,
-    /// The longest write that hosts see whole or not at all, in bytes.
+    /// The longest write that is whole or absent, for readers and after a power cut, in bytes.
     pub atomic_bytes: u32,
     /// The longest compare and write in bytes.
     pub compare_and_write_bytes: u32,
@@ -154,18 +154,10 @@ pub fn controller(facts: &ControllerFacts<'_>) -> Vec<u8> {
     );
     // VWC: there is one, and a flush of all namespaces is supported.
     bytes[525] = 1 | 3 << 1;
-    // AWUN and ACWU, less one; AWUPF 0: a power cut may leave a part of a long write that was not
-    // acknowledged. Blocks of 4 KiB are whole, which namespaces say (NAWUPF).
-    put(
-        &mut bytes,
-        526,
-        &blocks_less_one(facts.atomic_bytes).to_le_bytes(),
-    );
-    put(
-        &mut bytes,
-        528,
-        &blocks_less_one(ATOMIC_AT_POWER_CUT_BYTES).to_le_bytes(),
-    );
+    // AWUN, AWUPF and ACWU, less one: a write is whole or absent, for readers and after a power cut.
+    for at in [526, 528] {
+        put(&mut bytes, at, &blocks_less_one(facts.atomic_bytes).to_le_bytes());
+    }
     let both = blocks_less_one(facts.compare_and_write_bytes);
     put(&mut bytes, 532, &both.to_le_bytes());
     // OCFS: copies of format 0.
@@ -182,9 +174,6 @@ pub fn controller(facts: &ControllerFacts<'_>) -> Vec<u8> {
     // PSD0: the only power state, of no told power.
     bytes
 }
-
-/// The longest write that is whole or absent after a power cut, in bytes: one block of the pool.
-const ATOMIC_AT_POWER_CUT_BYTES: u32 = 4096;
 
 /// Returns the power of two of pages that `bytes` are.
 fn shift_of(bytes: u32) -> u8 {
@@ -248,17 +237,11 @@ pub fn namespace(facts: &NamespaceFacts) -> Vec<u8> {
     // DLFEAT: deallocated blocks read as zeroes; zeroes may be deallocated.
     bytes[33] = 1 | 1 << 3;
     // NAWUN, NAWUPF, NACWU, less one each.
-    let atomic = blocks_less_one(facts.atomic_bytes);
-    put(&mut bytes, 34, &atomic.to_le_bytes());
-    put(
-        &mut bytes,
-        36,
-        &blocks_less_one(ATOMIC_AT_POWER_CUT_BYTES).to_le_bytes(),
-    );
+    for at in [34, 36] {
+        put(&mut bytes, at, &blocks_less_one(facts.atomic_bytes).to_le_bytes());
+    }
     let both = blocks_less_one(facts.compare_and_write_bytes);
     put(&mut bytes, 38, &both.to_le_bytes());
-    // NABSPF: a power cut keeps blocks of 4 KiB whole that lie within a unit.
-    put(&mut bytes, 44, &UNIT_LESS_ONE.to_le_bytes());
     // NPWG, NPWA, NPDG, NPDA: units of 4 KiB. NOWS: 64 KiB.
     for at in [64, 66, 68, 70] {
         put(&mut bytes, at, &UNIT_LESS_ONE.to_le_bytes());

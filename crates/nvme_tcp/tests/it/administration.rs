@@ -55,6 +55,7 @@ fn the_controller_says_what_it_can() {
     assert_eq!(bytes[111], 1);
     assert_eq!(u32_at(&bytes, 516), 1, "one namespace");
     assert_eq!(u16_at(&bytes, 526), 2047, "1 MiB is atomic");
+    assert_eq!(u16_at(&bytes, 528), 2047, "after a power cut, too");
     assert_eq!(u16_at(&bytes, 532), 127, "64 KiB are compared and written");
     let name = nqn::of_lun(LUN).unwrap();
     assert_eq!(&bytes[768..768 + name.len()], name.as_bytes());

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use everglade_env::Nanos;
 use everglade_nvme_tcp::wire::nqn;
 use everglade_nvme_tcp::{Registry, Sessions, Settings};
-use everglade_target::Export;
 use everglade_target::sessions::Owner;
+use everglade_target::{Export, reservations};
 
 use super::doors::reachable;
 use super::front::{Contents, Door, Front, Protocol};
@@ -27,15 +27,17 @@ pub struct NvmeTcp {
     config: config::Nvme,
     /// A host's connections may be on several reactors.
     registry: Arc<Registry>,
+    reservations: Arc<reservations::Registry>,
 }
 
 impl NvmeTcp {
-    /// Opens nothing.
+    /// Opens nothing. `reservations` are those of all protocols.
     #[must_use]
-    pub fn new(config: &config::Nvme) -> NvmeTcp {
+    pub fn new(config: &config::Nvme, reservations: &Arc<reservations::Registry>) -> NvmeTcp {
         NvmeTcp {
             config: config.clone(),
             registry: Arc::default(),
+            reservations: Arc::clone(reservations),
         }
     }
 }
@@ -85,6 +87,7 @@ impl Protocol for NvmeTcp {
             .map(|at| at.port())
             .filter(|port| *port != 0);
         let settings = Settings {
+            reservations: Arc::clone(&self.reservations),
             release: env!("CARGO_PKG_VERSION"),
             port,
             idle_max,
@@ -168,7 +171,7 @@ mod tests {
             connections_max: 7,
             callers: Callers::default(),
         };
-        let off = NvmeTcp::new(&config);
+        let off = NvmeTcp::new(&config, &Arc::default());
         assert!(off.doors().is_empty());
         assert_eq!(off.connections_max(), 0);
         let config = config::Nvme {
@@ -176,7 +179,7 @@ mod tests {
             discovery_tcp: "127.0.0.1:0".parse().ok(),
             ..config
         };
-        let on = NvmeTcp::new(&config);
+        let on = NvmeTcp::new(&config, &Arc::default());
         let doors = on.doors();
         let names: Vec<&str> = doors.iter().map(|door| door.name).collect();
         assert_eq!((names, on.connections_max()), (vec![TCP, DISCOVERY], 7));
