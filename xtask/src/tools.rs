@@ -26,6 +26,7 @@ const WANTED: &[(&str, &str)] = &[
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("busybox", "busybox-static"),
     ("nbd-client", "nbd-client"),
+    ("nvme", "nvme-cli"),
     ("openssl", "openssl"),
     ("valgrind", "valgrind"),
 ];

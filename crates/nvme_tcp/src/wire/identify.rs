@@ -156,7 +156,11 @@ pub fn controller(facts: &ControllerFacts<'_>) -> Vec<u8> {
     bytes[525] = 1 | 3 << 1;
     // AWUN, AWUPF and ACWU, less one: a write is whole or absent, for readers and after a power cut.
     for at in [526, 528] {
-        put(&mut bytes, at, &blocks_less_one(facts.atomic_bytes).to_le_bytes());
+        put(
+            &mut bytes,
+            at,
+            &blocks_less_one(facts.atomic_bytes).to_le_bytes(),
+        );
     }
     let both = blocks_less_one(facts.compare_and_write_bytes);
     put(&mut bytes, 532, &both.to_le_bytes());
@@ -238,7 +242,11 @@ pub fn namespace(facts: &NamespaceFacts) -> Vec<u8> {
     bytes[33] = 1 | 1 << 3;
     // NAWUN, NAWUPF, NACWU, less one each.
     for at in [34, 36] {
-        put(&mut bytes, at, &blocks_less_one(facts.atomic_bytes).to_le_bytes());
+        put(
+            &mut bytes,
+            at,
+            &blocks_less_one(facts.atomic_bytes).to_le_bytes(),
+        );
     }
     let both = blocks_less_one(facts.compare_and_write_bytes);
     put(&mut bytes, 38, &both.to_le_bytes());

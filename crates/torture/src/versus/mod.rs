@@ -26,6 +26,7 @@ pub mod load;
 mod nvme;
 pub mod page;
 pub mod plot;
+pub mod protocols;
 pub mod row;
 pub mod server;
 pub mod snapshots;

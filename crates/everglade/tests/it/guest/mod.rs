@@ -8,6 +8,7 @@
 
 mod initramfs;
 mod machine;
+mod nvme;
 
 use std::path::PathBuf;
 
@@ -19,32 +20,35 @@ use machine::Machine;
 const MIB: u64 = 1 << 20;
 /// Kernel modules wanted; those they need come along.
 const MODULES: [&str; 4] = ["virtio_pci", "virtio_net", "nbd", "xfs"];
-/// Programs besides busybox.
-const PROGRAMS: [&str; 5] = [
-    "nbd-client",
-    "mkfs.ext4",
-    "e2fsck",
-    "mkfs.xfs",
-    "xfs_repair",
-];
+/// Programs for file systems.
+const FILE_SYSTEMS: [&str; 4] = ["mkfs.ext4", "e2fsck", "mkfs.xfs", "xfs_repair"];
+const CLIENT: &str = "nbd-client";
 
-fn write_initramfs(dir: &TestDir, kernel: &Kernel) -> PathBuf {
+/// Writes an archive with these modules, with these programs besides busybox, and with `script` as
+/// the first process.
+fn write_initramfs(
+    dir: &TestDir,
+    kernel: &Kernel,
+    modules: &[&str],
+    programs: &[&str],
+    script: &[u8],
+) -> PathBuf {
     let mut root = Initramfs::default();
     let installed = |name: &str| find(name).expect("it is installed");
     // Where the script looks for it, whether it is below /usr here or not.
     let busybox = std::fs::read(installed("busybox")).expect("read");
     root.file("bin/busybox", &busybox);
     root.libraries(&installed("busybox"));
-    for name in PROGRAMS {
+    for name in programs {
         root.program(&installed(name));
     }
-    let modules = kernel.modules(&MODULES);
+    let modules = kernel.modules(modules);
     let order: Vec<&str> = modules.iter().map(|(name, _)| name.as_str()).collect();
     root.file("modules/order", order.join("\n").as_bytes());
     for (name, bytes) in &modules {
         root.file(&format!("modules/{name}"), bytes);
     }
-    root.file("init", include_bytes!("init.sh"));
+    root.file("init", script);
     root.directory("mnt");
     let path = dir.file("initramfs");
     std::fs::write(&path, root.finish()).expect("write");
@@ -64,7 +68,7 @@ fn allocated(server: &Server, export: &str) -> u64 {
 
 #[test]
 fn a_linux_guest_makes_uses_and_checks_ext4_and_xfs() {
-    if !have(&["qemu-system-x86_64", "busybox", "ldd", "nbdinfo"]) || !have(&PROGRAMS) {
+    if !have(&["qemu-system-x86_64", "busybox", "ldd", "nbdinfo", CLIENT]) || !have(&FILE_SYSTEMS) {
         return;
     }
     if !cfg!(target_arch = "x86_64") {
@@ -78,7 +82,9 @@ fn a_linux_guest_makes_uses_and_checks_ext4_and_xfs() {
     let create = ["lun", "create", "vol0/xfs", "--size", "512MiB"];
     let output = dir.run(&create);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let initramfs = write_initramfs(&dir, &kernel);
+    let programs: Vec<&str> = FILE_SYSTEMS.iter().copied().chain([CLIENT]).collect();
+    let script = include_bytes!("init.sh");
+    let initramfs = write_initramfs(&dir, &kernel, &MODULES, &programs, script);
     let mut guest = Machine::start(&kernel.image, &initramfs);
     let mut server = Some(server);
     let mut heard = Vec::new();
