@@ -7,6 +7,8 @@ mod config;
 mod disk;
 mod journal;
 mod nbd;
+mod nvme_tcp;
+mod streams;
 
 /// A decoder with its harness.
 pub(crate) struct Target {
@@ -31,6 +33,8 @@ pub(crate) const TARGETS: &[Target] = &[
     journal::SCAN,
     nbd::SESSION,
     nbd::CODEC,
+    nvme_tcp::SESSION,
+    nvme_tcp::CODEC,
     api::BODY,
     api::WORDS,
     #[cfg(feature = "config")]
