@@ -14,6 +14,7 @@ use everglade_target::model::Model;
 use everglade_target::sessions::{Caller, SessionId};
 
 use crate::pdu::{self, Pdu, RESPONSE};
+use crate::recorder::Recorder;
 
 pub(crate) const LUN: &str = "vol0/lun0";
 pub(crate) const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:0";
@@ -22,7 +23,7 @@ pub(crate) const SECOND: u64 = 1_000_000_000;
 /// Sessions and their target.
 pub(crate) struct World {
     pub(crate) sessions: Sessions,
-    pub(crate) model: Model,
+    pub(crate) model: Recorder,
     pub(crate) registry: Arc<Registry>,
     pub(crate) now: u64,
     /// The caller of the next connection.
@@ -106,7 +107,7 @@ impl World {
         change(&mut settings);
         World {
             sessions: Sessions::new(settings, 64 << 20),
-            model,
+            model: Recorder::new(model),
             registry,
             now: SECOND,
             caller: Caller::default(),
