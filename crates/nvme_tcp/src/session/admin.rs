@@ -13,7 +13,7 @@ use everglade_target::sessions::memory::{Class, Reservation};
 use everglade_target::{LunHandle, Op, Target};
 
 use super::outgoing::Data;
-use super::plan::{Plan, from_host, has_no_data, to_host_at_least};
+use super::plan::{Plan, has_no_data, structure_from_host, to_host_at_least};
 use super::requests::{Payload, Request, Work};
 use super::settings::{ENTRIES_MAX, TRANSFER_BYTES_MAX};
 use super::{Phase, Session};
@@ -235,7 +235,7 @@ impl Session {
         }
         match from_host_bytes {
             0 => has_no_data(data_bytes)?,
-            bytes => from_host(command, bytes, data_bytes)?,
+            needed => from_host_bytes = structure_from_host(command, needed, data_bytes)?,
         }
         Ok(Plan {
             operation: Operation::Admin,
@@ -434,7 +434,8 @@ impl Session {
         let admin = queue.admin.as_mut().expect("called for the admin queue");
         let controller = &queue.controller;
         if command.words[0].to_le_bytes()[0] == feature::id::HOST_BEHAVIOUR {
-            admin.host_behaviour.copy_from_slice(data);
+            let length = admin.host_behaviour.len();
+            admin.host_behaviour.copy_from_slice(&data[..length]);
             return Ok((0, None));
         }
         let is_discovery = controller.subsystem().is_discovery();

@@ -6,7 +6,7 @@ use everglade_target::{COMPARE_BYTES_MAX, Target};
 use super::fused::Fused;
 use super::plan::{
     COPY_ENTRY_BYTES, COPY_RANGES_MAX, PIECE_BYTES, Plan, RANGE_ENTRY_BYTES, checked_range,
-    from_host, has_no_data, piece_charge, to_host,
+    from_host, has_no_data, piece_charge, structure_from_host, to_host,
 };
 use super::queue::Queue;
 use super::requests::{CopyWork, Payload, Request, Work};
@@ -350,14 +350,13 @@ fn judge_io(
         io::DATASET_MANAGEMENT => {
             let ranges = usize::from(command.words[0].to_le_bytes()[0]) + 1;
             let bytes = structure_bytes(ranges, RANGE_ENTRY_BYTES);
-            from_host(command, bytes, data_bytes)?;
+            let from_host = structure_from_host(command, bytes, data_bytes)?;
             // Without this attribute the ranges are hints that we do not use.
             let ranges = match command.words[1] & DEALLOCATE_RANGES {
                 0 => 0,
                 _ => ranges,
             };
             let plan = plan(0, 0, Work::Discard { ranges });
-            let from_host = bytes;
             Ok(Plan { from_host, ..plan })
         }
         _ => {
@@ -370,7 +369,7 @@ fn judge_io(
             }
             let count = usize::from(count) + 1;
             let bytes = structure_bytes(count, COPY_ENTRY_BYTES);
-            from_host(command, bytes, data_bytes)?;
+            let from_host = structure_from_host(command, bytes, data_bytes)?;
             let first = command.first_block();
             if first >= size_bytes >> BLOCK_SHIFT {
                 return Err(Status::LBA_OUT_OF_RANGE);
@@ -384,7 +383,7 @@ fn judge_io(
             }));
             let plan = plan(0, 0, work);
             Ok(Plan {
-                from_host: bytes,
+                from_host,
                 // A piece that was read, and the same to be written.
                 charge: 2 * piece_charge(PIECE_BYTES),
                 ..plan

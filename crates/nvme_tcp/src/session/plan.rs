@@ -111,3 +111,21 @@ pub(super) fn from_host(command: &Command, length: u32, data_bytes: u32) -> Resu
         false => Err(Status::SGL_LENGTH_INVALID),
     }
 }
+
+/// The longest structure from a host: Linux sends room for 256 ranges, however many there are.
+const STRUCTURE_BYTES_MAX: u32 = 8 << 10;
+
+/// Checks the descriptor of a structure from the host, of which the first `needed` bytes are looked
+/// at. Returns its length.
+pub(super) fn structure_from_host(
+    command: &Command,
+    needed: u32,
+    data_bytes: u32,
+) -> Result<u32, Status> {
+    let length = command.sgl.length;
+    if !(needed..=STRUCTURE_BYTES_MAX).contains(&length) {
+        return Err(Status::SGL_LENGTH_INVALID);
+    }
+    from_host(command, length, data_bytes)?;
+    Ok(length)
+}

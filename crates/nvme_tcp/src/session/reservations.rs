@@ -16,7 +16,7 @@ use everglade_target::reservations::{
 
 use super::admin::Done;
 use super::outgoing::Data;
-use super::plan::{Plan, from_host, has_no_data, to_host_at_least};
+use super::plan::{Plan, has_no_data, structure_from_host, to_host_at_least};
 use super::queue::OpenNamespace;
 use super::requests::Work;
 use super::settings::TRANSFER_BYTES_MAX;
@@ -53,7 +53,7 @@ pub(super) fn judge(
     command: &Command,
     data_bytes: u32,
 ) -> Result<Plan, Status> {
-    let (from_host_bytes, charge) = match command.opcode {
+    let (needed, charge) = match command.opcode {
         io::RESERVATION_REGISTER | io::RESERVATION_ACQUIRE => (TWO_KEYS, 0),
         io::RESERVATION_RELEASE => (ONE_KEY, 0),
         _ => {
@@ -66,16 +66,17 @@ pub(super) fn judge(
             (0, bytes)
         }
     };
-    if from_host_bytes > 0 {
-        from_host(command, from_host_bytes, data_bytes)?;
-    }
+    let from_host = match needed {
+        0 => 0,
+        needed => structure_from_host(command, needed, data_bytes)?,
+    };
     Ok(Plan {
         operation: Operation::Reservation,
         lun: namespace.lun,
         offset: 0,
         length: 0,
         durable: false,
-        from_host: from_host_bytes,
+        from_host,
         charge,
         work: Work::Reservation(Box::new(*command)),
     })

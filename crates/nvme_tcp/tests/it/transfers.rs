@@ -224,6 +224,16 @@ fn zeroes_are_written_and_ranges_deallocated() {
     let done = world.complete(&mut link, discard(4), &ranges);
     assert_eq!(done.status, Status::SUCCESS);
     assert_eq!(world.model.blocks_in_use(LUN), 12 - 5);
+    // Linux sends room for 256 ranges.
+    let room = [range(64, 32), vec![0; 4080]].concat();
+    let roomy = command(
+        io::DATASET_MANAGEMENT,
+        1,
+        in_capsule(4096),
+        [0, 4, 0, 0, 0, 0],
+    );
+    let done = world.complete(&mut link, roomy, &room);
+    assert_eq!(done.status, Status::SUCCESS);
     let empty = range(0, 0);
     let nothing_at_all = command(
         io::DATASET_MANAGEMENT,
