@@ -1,5 +1,6 @@
 //! What the queues of one controller share.
 
+use core::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use everglade_env::lock::Mutex;
@@ -15,6 +16,8 @@ pub(crate) const QUEUES_MAX: u16 = 64;
 pub(crate) struct Host {
     pub(crate) nqn: String,
     pub(crate) id: [u8; 16],
+    /// Where its admin queue came from; its other queues come from there, too.
+    pub(crate) address: Option<IpAddr>,
 }
 
 const DISABLED: u8 = 0;
@@ -78,11 +81,13 @@ impl Controller {
             false => (READY, DISABLED),
         };
         let order = Ordering::AcqRel;
+        let mut queues = self.queues.lock();
         let changed = self
             .state
             .compare_exchange(from, to, order, Ordering::Acquire);
         if changed.is_ok() && !is_ready {
             self.epoch.fetch_add(1, Ordering::AcqRel);
+            queues.connected = 0;
         }
     }
 
@@ -127,18 +132,24 @@ impl Controller {
         self.writes_through.store(writes_through, Ordering::Relaxed);
     }
 
-    /// Joins a queue to the controller; false if the queue is connected already.
-    pub(crate) fn join(&self, queue: u16) -> bool {
+    /// Joins a queue to the controller; false if the queue is connected already, or if the
+    /// controller was disabled since it had this epoch.
+    pub(crate) fn join(&self, queue: u16, epoch: u32) -> bool {
         let bit = 1_u128 << queue;
         let mut queues = self.queues.lock();
-        let is_free = queues.connected & bit == 0;
-        queues.connected |= bit;
+        let is_free = queues.connected & bit == 0 && self.epoch() == epoch;
+        if is_free {
+            queues.connected |= bit;
+        }
         is_free
     }
 
-    /// Notes that the connection of a queue has ended.
-    pub(crate) fn leave(&self, queue: u16) {
-        self.queues.lock().connected &= !(1 << queue);
+    /// Notes that the connection of a queue has ended, which joined in this epoch.
+    pub(crate) fn leave(&self, queue: u16, epoch: u32) {
+        let mut queues = self.queues.lock();
+        if self.epoch() == epoch {
+            queues.connected &= !(1 << queue);
+        }
     }
 
     /// Adds what a queue has done.
@@ -181,10 +192,15 @@ mod tests {
     #[test]
     fn a_queue_is_connected_once() {
         let controller = controller();
-        assert!(controller.join(QUEUES_MAX));
-        assert!(!controller.join(QUEUES_MAX));
-        assert!(controller.join(1));
-        controller.leave(QUEUES_MAX);
-        assert!(controller.join(QUEUES_MAX));
+        let join = |queue, epoch| controller.join(queue, epoch);
+        assert!(join(QUEUES_MAX, 0) && !join(QUEUES_MAX, 0) && join(1, 0));
+        controller.leave(QUEUES_MAX, 0);
+        assert!(join(QUEUES_MAX, 0));
+        controller.set_ready(true);
+        controller.set_ready(false);
+        assert!(!join(2, 0), "of the time before it was disabled");
+        assert!(join(1, 1), "the queues of that time are over");
+        controller.leave(1, 0);
+        assert!(!join(1, 1), "a late end changes nothing");
     }
 }

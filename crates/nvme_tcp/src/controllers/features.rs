@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::controller::QUEUES_MAX;
 use crate::wire::Status;
 use crate::wire::feature::id;
+use crate::wire::identify::WARNING_KELVIN;
 
 /// Bit that asks for a feature to be saved, which we do not support.
 const SAVE: u32 = 1 << 31;
@@ -89,7 +90,11 @@ impl Features {
             id::EVENTS => Ok(known.events),
             id::KEEP_ALIVE => Ok(known.keep_alive_ms),
             _ if KEPT.iter().any(|(kept, _)| *kept == feature) => {
-                Ok(self.kept.get(&feature).copied().unwrap_or(0))
+                let default = match feature {
+                    id::TEMPERATURE => u32::from(WARNING_KELVIN),
+                    _ => 0,
+                };
+                Ok(self.kept.get(&feature).copied().unwrap_or(default))
             }
             _ => Err(Status::INVALID_FIELD),
         }
@@ -137,7 +142,7 @@ mod tests {
     #[test]
     fn what_changes_nothing_is_kept() {
         let mut features = Features::default();
-        assert_eq!(features.get(id::TEMPERATURE, &KNOWN), Ok(0));
+        assert_eq!(features.get(id::TEMPERATURE, &KNOWN), Ok(343));
         let set = features.set(u32::from(id::TEMPERATURE), 300, &KNOWN);
         assert_eq!(set, Ok(Change::Result(0)));
         assert_eq!(features.get(id::TEMPERATURE, &KNOWN), Ok(300));

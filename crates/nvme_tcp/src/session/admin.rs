@@ -257,6 +257,9 @@ impl Session {
             unreachable!("called for an admin command")
         };
         let command = **command;
+        if turns_cache_off(&command) && self.flush_first(row, target) {
+            return;
+        }
         let done = match command.opcode {
             FABRICS => self.fabrics(&command, target),
             admin::IDENTIFY => self.identify(&command, target),
@@ -286,6 +289,24 @@ impl Session {
         if is_disconnect {
             self.drain();
         }
+    }
+
+    /// Makes everything durable that was answered while the write cache was on. Returns whether
+    /// there is something to wait for; the command is answered at the end of it.
+    fn flush_first(&mut self, row: usize, target: &mut dyn Target) -> bool {
+        let Phase::Queue(queue) = &self.phase else {
+            unreachable!("called for a queue")
+        };
+        if queue.controller.writes_through() || queue.controller.subsystem().is_discovery() {
+            return false;
+        }
+        // Writes that come from here on are durable when they are answered.
+        queue.controller.set_writes_through(true);
+        let luns: Vec<LunHandle> = queue.namespaces().map(|it| it.lun).collect();
+        for lun in &luns {
+            self.submit(row, *lun, Op::Flush, target);
+        }
+        !luns.is_empty()
     }
 
     /// Returns the admin part of the queue.
@@ -341,6 +362,9 @@ impl Session {
             (true, false) => {
                 admin.status = 0;
                 admin.events.clear();
+                admin.features = Features::default();
+                admin.host_behaviour.fill(0);
+                admin.changed.clear();
                 self.set_ready(false);
             }
             _ => {}
@@ -354,6 +378,7 @@ impl Session {
     fn set_ready(&mut self, is_ready: bool) {
         if let Phase::Queue(queue) = &mut self.phase {
             queue.controller.set_ready(is_ready);
+            queue.controller.set_writes_through(false);
         }
     }
 
@@ -373,6 +398,7 @@ impl Session {
                 length: 0,
                 durable: true,
                 held: Reservation::none(Class::Small),
+                later: 0,
                 since: now,
                 in_flight: 0,
                 status: Status::SUCCESS,
@@ -468,6 +494,13 @@ impl Session {
         self.respond(id, Status::ABORT_REQUESTED, 0, held);
         Ok((0, None))
     }
+}
+
+/// Returns whether a command turns the write cache off.
+fn turns_cache_off(command: &Command) -> bool {
+    command.opcode == admin::SET_FEATURES
+        && command.words[0] == u32::from(feature::id::WRITE_CACHE)
+        && command.words[1] & 1 == 0
 }
 
 /// Returns whether the controller can be what the host wants.

@@ -22,6 +22,7 @@ impl Session {
     /// Ends a command: queues its answer, and frees its id.
     pub(super) fn finish(&mut self, row: usize, data: Data) {
         let request = self.requests.remove(row);
+        assert_eq!(request.in_flight, 0, "a command ends after its operations");
         let failed = request.status.is_error();
         let bytes = u64::from(request.length);
         self.metrics

@@ -159,6 +159,7 @@ impl Session {
         let host = Host {
             nqn: data.host.clone(),
             id: data.host_id,
+            address: self.caller.address,
         };
         let registry = &self.settings.registry;
         let Some(controller) = registry.begin(subsystem, host) else {
@@ -174,7 +175,8 @@ impl Session {
             sizes.collect(),
             generation,
         );
-        let mut queue = new_queue(controller, connect, open);
+        let epoch = controller.epoch();
+        let mut queue = new_queue(controller, connect, epoch, open);
         queue.admin = Some(Box::new(admin));
         Ok(queue)
     }
@@ -196,6 +198,10 @@ impl Session {
         if host.nqn != data.host {
             return Err(Refusal::data(ConnectData::HOST_AT));
         }
+        // What a host says of itself is no secret.
+        if host.address != self.caller.address {
+            return Err(Refusal::data(ConnectData::CONTROLLER_AT));
+        }
         if host.id != data.host_id {
             return Err(Refusal::data(0));
         }
@@ -216,13 +222,18 @@ impl Session {
     ) -> Result<Queue, Refusal> {
         let caller = &self.caller;
         let target = &mut Allowed { target, caller };
+        // Whatever happens to the controller from here on, the queue belongs to this time.
+        let epoch = controller.epoch();
+        if !controller.is_ready() {
+            return Err(Refusal::of(Status::COMMAND_SEQUENCE));
+        }
         let open = self.open_all(controller.subsystem(), target)?;
-        if !controller.join(connect.queue) {
+        if !controller.join(connect.queue, epoch) {
             open.iter()
                 .for_each(|namespace| target.close(namespace.lun));
             return Err(Refusal::of(Status::CONNECT_BUSY));
         }
-        Ok(new_queue(Arc::clone(controller), connect, open))
+        Ok(new_queue(Arc::clone(controller), connect, epoch, open))
     }
 
     fn joined(&mut self, command: &Command, mut queue: Queue) {
@@ -278,10 +289,17 @@ fn check(connect: &Connect, data: &ConnectData, entries_max: u16) -> Result<(), 
     }
 }
 
-fn new_queue(controller: Arc<Controller>, connect: &Connect, open: Vec<OpenNamespace>) -> Queue {
+fn new_queue(
+    controller: Arc<Controller>,
+    connect: &Connect,
+    epoch: u32,
+    open: Vec<OpenNamespace>,
+) -> Queue {
     let entries = u32::from(connect.entries) + 1;
-    let has_flow_control = !connect.disables_flow_control;
-    Queue::new(controller, connect.queue, entries, has_flow_control, open)
+    let mut queue = Queue::new(controller, connect.queue, entries, open);
+    queue.has_flow_control = !connect.disables_flow_control;
+    queue.epoch = epoch;
+    queue
 }
 
 impl Session {

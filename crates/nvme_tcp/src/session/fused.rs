@@ -72,7 +72,7 @@ impl Session {
                 };
             }
             Work::FusedWrite { first, .. } => {
-                let first = *first;
+                let first = first.expect("it was looked at when the command was judged");
                 if let Work::FusedCompare { second, .. } = &mut self.requests.row(first).work {
                     *second = Some(row);
                 }
@@ -122,7 +122,8 @@ impl Session {
             }
             Work::FusedWrite { first, data } => {
                 *data = Some(span);
-                (*first, Some(row))
+                // A half whose first half is answered has an error.
+                (first.expect("the other half"), Some(row))
             }
             _ => unreachable!("a half of a fused operation"),
         };
@@ -163,13 +164,40 @@ impl Session {
         self.submit(second, lun, op, target);
     }
 
+    /// Returns whether the row is the first half of an operation in flight.
+    pub(super) fn is_half_in_flight(&self, row: usize) -> bool {
+        let work = self.requests.get(row).map(|request| &request.work);
+        let Some(Work::FusedCompare {
+            second: Some(second),
+            ..
+        }) = work
+        else {
+            return false;
+        };
+        self.requests
+            .get(*second)
+            .is_some_and(|it| it.in_flight > 0)
+    }
+
+    /// Takes the two halves apart, and returns the other one. Rows are used again, so a half that
+    /// is answered must not be named any more.
+    fn take_apart(&mut self, row: usize) -> Option<usize> {
+        let other = match &mut self.requests.row(row).work {
+            Work::FusedCompare { second, .. } => second.take(),
+            Work::FusedWrite { first, .. } => first.take(),
+            _ => unreachable!("a half of a fused operation"),
+        }?;
+        match &mut self.requests.row(other).work {
+            Work::FusedCompare { second, .. } => *second = None,
+            Work::FusedWrite { first, .. } => *first = None,
+            _ => unreachable!("the halves name each other"),
+        }
+        Some(other)
+    }
+
     /// A half has failed before the operation began: the other half fails with it.
     fn half_failed(&mut self, row: usize) {
-        let other = match &self.requests.row(row).work {
-            Work::FusedCompare { second, .. } => *second,
-            Work::FusedWrite { first, .. } => Some(*first),
-            _ => None,
-        };
+        let other = self.take_apart(row);
         let Phase::Queue(queue) = &mut self.phase else {
             unreachable!("called for a queue")
         };
@@ -181,7 +209,7 @@ impl Session {
         if is_first {
             self.finish(row, Data::None);
         }
-        if let Some(other) = other.filter(|other| self.requests.get(*other).is_some()) {
+        if let Some(other) = other {
             self.fail_half(other, Status::FAILED_FUSED);
         }
         if !is_first {
@@ -191,15 +219,11 @@ impl Session {
 
     /// The operation has ended with this status.
     pub(super) fn fused_ended(&mut self, second: usize, status: Status) {
-        let Work::FusedWrite { first, .. } = self.requests.row(second).work else {
-            unreachable!("the second half carries the operation")
-        };
         let of_second = match status.is_error() {
             true => Status::FAILED_FUSED,
             false => Status::SUCCESS,
         };
-        // A session that ends has forgotten the first half.
-        if self.requests.get(first).is_some() {
+        if let Some(first) = self.take_apart(second) {
             self.requests.row(first).status = status;
             self.finish(first, Data::None);
         }

@@ -63,6 +63,13 @@ impl Session {
             self.tell_events();
             return Some(Admitted::nothing());
         }
+        if self.is_keep_alive(command, data_bytes) {
+            // Uncharged, or a host would lose its controller while others use the memory.
+            self.note_command();
+            let held = Reservation::none(Class::Small);
+            self.respond(command.id, Status::SUCCESS, 0, held);
+            return Some(Admitted::nothing());
+        }
         let judged = self.judge(command, data_bytes, target);
         let plan = match judged {
             Ok(plan) => plan,
@@ -74,16 +81,22 @@ impl Session {
             (true, true) => page_bytes(plan.offset, plan.from_host),
             (true, false) => u64::from(plan.from_host),
         };
+        let is_asked = plan.from_host > 0 && !is_in_capsule;
+        // What a command needs besides its data is of no use before the data is there.
+        let (now, later) = match is_asked {
+            true => (0, plan.charge),
+            false => (plan.charge, 0),
+        };
         let held = Reservation {
-            bytes: REQUEST_BYTES + plan.charge + pages,
+            bytes: REQUEST_BYTES + now + pages,
             class: Class::of(plan.bytes_moved()),
         };
         if !self.ledger.take(held.bytes, held.class) {
             return None;
         }
-        let is_asked = plan.from_host > 0 && !is_in_capsule;
         let from_host = plan.from_host;
         let row = self.insert(command, plan, held, is_asked);
+        self.requests.row(row).later = later;
         if is_in_capsule {
             assert!(
                 self.open_payload(row, from_host, false),
@@ -119,6 +132,7 @@ impl Session {
             length: plan.length,
             durable: plan.durable,
             held,
+            later: 0,
             since: self.metrics.now(),
             in_flight: 0,
             status: Status::SUCCESS,
@@ -212,6 +226,12 @@ impl Session {
         is_admin && command.opcode == admin::ASYNC_EVENT
     }
 
+    fn is_keep_alive(&self, command: &Command, data_bytes: u32) -> bool {
+        let is_admin = matches!(&self.phase, Phase::Queue(queue) if queue.is_admin());
+        let is_plain = data_bytes == 0 && command.fuse() == Fuse::Alone;
+        is_admin && is_plain && command.opcode == admin::KEEP_ALIVE && !self.is_in_use(command.id)
+    }
+
     /// Returns whether a command with this id is in progress.
     fn is_in_use(&self, id: u16) -> bool {
         let Phase::Queue(queue) = &self.phase else {
@@ -286,7 +306,7 @@ fn judge_io(
         lun,
         offset,
         length,
-        durable: control & FORCE_UNIT_ACCESS != 0 || queue.controller.writes_through(),
+        durable: control & FORCE_UNIT_ACCESS != 0,
         from_host: 0,
         charge: 0,
         work,
@@ -313,7 +333,7 @@ fn judge_io(
             }
             let (work, charge) = match command.opcode {
                 io::WRITE if is_fused => {
-                    let first = queue.fused.first().expect("it was looked at");
+                    let first = queue.fused.first();
                     (Work::FusedWrite { first, data: None }, 0)
                 }
                 io::WRITE => (Work::Write, 0),
@@ -352,11 +372,12 @@ fn judge_io(
             let bytes = structure_bytes(ranges, RANGE_ENTRY_BYTES);
             let from_host = structure_from_host(command, bytes, data_bytes)?;
             // Without this attribute the ranges are hints that we do not use.
-            let ranges = match command.words[1] & DEALLOCATE_RANGES {
+            let count = match command.words[1] & DEALLOCATE_RANGES {
                 0 => 0,
                 _ => ranges,
             };
-            let plan = plan(0, 0, Work::Discard { ranges });
+            let ranges = Vec::new();
+            let plan = plan(0, 0, Work::Discard { count, ranges });
             Ok(Plan { from_host, ..plan })
         }
         _ => {
@@ -380,6 +401,7 @@ fn judge_io(
                 index: 0,
                 at: 0,
                 destination: first << BLOCK_SHIFT,
+                piece: 0,
             }));
             let plan = plan(0, 0, work);
             Ok(Plan {

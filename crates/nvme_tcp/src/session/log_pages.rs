@@ -7,7 +7,9 @@ use super::admin::Done;
 use super::{Phase, Session};
 use crate::controllers::events::Event;
 use crate::controllers::subsystem::Subsystem;
-use crate::wire::log_page::{self, DiscoveryEntry, id};
+use crate::wire::log_page::{
+    self, DISCOVERY_ENTRY_BYTES, DISCOVERY_HEADER_BYTES, DiscoveryEntry, id,
+};
 use crate::wire::{Command, Status, nqn};
 
 /// Log pages of a controller with namespaces.
@@ -34,6 +36,20 @@ impl Session {
         let length = (words as usize + 1) * 4;
         let offset = u64::from(command.words[2]) | u64::from(command.words[3]) << 32;
         let keeps_event = parameter & 0x80 != 0;
+        let is_discovery = matches!(
+            &self.phase,
+            Phase::Queue(queue) if queue.controller.subsystem().is_discovery()
+        );
+        if is_discovery && page == id::DISCOVERY {
+            if !offset.is_multiple_of(4) {
+                return Err(Status::INVALID_FIELD);
+            }
+            let part = self.discovery_part(offset, length, target)?;
+            if !keeps_event {
+                self.page_was_read(page);
+            }
+            return Ok((0, Some(part)));
+        }
         let bytes = self.whole_page(page, parameter & 0x7f, target)?;
         if !offset.is_multiple_of(4) || offset > bytes.len() as u64 {
             return Err(Status::INVALID_FIELD);
@@ -83,34 +99,52 @@ impl Session {
                 };
                 log_page::access(&listed)
             }
-            _ => self.discovery_page(target),
+            _ => unreachable!("it is made in parts"),
         })
     }
 
-    /// Makes the list of the subsystems that the host may see, at the address that it came to.
-    fn discovery_page(&self, target: &mut dyn Target) -> Vec<u8> {
+    /// Makes a part of the list of the subsystems that the host may see, at the address that it came
+    /// to. Only records that are in the part are made.
+    fn discovery_part(
+        &self,
+        offset: u64,
+        length: usize,
+        target: &mut dyn Target,
+    ) -> Result<Vec<u8>, Status> {
         let caller = &self.caller;
         let generation = self.settings.registry.generation(&target.exports());
         let exports = Allowed { target, caller }.exports();
-        let names = exports.iter().filter_map(|it| Some(Subsystem::of(it)?.nqn));
-        let names: Vec<String> = names.collect();
-        let here = DiscoveryEntry {
-            is_discovery: true,
-            subsystem: nqn::DISCOVERY,
-            address: caller.local.unwrap_or(self.settings.address(None)),
-        };
-        let address = self.settings.address(caller.local);
-        let mut bytes = log_page::discovery_header(generation, names.len() as u64 + 1);
-        bytes.extend(here.encode());
-        for subsystem in &names {
-            let entry = DiscoveryEntry {
-                is_discovery: false,
-                subsystem,
-                address,
-            };
-            bytes.extend(entry.encode());
+        let named = exports.iter().filter_map(|it| Some(Subsystem::of(it)?.nqn));
+        let names: Vec<String> = std::iter::once(nqn::DISCOVERY.to_owned())
+            .chain(named)
+            .collect();
+        let page_bytes = DISCOVERY_HEADER_BYTES + names.len() * DISCOVERY_ENTRY_BYTES;
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        if offset > page_bytes {
+            return Err(Status::INVALID_FIELD);
         }
-        bytes
+        let record = |number: usize| match number.checked_sub(1) {
+            None => log_page::discovery_header(generation, names.len() as u64),
+            Some(index) => {
+                let is_discovery = index == 0;
+                let here = caller.local.filter(|_| is_discovery);
+                let entry = DiscoveryEntry {
+                    is_discovery,
+                    subsystem: &names[index],
+                    address: here.unwrap_or_else(|| self.settings.address(caller.local)),
+                };
+                entry.encode()
+            }
+        };
+        let first = offset / DISCOVERY_ENTRY_BYTES;
+        let end = offset
+            .saturating_add(length)
+            .div_ceil(DISCOVERY_ENTRY_BYTES);
+        let records = (first..end.min(names.len() + 1)).flat_map(record);
+        let skipped = offset - first * DISCOVERY_ENTRY_BYTES;
+        let mut part: Vec<u8> = records.skip(skipped).take(length).collect();
+        part.resize(length, 0);
+        Ok(part)
     }
 
     /// Notes that the host has read a page that says more about an event.

@@ -226,11 +226,11 @@ impl Session {
 
     /// Interprets staged bytes until some are missing, a bound is met or the session ends.
     fn advance(&mut self, target: &mut dyn Target) {
-        let was_stalled = self.stalled_since.take();
+        let mut was_stalled = self.stalled_since.take();
         self.ledger.begin();
         while self.state == State::Open {
             match self.step(target) {
-                StepEnd::Again => {}
+                StepEnd::Again => was_stalled = None,
                 StepEnd::NeedBytes => break,
                 StepEnd::Stalled => {
                     self.stalled_since = was_stalled.or(Some(self.metrics.now()));
@@ -267,6 +267,10 @@ impl Session {
         self.staging = Staging::default();
         self.ledger.begin();
         for row in self.requests.resting() {
+            // The first half of an operation in flight is answered with the second.
+            if self.is_half_in_flight(row) {
+                continue;
+            }
             let held = self.requests.remove(row).held;
             self.ledger.give(held);
         }
@@ -301,7 +305,7 @@ impl Session {
             if queue.is_admin() {
                 self.settings.registry.forget(queue.controller.id());
             } else {
-                queue.controller.leave(queue.id);
+                queue.controller.leave(queue.id, queue.epoch);
             }
         }
     }
@@ -337,6 +341,11 @@ impl Session {
         }
         self.go_on(target);
         self.settle(target);
+    }
+
+    /// Returns whether the controller carries out no more commands of this queue.
+    fn is_over(&self) -> bool {
+        matches!(&self.phase, Phase::Queue(queue) if queue.is_over())
     }
 
     /// Ends the controller, with all of its queues.
@@ -401,6 +410,7 @@ impl Session {
 
     /// Returns whether the peer is expected to send the rest of data for which memory is held.
     fn holds_incomplete_data(&self) -> bool {
-        self.requests.incomplete > 0
+        let has_half = matches!(&self.phase, Phase::Queue(queue) if queue.fused.first().is_some());
+        self.requests.incomplete > 0 || self.requests.asked > 0 || has_half
     }
 }

@@ -20,7 +20,7 @@ pub(super) const COPY_ENTRY_BYTES: usize = 32;
 /// Bytes of an entry in the data of Dataset Management.
 pub(super) const RANGE_ENTRY_BYTES: usize = 16;
 /// Bytes that commands of several operations move at a time.
-pub(super) const PIECE_BYTES: u64 = 256 << 10;
+pub(super) const PIECE_BYTES: u64 = 128 << 10;
 
 /// What a command needs.
 pub(super) struct Plan {

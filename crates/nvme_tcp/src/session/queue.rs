@@ -50,7 +50,6 @@ impl Queue {
         controller: Arc<Controller>,
         id: u16,
         entries: u32,
-        has_flow_control: bool,
         open: Vec<OpenNamespace>,
     ) -> Queue {
         let epoch = controller.epoch();
@@ -61,7 +60,7 @@ impl Queue {
             id,
             entries,
             head: 0,
-            has_flow_control,
+            has_flow_control: true,
             epoch,
             command_ids: CommandIds::default(),
             open,

@@ -184,6 +184,9 @@ impl Session {
 
     /// Takes the header of data that the host was asked for.
     fn host_data(&mut self, header: &CommonHeader, layout: &Layout) -> StepEnd {
+        if self.is_over() {
+            return StepEnd::End;
+        }
         let bytes = self.staging.bytes().first_chunk();
         let data = DataHeader::parse(bytes.expect("the whole header is there"));
         let row = usize::from(data.tag);
@@ -244,10 +247,13 @@ impl Session {
         };
         if is_asked {
             // Data in a command's message was charged with the command.
+            let bytes = bytes + request.later;
             if !self.ledger.take(bytes, class) {
                 return false;
             }
-            self.requests.row(row).held.bytes += bytes;
+            let request = self.requests.row(row);
+            request.held.bytes += bytes;
+            request.later = 0;
         }
         let request = self.requests.row(row);
         request.payload = match is_blocks {
@@ -306,6 +312,10 @@ impl Session {
         self.receiving = Receiving::Header;
         if self.requests.row(row).has_payload() {
             self.requests.completed_payload(row);
+            // The host may use the LUN by another controller already.
+            if self.is_over() {
+                return StepEnd::End;
+            }
             if !self.may_run(row) {
                 self.requests.row(row).status = Status::RESERVATION_CONFLICT;
             }

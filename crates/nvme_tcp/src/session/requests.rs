@@ -22,6 +22,8 @@ pub(super) struct Request {
     pub(super) durable: bool,
     /// The charge.
     pub(super) held: Reservation,
+    /// Memory that is charged when the data comes that the host was asked for.
+    pub(super) later: u64,
     pub(super) since: Nanos,
     /// Operations of the target under way.
     pub(super) in_flight: u32,
@@ -66,7 +68,12 @@ pub(super) enum Work {
     /// Zeroes in `bytes` bytes. `allocate` if they are to take space.
     Zeroes { bytes: u64, allocate: bool },
     /// Deallocates ranges, which are in the data.
-    Discard { ranges: usize },
+    Discard {
+        /// Number of ranges that are looked at.
+        count: usize,
+        /// Ranges that are left, the next one last: first byte and bytes.
+        ranges: Vec<(u64, u64)>,
+    },
     /// Compares pieces of the data with the LUN, one after the other.
     Compare { data: Option<WriteSpan>, at: u32 },
     /// The first half of compare and write: waits with its data for the second.
@@ -77,7 +84,8 @@ pub(super) enum Work {
     },
     /// The second half; `first` is the row of the first.
     FusedWrite {
-        first: usize,
+        /// `None` if the first was answered with an error.
+        first: Option<usize>,
         data: Option<WriteSpan>,
     },
     /// Reads `bytes` bytes, piece by piece.
@@ -104,6 +112,8 @@ pub(super) struct CopyWork {
     pub(super) at: u64,
     /// Where the next piece goes.
     pub(super) destination: u64,
+    /// Bytes of the piece that is written.
+    pub(super) piece: u32,
 }
 
 /// The rows of a session.

@@ -18,13 +18,20 @@ impl Session {
     /// Carries out a command whose data is there.
     #[inline]
     pub(super) fn run(&mut self, row: usize, target: &mut dyn Target) {
+        // The host may have turned the write cache off since the command came.
+        let writes_through = matches!(
+            &self.phase,
+            Phase::Queue(queue) if queue.controller.writes_through()
+        );
         let request = self.requests.row(row);
         let (lun, offset, length) = (request.lun, request.offset, request.length);
+        request.durable |= writes_through && !matches!(request.work, Work::Read);
         let durable = request.durable;
         match &mut request.work {
             Work::FusedCompare { .. } | Work::FusedWrite { .. } => self.run_half(row, target),
             _ if request.status.is_error() => self.finish(row, Data::None),
             Work::Reservation(_) => self.run_reservation(row, target),
+            Work::Read if durable => self.submit(row, lun, Op::Flush, target),
             Work::Read => self.submit(row, lun, Op::Read { offset, length }, target),
             Work::Write => {
                 let data = request.payload.take_span();
@@ -40,7 +47,7 @@ impl Session {
                 };
                 self.submit(row, lun, op, target);
             }
-            Work::Discard { .. } => self.discard(row, target),
+            Work::Discard { .. } => self.begin_discard(row, target),
             Work::Compare { data, .. } => {
                 *data = Some(request.payload.take_span());
                 self.compare_on(row, target);
@@ -89,13 +96,19 @@ impl Session {
                 self.count_work(row);
                 self.finish(row, Data::Pages(span));
             }
+            // What is read must be on stable media; it is now.
+            (Work::Read, Ok(Reply::Done)) => {
+                let (lun, offset, length) = (request.lun, request.offset, request.length);
+                self.submit(row, lun, Op::Read { offset, length }, target);
+            }
+            (Work::Discard { .. }, Ok(_)) => self.discard_on(row, target),
             (Work::Compare { .. }, Ok(Reply::Data(span))) => self.compare(row, &span, target),
             (Work::Verify { at, .. }, Ok(Reply::Data(span))) => {
                 *at += u64::from(span.length);
                 self.verify_on(row, target);
             }
             (Work::Copy(_), Ok(Reply::Data(span))) => self.write_copy(row, &span, target),
-            (Work::Copy(_), Ok(_)) => self.copy_on(row, target),
+            (Work::Copy(_), Ok(_)) => self.piece_copied(row, target),
             (Work::Copy(copy), Err(_)) => {
                 request.result = copy.index as u64;
                 self.finish(row, Data::None);
@@ -135,39 +148,61 @@ impl Session {
         self.finish(row, Data::None);
     }
 
+    /// Returns why a command of several operations does not go on: the host has another controller
+    /// by now, or has lost its reservation.
+    fn obstacle(&mut self, row: usize) -> Option<Status> {
+        if self.state != State::Open || self.is_over() {
+            return Some(Status::ABORT_REQUESTED);
+        }
+        (!self.may_run(row)).then_some(Status::RESERVATION_CONFLICT)
+    }
+
     // ---- dataset management ----
 
-    fn discard(&mut self, row: usize, target: &mut dyn Target) {
+    fn begin_discard(&mut self, row: usize, target: &mut dyn Target) {
         let request = self.requests.row(row);
-        let Work::Discard { ranges } = request.work else {
-            unreachable!("called for a discard")
-        };
-        let lun = request.lun;
-        let durable = request.durable;
-        let entries = request.payload.take_bytes();
         // The LUN may have changed its size since the command came, or be gone; then the target
         // says so.
-        let size_bytes = target.size_bytes(lun).unwrap_or(0);
-        let entries = entries.chunks_exact(RANGE_ENTRY_BYTES).take(ranges);
+        let size_bytes = target.size_bytes(request.lun).unwrap_or(0);
+        let entries = request.payload.take_bytes();
+        let Work::Discard { count, ranges } = &mut request.work else {
+            unreachable!("called for a discard")
+        };
+        let entries = entries.chunks_exact(RANGE_ENTRY_BYTES).take(*count);
         let checked: Result<Vec<(u64, u64)>, Status> = entries
             .map(|entry| checked_range(u64_at(entry, 8), u64::from(u32_at(entry, 4)), size_bytes))
             .collect();
-        let checked = match checked {
-            Ok(checked) => checked,
-            Err(status) => return self.fail(row, status),
-        };
-        let mut is_nothing = true;
-        for (offset, length) in checked.into_iter().filter(|(_, length)| *length > 0) {
-            is_nothing = false;
-            let op = Op::Discard {
-                offset,
-                length,
-                durable,
-            };
-            self.submit(row, lun, op, target);
+        match checked {
+            Ok(mut checked) => {
+                checked.retain(|(_, length)| *length > 0);
+                // Taken from the end.
+                checked.reverse();
+                *ranges = checked;
+                self.discard_on(row, target);
+            }
+            Err(status) => self.fail(row, status),
         }
-        if is_nothing {
-            self.finish(row, Data::None);
+    }
+
+    /// Deallocates the next range, unless all are.
+    fn discard_on(&mut self, row: usize, target: &mut dyn Target) {
+        let obstacle = self.obstacle(row);
+        let request = self.requests.row(row);
+        let (lun, durable) = (request.lun, request.durable);
+        let Work::Discard { ranges, .. } = &mut request.work else {
+            unreachable!("called for a discard")
+        };
+        match (ranges.pop(), obstacle) {
+            (None, _) => self.finish(row, Data::None),
+            (Some(_), Some(status)) => self.fail(row, status),
+            (Some((offset, length)), None) => {
+                let op = Op::Discard {
+                    offset,
+                    length,
+                    durable,
+                };
+                self.submit(row, lun, op, target);
+            }
         }
     }
 
@@ -204,8 +239,10 @@ impl Session {
         match (is_equal, *at == length) {
             (false, _) => self.fail(row, Status::COMPARE_FAILURE),
             (true, true) => self.finish(row, Data::None),
-            (true, false) if self.state == State::Abandoned => self.finish(row, Data::None),
-            (true, false) => self.compare_on(row, target),
+            (true, false) => match self.obstacle(row) {
+                Some(status) => self.fail(row, status),
+                None => self.compare_on(row, target),
+            },
         }
     }
 
@@ -217,9 +254,15 @@ impl Session {
         let Work::Verify { bytes, at } = request.work else {
             unreachable!("called for a verify")
         };
-        if at == bytes || self.state == State::Abandoned {
+        if at == bytes {
             return self.finish(row, Data::None);
         }
+        if at > 0
+            && let Some(status) = self.obstacle(row)
+        {
+            return self.fail(row, status);
+        }
+        let request = self.requests.row(row);
         let length = u32::try_from((bytes - at).min(PIECE_BYTES)).expect("256 KiB");
         let offset = request.offset + at;
         let lun = request.lun;
@@ -246,35 +289,55 @@ impl Session {
 
     /// Reads the next piece of a copy, unless all are copied.
     fn copy_on(&mut self, row: usize, target: &mut dyn Target) {
-        let is_abandoned = self.state == State::Abandoned;
+        let obstacle = self.obstacle(row);
         let request = self.requests.row(row);
         let lun = request.lun;
         let Work::Copy(copy) = &mut request.work else {
             unreachable!("called for a copy")
         };
-        let Some((first, bytes)) = copy.ranges.get(copy.index).filter(|_| !is_abandoned) else {
+        let Some((first, bytes)) = copy.ranges.get(copy.index) else {
             return self.finish(row, Data::None);
         };
-        let length = u32::try_from((bytes - copy.at).min(PIECE_BYTES)).expect("256 KiB");
+        if let Some(status) = obstacle {
+            request.result = copy.index as u64;
+            return self.fail(row, status);
+        }
+        let length = u32::try_from((bytes - copy.at).min(PIECE_BYTES)).expect("a piece");
         let offset = first + copy.at;
         self.submit(row, lun, Op::Read { offset, length }, target);
     }
 
     /// Writes a piece that was read.
     fn write_copy(&mut self, row: usize, span: &ReadSpan, target: &mut dyn Target) {
+        if let Some(status) = self.obstacle(row) {
+            let request = self.requests.row(row);
+            if let Work::Copy(copy) = &request.work {
+                request.result = copy.index as u64;
+            }
+            return self.fail(row, status);
+        }
         let request = self.requests.row(row);
         let (lun, durable) = (request.lun, request.durable);
         let Work::Copy(copy) = &mut request.work else {
             unreachable!("called for a copy")
         };
+        copy.piece = span.length;
         let data = copied(span, copy.destination);
-        copy.destination += u64::from(span.length);
-        copy.at += u64::from(span.length);
+        self.submit(row, lun, Op::Write { data, durable }, target);
+    }
+
+    /// A piece was written.
+    fn piece_copied(&mut self, row: usize, target: &mut dyn Target) {
+        let Work::Copy(copy) = &mut self.requests.row(row).work else {
+            unreachable!("called for a copy")
+        };
+        copy.destination += u64::from(copy.piece);
+        copy.at += u64::from(copy.piece);
         if copy.at == copy.ranges[copy.index].1 {
             copy.index += 1;
             copy.at = 0;
         }
-        self.submit(row, lun, Op::Write { data, durable }, target);
+        self.copy_on(row, target);
     }
 }
 
@@ -324,8 +387,13 @@ fn copy_ranges(
         return Err(Status::SIZE_LIMIT_EXCEEDED);
     }
     let first = copy.destination >> BLOCK_SHIFT;
-    checked_range(first, u64::from(blocks), size_bytes)?;
-    Ok(ranges)
+    let (to, bytes) = checked_range(first, u64::from(blocks), size_bytes)?;
+    // Pieces are copied one after the other, so a piece could be copied twice.
+    let overlaps = |(from, length): &(u64, u64)| *from < to + bytes && to < from + length;
+    match ranges.iter().any(overlaps) {
+        true => Err(Status::INVALID_FIELD),
+        false => Ok(ranges),
+    }
 }
 
 /// Returns what the host is told about an error.

@@ -99,10 +99,6 @@ impl sessions::Session for Session {
         self.settle(target);
     }
 
-    fn idle_max(settings: &Settings) -> Option<Nanos> {
-        settings.idle_max
-    }
-
     fn has_lost_its_lun(&self, target: &dyn Target) -> bool {
         let Phase::Queue(queue) = &self.phase else {
             return false;

@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 use std::sync::Arc;
 
-use everglade_env::{BLOCK_SIZE, Nanos};
+use everglade_env::BLOCK_SIZE;
 use everglade_target::sessions::memory::LARGEST_BYTES;
 use everglade_target::{OP_BYTES_MAX, reservations};
 
@@ -16,8 +16,9 @@ pub const IN_CAPSULE_BYTES_MAX: u32 = 16 << 10;
 /// The longest data in the message of an admin command, and of Connect (NVMe/TCP "In-Capsule
 /// Data").
 pub const ADMIN_IN_CAPSULE_BYTES_MAX: u32 = 8 << 10;
-/// Entries of a queue for input and output.
-pub const ENTRIES_MAX: u16 = 1024;
+/// Entries of a queue for input and output. So many commands that wait for data, and one whose data
+/// comes, fit into the least share of the memory that a session has.
+pub const ENTRIES_MAX: u16 = 256;
 /// Entries of the admin queue.
 pub const ADMIN_ENTRIES_MAX: u16 = 128;
 
@@ -37,9 +38,6 @@ pub struct Settings {
     pub payload_in_flight_max: u64,
     /// Size of the buffer for everything that is not received in place.
     pub staging_bytes: usize,
-    /// A session from which nothing came for this long, and for which nothing is under way, is
-    /// ended. Hosts with a keep-alive timer are never silent for long.
-    pub idle_max: Option<Nanos>,
     /// Before a queue for input and output opens its LUN, the owner is asked where
     /// ([`Session::home_question`](everglade_target::sessions::Session::home_question)). For owners
     /// with several tables of sessions.
@@ -60,7 +58,6 @@ impl Settings {
             port: None,
             payload_in_flight_max: 64 << 20,
             staging_bytes: 64 << 10,
-            idle_max: None,
             asks_for_home: false,
         }
     }

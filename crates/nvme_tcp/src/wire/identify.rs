@@ -43,6 +43,9 @@ pub const PAGE_SHIFT: u32 = 12;
 /// The version that we follow: 2.0.
 pub const VERSION: u32 = 2 << 16;
 
+/// The temperature of which hosts are warned, in kelvin. There is no sensor, so it is never met.
+pub const WARNING_KELVIN: u16 = 343;
+
 /// Names and numbers in the controller's structure.
 #[derive(Clone, Debug)]
 pub struct ControllerFacts<'a> {
@@ -126,7 +129,7 @@ pub fn controller(facts: &ControllerFacts<'_>) -> Vec<u8> {
     // CMIC: several ports, several controllers, asymmetric access is reported.
     bytes[76] = 1 << 0 | 1 << 1 | 1 << 3;
     // WCTEMP, CCTEMP in kelvin: thresholds that are never met, because there is no sensor.
-    put(&mut bytes, 266, &343_u16.to_le_bytes());
+    put(&mut bytes, 266, &WARNING_KELVIN.to_le_bytes());
     put(&mut bytes, 268, &353_u16.to_le_bytes());
     // ANATT in seconds, ANACAP: optimized access; one group.
     bytes[342] = 10;

@@ -268,9 +268,8 @@ impl Layout {
             return Err(Fatal::field(4));
         }
         let has_data_digest = has_data && digests.data;
-        if header.flags & pdu_flags::DATA_DIGEST != 0 && !has_data_digest
-            || header.flags & pdu_flags::DATA_DIGEST == 0 && has_data_digest
-        {
+        // Without data the flag means nothing.
+        if has_data && (header.flags & pdu_flags::DATA_DIGEST != 0) != has_data_digest {
             return Err(Fatal::field(1));
         }
         if !has_data {

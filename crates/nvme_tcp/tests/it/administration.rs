@@ -27,7 +27,7 @@ fn properties_are_those_of_the_standard() {
     let mut world = World::with_lun(MIB);
     let (mut admin, _) = world.admin();
     let capabilities = world.done(&mut admin, property_get(0));
-    assert_eq!(capabilities & 0xffff, 1023, "entries less one");
+    assert_eq!(capabilities & 0xffff, 255, "entries less one");
     assert_eq!(capabilities >> 16 & 1, 1);
     assert_eq!(capabilities >> 37 & 0xff, 1, "the NVM command set");
     assert_eq!(capabilities >> 48, 0, "pages of 4 KiB");

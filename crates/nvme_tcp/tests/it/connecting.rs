@@ -212,6 +212,45 @@ fn a_reset_ends_a_queue_at_its_next_command() {
 }
 
 #[test]
+fn data_that_comes_after_a_reset_is_not_written() {
+    let mut world = World::with_lun(MIB);
+    let (mut queue, mut admin) = world.queue();
+    let asked = world.command(&mut queue, crate::host::long_write(1, 0, 1), &[]);
+    world.done(&mut admin, property_set(0x14, 0));
+    let tag = asked[0].u16_at(10);
+    let late = crate::pdu::host_data(1, tag, 0, &[1; 512], true, NONE);
+    assert!(world.exchange(&mut queue, &late).is_empty() && queue.is_closed);
+    assert_eq!(world.model.blocks_in_use(LUN), 0);
+}
+
+#[test]
+fn data_that_was_on_its_way_at_a_reset_is_not_written() {
+    let mut world = World::with_lun(MIB);
+    let (mut queue, mut admin) = world.queue();
+    let asked = world.command(&mut queue, crate::host::long_write(1, 0, 8), &[]);
+    let data = crate::pdu::host_data(1, asked[0].u16_at(10), 0, &[1; 4096], true, NONE);
+    world.exchange(&mut queue, &data[..1000]);
+    world.done(&mut admin, property_set(0x14, 0));
+    assert!(world.exchange(&mut queue, &data[1000..]).is_empty() && queue.is_closed);
+    assert_eq!(world.model.blocks_in_use(LUN), 0);
+}
+
+#[test]
+fn queues_of_one_controller_come_from_one_address() {
+    let mut world = World::with_lun(MIB);
+    world.caller.address = "192.0.2.1".parse().ok();
+    let (_admin, controller) = world.admin();
+    world.caller.address = "192.0.2.2".parse().ok();
+    let mut link = world.initialized(NONE);
+    let data = connect_data(controller, &subsystem());
+    let done = world.complete(&mut link, connect(1, 32), &data);
+    assert_eq!(
+        (done.status, done.result),
+        (Status::CONNECT_PARAMETERS, 1 << 16 | 16)
+    );
+}
+
+#[test]
 fn a_shutdown_flushes_and_says_so() {
     let mut world = World::with_lun(MIB);
     let (_queue, mut admin) = world.queue();

@@ -42,7 +42,7 @@ fn changes(
     let messages = [(compare, &zeroes), (replace, &zeroes)];
     let messages = messages.map(|(command, data)| capsule(&command, data, digests));
     world.ask(link, &messages.concat());
-    let copy = command(io::COPY, 5, in_capsule(32), [8, 0, 0, 0, 0, 0]);
+    let copy = command(io::COPY, 5, in_capsule(32), [16, 0, 0, 0, 0, 0]);
     world.complete(link, with(copy, bits), &[0; 32]);
     world.model.take_changes()
 }
@@ -60,8 +60,10 @@ fn a_forced_change_is_durable_when_it_is_answered() {
         changes(&mut world, &mut link, FORCE),
         all.map(|name| (name, true))
     );
-    // The host turns the write cache off.
+    // The host turns the write cache off: what was answered before becomes durable.
+    world.model.take_changes();
     world.done(&mut admin, set_feature(6, 0));
+    assert_eq!(world.model.take_changes(), [("flush", true)]);
     assert_eq!(
         changes(&mut world, &mut link, 0),
         all.map(|name| (name, true))
@@ -78,6 +80,47 @@ fn a_forced_change_is_durable_when_it_is_answered() {
     world.done(&mut admin, set_feature(6, 1));
     world.complete(&mut link, discard, &range);
     assert_eq!(world.model.take_changes(), [("discard", false)]);
+}
+
+#[test]
+fn a_forced_read_flushes_before_it_reads() {
+    let mut world = World::with_lun(MIB);
+    let (mut link, _admin) = world.queue();
+    world.model.take_changes();
+    assert_eq!(
+        world.fetch(&mut link, with(read(1, 0, 8), FORCE)),
+        [0; 4096]
+    );
+    assert_eq!(world.model.take_changes(), [("flush", true)]);
+}
+
+#[test]
+fn a_write_whose_data_comes_after_the_cache_was_turned_off_is_durable() {
+    let mut world = World::with_lun(MIB);
+    let (mut link, mut admin) = world.queue();
+    let asked = world.command(&mut link, crate::host::long_write(1, 0, 1), &[]);
+    world.done(&mut admin, set_feature(6, 0));
+    world.model.take_changes();
+    let data = crate::pdu::host_data(1, asked[0].u16_at(10), 0, &[1; 512], true, link.digests);
+    world.ask(&mut link, &data);
+    assert_eq!(world.model.take_changes(), [("write", true)]);
+}
+
+#[test]
+fn a_copy_that_fails_half_way_says_which_range_is_not_copied() {
+    let mut world = World::with_lun(MIB);
+    let (mut link, _admin) = world.queue();
+    let entry = |first: u64| [&[0; 8][..], &first.to_le_bytes(), &[0, 0], &[0; 14]].concat();
+    let copy = command(io::COPY, 5, in_capsule(64), [16, 0, 1, 0, 0, 0]);
+    // The read of the first range succeeds, and its write does not.
+    world.model.failure_after = 1;
+    world.model.failure = Some(Error::NoSpace);
+    let done = world.complete(&mut link, copy, &[entry(0), entry(1)].concat());
+    assert_eq!((done.status, done.result), (Status::CAPACITY_EXCEEDED, 0));
+    world.model.failure_after = 3;
+    world.model.failure = Some(Error::NoSpace);
+    let done = world.complete(&mut link, copy, &[entry(0), entry(1)].concat());
+    assert_eq!((done.status, done.result), (Status::CAPACITY_EXCEEDED, 1));
 }
 
 #[test]
@@ -151,7 +194,7 @@ fn each_error_of_storage_has_its_status() {
 fn a_copy_says_how_far_it_came() {
     let mut world = World::with_lun(MIB);
     let (mut link, _admin) = world.queue();
-    let copy = command(io::COPY, 5, in_capsule(32), [8, 0, 0, 0, 0, 0]);
+    let copy = command(io::COPY, 5, in_capsule(32), [16, 0, 0, 0, 0, 0]);
     world.model.failure = Some(Error::NoSpace);
     let done = world.complete(&mut link, copy, &[0; 32]);
     assert_eq!((done.status, done.result), (Status::CAPACITY_EXCEEDED, 0));

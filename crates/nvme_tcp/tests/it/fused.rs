@@ -175,6 +175,45 @@ fn the_halves_must_be_about_the_same_blocks() {
     assert_eq!(world.model.blocks_in_use(LUN), 0);
 }
 
+/// Rows of commands are used again: a half that waits for its data must not name the row of the
+/// other half, which was answered.
+#[test]
+fn a_half_that_was_answered_is_not_touched_again() {
+    for broken in [0, 1] {
+        let mut world = World::with_lun(MIB);
+        let digests = Digests {
+            header: false,
+            data: true,
+        };
+        let (mut link, _admin) = world.queue_with(digests);
+        let long = |command: Command| Command {
+            sgl: transport(512),
+            ..command
+        };
+        let messages = [long(first(1, 0, 1)), long(second(2, 0, 1))];
+        let asked = world.ask(
+            &mut link,
+            &messages.map(|it| capsule(&it, &[], digests)).concat(),
+        );
+        let tags = [0, 1].map(|half: usize| asked[half].u16_at(10));
+        let mut wrong = host_data([1, 2][broken], tags[broken], 0, &[0; 512], true, digests);
+        wrong[30] ^= 1;
+        let failed = Status::TRANSIENT_TRANSPORT;
+        let ends = statuses(&mut world, &mut link, &wrong);
+        assert_eq!(ends, [([1, 2][broken], failed)]);
+        // Another command takes the row that is free, and is not answered yet.
+        let asked = world.command(&mut link, crate::host::long_write(3, 8, 1), &[]);
+        assert_eq!(asked[0].u16_at(10), tags[broken], "the same row");
+        let other = 1 - broken;
+        let late = host_data([1, 2][other], tags[other], 0, &[0; 512], true, digests);
+        let ends = statuses(&mut world, &mut link, &late);
+        assert_eq!(ends, [([1, 2][other], Status::FAILED_FUSED)]);
+        let data = host_data(3, tags[broken], 0, &[7; 512], true, digests);
+        assert_eq!(statuses(&mut world, &mut link, &data), [(3, DONE)]);
+        assert_eq!(world.fetch(&mut link, read(4, 8, 1)), [7; 512]);
+    }
+}
+
 #[test]
 fn a_half_fails_with_the_other() {
     let mut world = World::with_lun(MIB);

@@ -14,6 +14,8 @@ pub(crate) struct Recorder {
     pub(crate) expected: Vec<(u64, u32)>,
     /// What the next operation fails with.
     pub(crate) failure: Option<Error>,
+    /// Operations that succeed before that.
+    pub(crate) failure_after: usize,
     failed: Vec<Completion>,
 }
 
@@ -24,6 +26,7 @@ impl Recorder {
             changes: Vec::new(),
             expected: Vec::new(),
             failure: None,
+            failure_after: 0,
             failed: Vec::new(),
         }
     }
@@ -79,7 +82,9 @@ impl Target for Recorder {
             _ => None,
         };
         self.changes.extend(change);
-        if let Some(error) = self.failure.take() {
+        if self.failure_after > 0 {
+            self.failure_after -= 1;
+        } else if let Some(error) = self.failure.take() {
             let result = Err(error);
             return self.failed.push(Completion { token, result });
         }
