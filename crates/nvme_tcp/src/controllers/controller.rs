@@ -1,7 +1,8 @@
 //! What the queues of one controller share.
 
 use core::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 use everglade_env::lock::Mutex;
 
@@ -45,6 +46,8 @@ pub(crate) struct Controller {
 struct Queues {
     /// One bit for each queue for input and output that is connected.
     connected: u128,
+    /// Operations under way, of each queue whose connection has not ended.
+    operations: Vec<Arc<AtomicUsize>>,
     work: Work,
 }
 
@@ -132,24 +135,37 @@ impl Controller {
         self.writes_through.store(writes_through, Ordering::Relaxed);
     }
 
-    /// Joins a queue to the controller; false if the queue is connected already, or if the
-    /// controller was disabled since it had this epoch.
-    pub(crate) fn join(&self, queue: u16, epoch: u32) -> bool {
+    /// Joins a queue to the controller; returns where the queue says how many operations it has under
+    /// way. `None` if the queue is connected already, or if the controller was disabled since it had
+    /// this epoch.
+    pub(crate) fn join(&self, queue: u16, epoch: u32) -> Option<Arc<AtomicUsize>> {
         let bit = 1_u128 << queue;
         let mut queues = self.queues.lock();
         let is_free = queues.connected & bit == 0 && self.epoch() == epoch;
-        if is_free {
+        is_free.then(|| {
             queues.connected |= bit;
-        }
-        is_free
+            let operations = Arc::default();
+            queues.operations.push(Arc::clone(&operations));
+            operations
+        })
     }
 
     /// Notes that the connection of a queue has ended, which joined in this epoch.
-    pub(crate) fn leave(&self, queue: u16, epoch: u32) {
+    pub(crate) fn leave(&self, queue: u16, epoch: u32, operations: &Arc<AtomicUsize>) {
         let mut queues = self.queues.lock();
+        queues.operations.retain(|it| !Arc::ptr_eq(it, operations));
         if self.epoch() == epoch {
             queues.connected &= !(1 << queue);
         }
+    }
+
+    /// Returns whether operations of a queue are under way.
+    pub(crate) fn is_busy(&self) -> bool {
+        let queues = self.queues.lock();
+        queues
+            .operations
+            .iter()
+            .any(|it| it.load(Ordering::Acquire) > 0)
     }
 
     /// Adds what a queue has done.
@@ -193,14 +209,18 @@ mod tests {
     fn a_queue_is_connected_once() {
         let controller = controller();
         let join = |queue, epoch| controller.join(queue, epoch);
-        assert!(join(QUEUES_MAX, 0) && !join(QUEUES_MAX, 0) && join(1, 0));
-        controller.leave(QUEUES_MAX, 0);
-        assert!(join(QUEUES_MAX, 0));
+        let operations = join(QUEUES_MAX, 0).expect("it is free");
+        assert!(join(QUEUES_MAX, 0).is_none() && join(1, 0).is_some());
+        operations.store(1, Ordering::Release);
+        assert!(controller.is_busy());
+        controller.leave(QUEUES_MAX, 0, &operations);
+        assert!(!controller.is_busy());
+        assert!(join(QUEUES_MAX, 0).is_some());
         controller.set_ready(true);
         controller.set_ready(false);
-        assert!(!join(2, 0), "of the time before it was disabled");
-        assert!(join(1, 1), "the queues of that time are over");
-        controller.leave(1, 0);
-        assert!(!join(1, 1), "a late end changes nothing");
+        assert!(join(2, 0).is_none(), "of the time before it was disabled");
+        assert!(join(1, 1).is_some(), "the queues of that time are over");
+        controller.leave(1, 0, &operations);
+        assert!(join(1, 1).is_none(), "a late end changes nothing");
     }
 }

@@ -328,13 +328,17 @@ impl Session {
     // ---- properties ----
 
     fn get_property(&mut self, command: &Command) -> Done {
+        // A host that disables the controller waits until nothing of the past is under way.
+        let is_busy = matches!(&self.phase, Phase::Queue(queue) if queue.controller.is_busy());
         let admin = self.admin();
+        let is_stopping = is_busy && admin.configuration & ENABLE == 0;
+        let still = if is_stopping { READY } else { 0 };
         let is_long = command.words[0] & 7 == 1;
         let (value, has_long) = match command.words[1] {
             property::CAPABILITIES => (capabilities(), true),
             property::VERSION => (u64::from(identify::VERSION), false),
             property::CONFIGURATION => (u64::from(admin.configuration), false),
-            property::STATUS => (u64::from(admin.status), false),
+            property::STATUS => (u64::from(admin.status | still), false),
             _ => return Err(Status::INVALID_FIELD),
         };
         match is_long == has_long && command.words[0] & 7 <= 1 {

@@ -228,12 +228,14 @@ impl Session {
             return Err(Refusal::of(Status::COMMAND_SEQUENCE));
         }
         let open = self.open_all(controller.subsystem(), target)?;
-        if !controller.join(connect.queue, epoch) {
+        let Some(operations) = controller.join(connect.queue, epoch) else {
             open.iter()
                 .for_each(|namespace| target.close(namespace.lun));
             return Err(Refusal::of(Status::CONNECT_BUSY));
-        }
-        Ok(new_queue(Arc::clone(controller), connect, epoch, open))
+        };
+        let mut queue = new_queue(Arc::clone(controller), connect, epoch, open);
+        queue.operations = operations;
+        Ok(queue)
     }
 
     fn joined(&mut self, command: &Command, mut queue: Queue) {
@@ -317,7 +319,8 @@ impl Session {
                     .for_each(|namespace| target.close(namespace.lun));
                 return Err(Refusal::data(ConnectData::SUBSYSTEM_AT));
             };
-            let reservations = self.settings.reservations.lun(&export.uuid);
+            let reservations = self.settings.reservations.as_ref();
+            let reservations = reservations.map(|all| all.lun(&export.uuid));
             open.push(OpenNamespace {
                 id: namespace.id,
                 lun,

@@ -287,10 +287,13 @@ fn judge_io(
         return Err(Status::NAMESPACE_NOT_READY);
     };
     let access = reservations::access_of(command.opcode);
-    if access.is_some_and(|access| !namespace.reservations.may(&queue.host, access)) {
+    if access.is_some_and(|access| !namespace.may(&queue.host, access)) {
         return Err(Status::RESERVATION_CONFLICT);
     }
     if operation == Operation::Reservation {
+        if namespace.reservations.is_none() {
+            return Err(Status::INVALID_OPCODE);
+        }
         return reservations::judge(namespace, command, data_bytes);
     }
     let is_change = matches!(

@@ -61,6 +61,7 @@ pub mod settings;
 
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use everglade_env::Nanos;
 use everglade_target::sessions::memory::Reservation;
@@ -305,7 +306,8 @@ impl Session {
             if queue.is_admin() {
                 self.settings.registry.forget(queue.controller.id());
             } else {
-                queue.controller.leave(queue.id, queue.epoch);
+                let operations = &queue.operations;
+                queue.controller.leave(queue.id, queue.epoch, operations);
             }
         }
     }
@@ -329,6 +331,7 @@ impl Session {
     fn complete(&mut self, token: Token, result: Result<Reply, Error>, target: &mut dyn Target) {
         let low = token.checked_sub(self.token_base);
         let row = self.requests.ended(low.expect("a token of this session"));
+        self.publish_operations();
         // The LUN was deleted, or its aggregate failed: acknowledged and unflushed data may be
         // lost, and a host must not notice this on a controller that stays
         // (docs/design/design.md §5).
@@ -346,6 +349,15 @@ impl Session {
     /// Returns whether the controller carries out no more commands of this queue.
     fn is_over(&self) -> bool {
         matches!(&self.phase, Phase::Queue(queue) if queue.is_over())
+    }
+
+    /// Tells the controller how many operations are under way.
+    #[inline]
+    fn publish_operations(&self) {
+        if let Phase::Queue(queue) = &self.phase {
+            let count = self.requests.operations();
+            queue.operations.store(count, Ordering::Release);
+        }
     }
 
     /// Ends the controller, with all of its queues.

@@ -1,8 +1,9 @@
 //! A queue of a controller, as the session of its connection sees it.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
-use everglade_target::reservations::{Host, Reservations};
+use everglade_target::reservations::{Access, Host, Reservations};
 use everglade_target::{Export, LunHandle};
 
 use super::admin::Admin;
@@ -30,6 +31,8 @@ pub(super) struct Queue {
     /// The namespaces that are open, by number.
     open: Vec<OpenNamespace>,
     pub(super) fused: Fused,
+    /// Operations under way, for the controller: it is not disabled before they end.
+    pub(super) operations: Arc<AtomicUsize>,
     /// What was done and not yet reported to the controller.
     pub(super) work: Work,
     /// The rest of the controller, if this is its admin queue.
@@ -42,7 +45,17 @@ pub(super) struct OpenNamespace {
     pub(super) lun: LunHandle,
     /// As it was when it was opened.
     pub(super) export: Export,
-    pub(super) reservations: Arc<Reservations>,
+    /// `None` if hosts are not offered any.
+    pub(super) reservations: Option<Arc<Reservations>>,
+}
+
+impl OpenNamespace {
+    /// Returns whether reservations let a host do this.
+    #[inline]
+    pub(super) fn may(&self, host: &Host, access: Access) -> bool {
+        let reservations = self.reservations.as_ref();
+        reservations.is_none_or(|reservations| reservations.may(host, access))
+    }
 }
 
 impl Queue {
@@ -65,6 +78,7 @@ impl Queue {
             command_ids: CommandIds::default(),
             open,
             fused: Fused::default(),
+            operations: Arc::default(),
             work: Work::default(),
             admin: None,
         }

@@ -5,7 +5,7 @@
 //! commands, the numbers of the commands, and what hosts are told.
 //!
 //! A command is checked when it comes, and again when its data has come. Operations that the target
-//! has already begun end by themselves; nobody can end them, so *preempt and abort* is *preempt*.
+//! has already begun end by themselves and nobody can end them, so *preempt and abort* is refused.
 
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ impl Session {
         };
         let mut namespaces = queue.namespaces();
         let namespace = namespaces.find(|namespace| namespace.lun == lun);
-        namespace.is_none_or(|it| it.reservations.may(&queue.host, access))
+        namespace.is_none_or(|it| it.may(&queue.host, access))
     }
 
     /// Carries out a reservation command whose data is there.
@@ -121,7 +121,8 @@ impl Session {
             unreachable!("commands belong to a queue")
         };
         let namespace = queue.namespaces().find(|namespace| namespace.lun == lun);
-        let reservations = Arc::clone(&namespace.expect("it was open").reservations);
+        let reservations = namespace.and_then(|it| it.reservations.as_ref());
+        let reservations = Arc::clone(reservations.expect("it was judged"));
         let host = queue.host.clone();
         let done = match command.opcode {
             io::RESERVATION_REGISTER => register(&reservations, &host, &command, &data),
@@ -169,6 +170,10 @@ fn register(reservations: &Reservations, host: &Host, command: &Command, data: &
         0 => Existing::Is(current),
         _ => Existing::Ignored,
     };
+    // All hosts without an identifier would be one.
+    if host.bytes().iter().all(|byte| *byte == 0) {
+        return Err(Status::HOST_ID_INCONSISTENT);
+    }
     let action = word & 7;
     if action > REPLACE || action != UNREGISTER && new == 0 {
         return Err(Status::INVALID_FIELD);
@@ -185,7 +190,6 @@ fn register(reservations: &Reservations, host: &Host, command: &Command, data: &
 fn acquire(reservations: &Reservations, host: &Host, command: &Command, data: &[u8]) -> Done {
     const ACQUIRE: u32 = 0;
     const PREEMPT: u32 = 1;
-    const PREEMPT_AND_ABORT: u32 = 2;
     let word = command.words[0];
     let kind = Kind::of_nvme(word.to_le_bytes()[1]).ok_or(Status::INVALID_FIELD)?;
     if word & IGNORE_KEY != 0 {
@@ -194,12 +198,9 @@ fn acquire(reservations: &Reservations, host: &Host, command: &Command, data: &[
     let (key, victim) = (u64_at(data, 0), u64_at(data, 8));
     match word & 7 {
         ACQUIRE => change(reservations, |state| state.acquire(host, key, kind)),
-        action @ (PREEMPT | PREEMPT_AND_ABORT) => {
-            let aborts = action == PREEMPT_AND_ABORT;
-            change(reservations, |state| {
-                state.preempt(host, key, victim, kind, aborts).map(drop)
-            })
-        }
+        PREEMPT => change(reservations, |state| {
+            state.preempt(host, key, victim, kind, false).map(drop)
+        }),
         _ => Err(Status::INVALID_FIELD),
     }
 }

@@ -63,6 +63,7 @@ impl Session {
     #[inline]
     pub(super) fn submit(&mut self, row: usize, lun: LunHandle, op: Op, target: &mut dyn Target) {
         let low = self.requests.submitted(row);
+        self.publish_operations();
         target.submit(lun, op, self.token_base + low);
     }
 

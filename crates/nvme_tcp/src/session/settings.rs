@@ -27,8 +27,8 @@ pub const ADMIN_ENTRIES_MAX: u16 = 128;
 pub struct Settings {
     /// The controllers of all reactors.
     pub registry: Arc<Registry>,
-    /// The reservations of all protocols.
-    pub reservations: Arc<reservations::Registry>,
+    /// The reservations of all protocols; `None` if hosts are not offered any.
+    pub reservations: Option<Arc<reservations::Registry>>,
     /// Version of the software, for people; cut to 8 characters.
     pub release: &'static str,
     /// Port at which hosts reach subsystems; `None` for the port that a host came to.
@@ -53,7 +53,7 @@ impl Settings {
     pub fn new(registry: Arc<Registry>) -> Settings {
         Settings {
             registry,
-            reservations: Arc::default(),
+            reservations: None,
             release: "0",
             port: None,
             payload_in_flight_max: 64 << 20,

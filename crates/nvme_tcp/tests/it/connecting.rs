@@ -236,6 +236,46 @@ fn data_that_was_on_its_way_at_a_reset_is_not_written() {
 }
 
 #[test]
+fn a_controller_is_ready_until_its_operations_have_ended() {
+    let mut world = World::with_lun(MIB);
+    let (mut queue, mut admin) = world.queue();
+    world.model.is_slow = true;
+    assert!(
+        world
+            .command(&mut queue, crate::host::write(1, 0, 1), &[1; 512])
+            .is_empty()
+    );
+    world.done(&mut admin, property_set(0x14, 0));
+    assert_eq!(
+        world.done(&mut admin, property_get(0x1c)),
+        1,
+        "a write is under way"
+    );
+    world.model.is_slow = false;
+    world.turn(&mut queue);
+    assert_eq!(world.done(&mut admin, property_get(0x1c)), 0);
+}
+
+#[test]
+fn a_copy_ends_with_its_controller() {
+    let mut world = World::with_lun(MIB);
+    let (mut queue, mut admin) = world.queue();
+    world.model.is_slow = true;
+    let copy = command(0x19, 5, in_capsule(32), [1024, 0, 0, 0, 0, 0]);
+    let entry = [&[0; 16][..], &1023_u16.to_le_bytes(), &[0; 14]].concat();
+    assert!(world.command(&mut queue, copy, &entry).is_empty());
+    world.model.take_changes();
+    world.close(&mut admin);
+    world.model.is_slow = false;
+    world.turn(&mut queue);
+    assert_eq!(
+        world.model.take_changes(),
+        [],
+        "the piece that was read is not written"
+    );
+}
+
+#[test]
 fn queues_of_one_controller_come_from_one_address() {
     let mut world = World::with_lun(MIB);
     world.caller.address = "192.0.2.1".parse().ok();

@@ -17,6 +17,8 @@ pub(crate) struct Recorder {
     /// Operations that succeed before that.
     pub(crate) failure_after: usize,
     failed: Vec<Completion>,
+    /// Nothing completes.
+    pub(crate) is_slow: bool,
 }
 
 impl Recorder {
@@ -28,6 +30,7 @@ impl Recorder {
             failure: None,
             failure_after: 0,
             failed: Vec::new(),
+            is_slow: false,
         }
     }
 
@@ -96,6 +99,9 @@ impl Target for Recorder {
     }
 
     fn poll(&mut self, done: &mut Vec<Completion>) {
+        if self.is_slow {
+            return;
+        }
         done.append(&mut self.failed);
         self.model.poll(done);
     }

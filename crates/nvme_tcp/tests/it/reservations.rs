@@ -160,3 +160,30 @@ fn a_key_is_replaced_by_who_knows_it() {
         assert_eq!(said(&mut world, &mut a, wrong), Status::INVALID_FIELD);
     }
 }
+
+#[test]
+fn reservations_that_are_not_offered_do_not_exist() {
+    let model = everglade_target::model::Model::with_lun(LUN, MIB);
+    let mut world = World::with(model, |settings| settings.reservations = None);
+    let (mut link, mut admin) = world.queue();
+    let (command, data) = register(1);
+    assert_eq!(
+        world.refused(&mut link, command, &data),
+        Status::INVALID_OPCODE
+    );
+    let structure = world.fetch(&mut admin, crate::host::identify(1, 0));
+    assert_eq!(structure[520] & 1 << 5, 0);
+    assert_eq!(world.fetch(&mut admin, crate::host::identify(0, 1))[31], 0);
+    assert_eq!(
+        world.complete(&mut link, write(1, 0, 1), &[1; 512]).status,
+        OK
+    );
+}
+
+#[test]
+fn who_cannot_abort_does_not_say_that_it_did() {
+    let (mut world, [mut a, _b], _admins) = two_hosts();
+    said(&mut world, &mut a, register(10));
+    let preempt = keys(io::RESERVATION_ACQUIRE, 1 << 8 | 2, &[10, 20]);
+    assert_eq!(said(&mut world, &mut a, preempt), Status::INVALID_FIELD);
+}

@@ -20,7 +20,7 @@ use super::{ConfigError, Settings, suggest};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Keys this version honours.
-pub const KEYS: [&str; 25] = [
+pub const KEYS: [&str; 24] = [
     "data_dir",
     "memory",
     "reactors",
@@ -35,7 +35,6 @@ pub const KEYS: [&str; 25] = [
     "nvme.tcp",
     "nvme.discovery_tcp",
     "nvme.connections_max",
-    "nvme.idle_timeout",
     "nvme.allow",
     "api.unix",
     "api.tcp",
@@ -123,7 +122,7 @@ impl Source<'_> {
             "nvme.connections_max" => {
                 settings.nvme.connections_max = Some(self.parsed(key, value)?);
             }
-            "nvme.idle_timeout" | "nvme.allow" => {
+            "nvme.allow" => {
                 self.take_callers(&mut settings.nvme.callers, key, value)?;
             }
             "api.unix" => settings.api_unix = Some(self.parsed(key, value)?),

@@ -13,7 +13,7 @@ const CONNECTIONS_MAX: u32 = 65_536;
 pub struct NvmeSettings {
     /// Address for subsystems, and the discovery service.
     pub tcp: Option<TcpListen>,
-    /// Address for the discovery service alone.
+    /// Another address, where hosts look for the discovery service. It leads to the same.
     pub discovery_tcp: Option<TcpListen>,
     /// Connections at a time; a host has one for each queue.
     pub connections_max: Option<u32>,

@@ -64,10 +64,6 @@ impl Config {
                 Some(self.nvme.connections_max.to_string()),
             ),
             (
-                "nvme.idle_timeout",
-                hosts.idle_timeout.map(|time| time.to_string()),
-            ),
-            (
                 "nvme.allow",
                 (!hosts.allow.is_empty()).then(|| hosts.allow.to_string()),
             ),
@@ -157,7 +153,7 @@ mod tests {
             .nbd,
             nvme: file::parse(
                 Path::new("some.toml"),
-                "nvme.tcp = ':4420'\nnvme.discovery_tcp = ':8009'\nnvme.idle_timeout = '1h'\n\
+                "nvme.tcp = ':4420'\nnvme.discovery_tcp = ':8009'\n\
                 nvme.allow.'v/l' = ['10.0.0.0/8']",
             )
             .expect("good")

@@ -23,8 +23,6 @@ pub use admission::Admission;
 pub use doors::Listeners;
 pub use front::{Contents, Counts, Door, Front, Protocol};
 
-use std::sync::Arc;
-
 use everglade_target::sessions::Owner;
 
 use crate::Config;
@@ -36,10 +34,9 @@ pub const FRONTS_MAX: usize = Owner::COUNT - 1;
 /// Returns every protocol, as configured.
 #[must_use]
 pub fn all(config: &Config) -> Vec<Box<dyn Protocol>> {
-    let reservations = Arc::default();
     vec![
         Box::new(nbd::Nbd::new(&config.nbd)),
-        Box::new(nvme_tcp::NvmeTcp::new(&config.nvme, &reservations)),
+        Box::new(nvme_tcp::NvmeTcp::new(&config.nvme)),
     ]
 }
 

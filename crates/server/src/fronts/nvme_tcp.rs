@@ -7,11 +7,10 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use everglade_env::Nanos;
 use everglade_nvme_tcp::wire::nqn;
 use everglade_nvme_tcp::{Registry, Sessions, Settings};
+use everglade_target::Export;
 use everglade_target::sessions::Owner;
-use everglade_target::{Export, reservations};
 
 use super::doors::reachable;
 use super::front::{Contents, Door, Front, Protocol};
@@ -27,17 +26,15 @@ pub struct NvmeTcp {
     config: config::Nvme,
     /// A host's connections may be on several reactors.
     registry: Arc<Registry>,
-    reservations: Arc<reservations::Registry>,
 }
 
 impl NvmeTcp {
-    /// Opens nothing. `reservations` are those of all protocols.
+    /// Opens nothing.
     #[must_use]
-    pub fn new(config: &config::Nvme, reservations: &Arc<reservations::Registry>) -> NvmeTcp {
+    pub fn new(config: &config::Nvme) -> NvmeTcp {
         NvmeTcp {
             config: config.clone(),
             registry: Arc::default(),
-            reservations: Arc::clone(reservations),
         }
     }
 }
@@ -75,10 +72,6 @@ impl Protocol for NvmeTcp {
     }
 
     fn front(&self, owner: Owner, memory_bytes: u64) -> Box<dyn Front> {
-        let idle_max = self.config.callers.idle_timeout.map(|time| {
-            let nanos = time.duration().as_nanos();
-            Nanos::try_from(nanos).unwrap_or(Nanos::MAX)
-        });
         // A port that the kernel chose is not known here; then hosts reach subsystems where they
         // came in.
         let port = self
@@ -86,11 +79,10 @@ impl Protocol for NvmeTcp {
             .tcp
             .map(|at| at.port())
             .filter(|port| *port != 0);
+        // Reservations are not offered before all protocols respect them and they outlive a restart.
         let settings = Settings {
-            reservations: Arc::clone(&self.reservations),
             release: env!("CARGO_PKG_VERSION"),
             port,
-            idle_max,
             asks_for_home: true,
             ..Settings::new(Arc::clone(&self.registry))
         };
@@ -171,7 +163,7 @@ mod tests {
             connections_max: 7,
             callers: Callers::default(),
         };
-        let off = NvmeTcp::new(&config, &Arc::default());
+        let off = NvmeTcp::new(&config);
         assert!(off.doors().is_empty());
         assert_eq!(off.connections_max(), 0);
         let config = config::Nvme {
@@ -179,7 +171,7 @@ mod tests {
             discovery_tcp: "127.0.0.1:0".parse().ok(),
             ..config
         };
-        let on = NvmeTcp::new(&config, &Arc::default());
+        let on = NvmeTcp::new(&config);
         let doors = on.doors();
         let names: Vec<&str> = doors.iter().map(|door| door.name).collect();
         assert_eq!((names, on.connections_max()), (vec![TCP, DISCOVERY], 7));

@@ -94,11 +94,6 @@ must nvme write-zeroes /dev/nvme0n1 -s 8 -c 7
 must nvme read /dev/nvme0n1 -s 8 -c 7 -z 4096 -d /tmp/again
 [ "$(tr -d '\000' </tmp/again | wc -c)" = 0 ] || fail "zeroes"
 must nvme dsm /dev/nvme0n1 --ad --slbs=64 --blocks=8
-must nvme resv-register /dev/nvme0n1 --nrkey=7 --rrega=0
-must nvme resv-acquire /dev/nvme0n1 --crkey=7 --rtype=1 --racqa=0
-says "rkey *: 7" nvme resv-report /dev/nvme0n1 --eds
-must nvme resv-release /dev/nvme0n1 --crkey=7 --rtype=1 --rrela=0
-must nvme resv-register /dev/nvme0n1 --crkey=7 --rrega=1
 echo "@@ commanded"
 
 # fill FOLDER: files of all sizes, and their sums.
