@@ -5,7 +5,7 @@
 //! | `flush` | `everglade-bench` of `torture` | `docs/benchmarks/flush.md` |
 //! | `nbd` | `everglade-versus` of `torture` | `docs/benchmarks/nbd.md` |
 //! | `steady` | the same | `docs/benchmarks/steady.md` |
-//! | `protocols` | `everglade-bench` of `torture` | `docs/benchmarks/protocols.md` |
+//! | `protocols` | `everglade-bench` of `torture` | – |
 //! | `snapshots` | the same | `docs/benchmarks/snapshots.md` |
 //! | `anatomy` | the same, with `perf` | `docs/benchmarks/anatomy.md` |
 //! | `parity` | `parity` of `raid` | `docs/benchmarks/parity.md` |

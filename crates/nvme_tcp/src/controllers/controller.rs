@@ -135,9 +135,9 @@ impl Controller {
         self.writes_through.store(writes_through, Ordering::Relaxed);
     }
 
-    /// Joins a queue to the controller; returns where the queue says how many operations it has under
-    /// way. `None` if the queue is connected already, or if the controller was disabled since it had
-    /// this epoch.
+    /// Joins a queue to the controller; returns where the queue says how many operations it has
+    /// under way. `None` if the queue is connected already, or if the controller was disabled since
+    /// it had this epoch.
     pub(crate) fn join(&self, queue: u16, epoch: u32) -> Option<Arc<AtomicUsize>> {
         let bit = 1_u128 << queue;
         let mut queues = self.queues.lock();

@@ -103,8 +103,8 @@ impl Session {
         })
     }
 
-    /// Makes a part of the list of the subsystems that the host may see, at the address that it came
-    /// to. Only records that are in the part are made.
+    /// Makes a part of the list of the subsystems that the host may see, at the address that it
+    /// came to. Only records that are in the part are made.
     fn discovery_part(
         &self,
         offset: u64,

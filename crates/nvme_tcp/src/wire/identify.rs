@@ -157,7 +157,7 @@ pub fn controller(facts: &ControllerFacts<'_>) -> Vec<u8> {
     );
     // VWC: there is one, and a flush of all namespaces is supported.
     bytes[525] = 1 | 3 << 1;
-    // AWUN, AWUPF and ACWU, less one: a write is whole or absent, for readers and after a power cut.
+    // AWUN, AWUPF, less one: a write is whole or absent, for readers and after a power cut.
     for at in [526, 528] {
         put(
             &mut bytes,

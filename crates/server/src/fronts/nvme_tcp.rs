@@ -79,7 +79,7 @@ impl Protocol for NvmeTcp {
             .tcp
             .map(|at| at.port())
             .filter(|port| *port != 0);
-        // Reservations are not offered before all protocols respect them and they outlive a restart.
+        // Reservations are offered when all protocols respect them and they outlive a restart.
         let settings = Settings {
             release: env!("CARGO_PKG_VERSION"),
             port,

@@ -17,8 +17,8 @@ use everglade_torture::rig::Installation;
 use everglade_torture::versus::protocols;
 
 const USAGE: &str = "everglade-bench flush [--rounds N] [--folder DIR] [--write FILE] \
-    [--only flushes|longest|recovery]\n       everglade-bench protocols [--rounds N] [--folder DIR] \
-    [--write FILE]";
+    [--only flushes|longest|recovery]\n\
+    everglade-bench protocols [--rounds N] [--folder DIR] [--write FILE]";
 /// Fewer pairs say nothing about a ratio on a shared machine.
 const ROUNDS: u64 = 9;
 /// Of each half of a pair.
@@ -138,9 +138,9 @@ fn page(arguments: &Arguments) -> Result<String, Failure> {
 fn protocols_page(arguments: &Arguments) -> Result<String, Failure> {
     let mut text = String::from(
         "# Protocols\n\n\
-         <!-- Written by `cargo xtask bench protocols --write docs/benchmarks/protocols.md`. -->\n\n\
-         One server and one cached LUN over the loopback, by NBD on TCP and by NVMe/TCP, in turns.\n\
-         Medians of the rounds; the ratio has its 95 % interval.\n\n",
+         <!-- Written by `cargo xtask bench protocols`. -->\n\n\
+         One server and one cached LUN over the loopback, by NBD on TCP and by NVMe/TCP,\n\
+         by turns. Medians of the rounds; the ratio has its 95 % interval.\n\n",
     );
     machine(&mut text, arguments);
     line!(
