@@ -50,7 +50,7 @@ impl Session {
             }
             return Ok((0, Some(part)));
         }
-        let bytes = self.whole_page(page, parameter & 0x7f, target)?;
+        let bytes = self.whole_page(page, parameter & 0x7f)?;
         if !offset.is_multiple_of(4) || offset > bytes.len() as u64 {
             return Err(Status::INVALID_FIELD);
         }
@@ -64,12 +64,7 @@ impl Session {
     }
 
     /// Makes a log page from its beginning to its end.
-    fn whole_page(
-        &mut self,
-        page: u8,
-        parameter: u8,
-        target: &mut dyn Target,
-    ) -> Result<Vec<u8>, Status> {
+    fn whole_page(&mut self, page: u8, parameter: u8) -> Result<Vec<u8>, Status> {
         let Phase::Queue(queue) = &mut self.phase else {
             unreachable!("called for a queue")
         };

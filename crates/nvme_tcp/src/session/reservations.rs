@@ -9,7 +9,6 @@
 
 use std::sync::Arc;
 
-use everglade_target::Target;
 use everglade_target::reservations::{
     Access, Existing, Host, Kind, Refusal, Report, Reservations, State,
 };
@@ -109,7 +108,7 @@ impl Session {
     }
 
     /// Carries out a reservation command whose data is there.
-    pub(super) fn run_reservation(&mut self, row: usize, _target: &mut dyn Target) {
+    pub(super) fn run_reservation(&mut self, row: usize) {
         let request = self.requests.row(row);
         let data = request.payload.take_bytes();
         let lun = request.lun;

@@ -30,7 +30,7 @@ impl Session {
         match &mut request.work {
             Work::FusedCompare { .. } | Work::FusedWrite { .. } => self.run_half(row, target),
             _ if request.status.is_error() => self.finish(row, Data::None),
-            Work::Reservation(_) => self.run_reservation(row, target),
+            Work::Reservation(_) => self.run_reservation(row),
             Work::Read if durable => self.submit(row, lun, Op::Flush, target),
             Work::Read => self.submit(row, lun, Op::Read { offset, length }, target),
             Work::Write => {
