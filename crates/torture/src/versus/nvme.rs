@@ -18,7 +18,7 @@ const CAPSULE_BYTES: usize = 72;
 /// Bytes of every other message, without its data.
 const HEADER_BYTES: usize = 24;
 /// Entries of the queue for input and output.
-const ENTRIES: u16 = 512;
+const ENTRIES: u16 = 128;
 /// The most bytes that one call receives.
 const ROOM_BYTES: usize = 2 << 20;
 /// A server that is silent for so long hangs.
@@ -30,6 +30,8 @@ const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-0000-0000-0000
 const RESPONSE: u8 = 5;
 const DATA: u8 = 7;
 const READY_TO_TRANSFER: u8 = 9;
+/// Flag of data: no response follows.
+const SUCCESS: u8 = 1 << 3;
 
 pub(super) struct Queue {
     /// Kept open: the controller ends with it.
@@ -123,6 +125,10 @@ fn call(stream: &mut TcpStream, entry: &Entry, data: &[u8]) -> io::Result<(u64, 
             DATA => {
                 fetched.resize(u32_at(&header, 16) as usize, 0);
                 stream.read_exact(&mut fetched)?;
+                // Without flow control, data may be the whole answer.
+                if header[1] & SUCCESS != 0 {
+                    return Ok((0, fetched));
+                }
             }
             RESPONSE => {
                 let status = u16_at(&header, 22) >> 1 & 0x7ff;
@@ -220,7 +226,7 @@ impl Queue {
         match header[0] {
             DATA => {
                 self.skip = u32_at(header, 16) as usize;
-                let is_whole_answer = header[1] & 8 != 0;
+                let is_whole_answer = header[1] & SUCCESS != 0;
                 if is_whole_answer {
                     replied(u32::from(u16_at(header, 8)));
                 }
