@@ -11,8 +11,9 @@ use crate::Registry;
 
 /// The longest transfer of a command: one operation, so that every command is atomic.
 pub const TRANSFER_BYTES_MAX: u32 = OP_BYTES_MAX;
-/// The longest data in the message of a command for input and output.
-pub const IN_CAPSULE_BYTES_MAX: u32 = 16 << 10;
+/// The longest data in the message of a command for input and output: longer data costs a message
+/// that asks for it, which is nothing beside the data.
+pub const IN_CAPSULE_BYTES_MAX: u32 = 64 << 10;
 /// The longest data in the message of an admin command, and of Connect (NVMe/TCP "In-Capsule
 /// Data").
 pub const ADMIN_IN_CAPSULE_BYTES_MAX: u32 = 8 << 10;

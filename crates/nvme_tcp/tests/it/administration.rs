@@ -60,7 +60,7 @@ fn the_controller_says_what_it_can() {
     let name = nqn::of_lun(LUN).unwrap();
     assert_eq!(&bytes[768..768 + name.len()], name.as_bytes());
     assert_eq!(bytes[768 + name.len()], 0);
-    assert_eq!(u32_at(&bytes, 1792), (64 + (16 << 10)) / 16);
+    assert_eq!(u32_at(&bytes, 1792), (64 + (64 << 10)) / 16);
     let limits = world.fetch(&mut admin, identify(6, 0));
     assert_eq!(limits[..2], [13, 13], "32 MiB");
 }

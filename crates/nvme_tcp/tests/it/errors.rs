@@ -135,10 +135,10 @@ fn headers_must_make_sense() {
         field(4),
         "no data"
     );
-    // 16 KiB and a little.
+    // 64 KiB and a little.
     let too_long = changed_read(NONE, |it| {
         it[3] = 72;
-        it[4..8].copy_from_slice(&(72_u32 + (16 << 10) + 4).to_le_bytes());
+        it[4..8].copy_from_slice(&(72_u32 + (64 << 10) + 4).to_le_bytes());
     });
     assert_eq!(too_long, because(status::LIMIT_EXCEEDED));
     let enormous = changed_read(NONE, |it| {
