@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use everglade_affinity::{Affinities, Stranded};
+use everglade_env::DeviceId;
 use everglade_env::lock::Mutex;
 use everglade_format::volume::Sync;
 
@@ -36,8 +37,14 @@ pub enum Change {
         /// The new one.
         to: String,
     },
+    /// Stops using a drive of a mirror, as if it had failed: the config record says that it is
+    /// behind. It is not used again before the aggregate is opened anew.
+    TakeOut {
+        /// The drive; another one of its mirror must have everything.
+        device: DeviceId,
+    },
     /// Makes the devices that were prepared members of the aggregate, or takes what members became
-    /// larger by.
+    /// larger by, or gives the seat of a drive that is out to the one that was prepared for it.
     Grow {
         /// The result of [`crate::Engine::prepare_growth`].
         next: NextGeometry,
@@ -248,6 +255,7 @@ impl Change {
             | Change::ShrinkLun { .. }
             | Change::RenameAggregate { .. }
             | Change::Grow { .. }
+            | Change::TakeOut { .. }
             | Change::RenameVolume { .. }
             | Change::RenameLun { .. }
             | Change::RenameSnapshot { .. }

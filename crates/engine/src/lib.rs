@@ -71,7 +71,8 @@ pub use crate::mount::copies::LostCopy;
 pub use crate::mount::create::{
     CreateError, Plan, check_sizes, create, host_bytes, usual_half_blocks,
 };
-pub use crate::mount::growth::{GrowError, Growth, GrowthInfo};
+pub use crate::mount::grow_error::GrowError;
+pub use crate::mount::growth::{Growth, GrowthInfo};
 pub use crate::mount::labels::Expected;
 pub use crate::mount::refusal::Refusal;
 pub use crate::pool::aggregate::State;

@@ -100,7 +100,7 @@ impl Aggregate {
             id,
             name: Name::new(superblock.name.as_ref().unwrap_or(&config.name)),
             key: TagKey::new(&config.secret),
-            log: Log::new(config, layout.drives_with(config.journal.member)),
+            log: Log::new(config),
             counts: Counts::default(),
             lost: LostBlocks::default(),
             mended: Mended::default(),

@@ -133,20 +133,30 @@ impl<O: Outside> Core<O> {
         };
         match reach {
             Reach::Drive => self.submit(op, write(Some(device))),
-            Reach::Column => self.submit_to_column(aggregate, op, write(None)),
+            Reach::Column(member) => self.submit_to_column((aggregate, member), op, write(None)),
         }
     }
 
-    /// Submits an operation for all drives of a column; it names one of them. `whole` is completed
-    /// when all drives have done it. A drive that fails is lost, if another one is left.
-    pub(super) fn submit_to_column(&mut self, aggregate: u32, op: Op, whole: Inflight) {
+    /// Submits an operation for all drives of a member's column. `whole` is completed when all
+    /// drives have done it. A drive that fails is lost, if another one is left. Without groups it
+    /// goes to the device that it names.
+    pub(super) fn submit_to_column(
+        &mut self,
+        (aggregate, member): (u32, u32),
+        op: Op,
+        whole: Inflight,
+    ) {
         if !self.shared.has_groups.load(Ordering::Relaxed) {
             return self.submit(op, whole);
         }
         let shared = self.shared.aggregate(aggregate);
-        let Some(drives) = shared.media.drives_of(op.device()) else {
+        let Some(drives) = shared.media.drives_of(member) else {
             return self.submit(op, whole);
         };
+        assert!(!drives.is_empty(), "each column has a drive in use");
+        if drives == [op.device()] {
+            return self.submit(op, whole);
+        }
         let column = self.columns.insert(ColumnOp {
             left: drives.len(),
             result: Ok(()),
@@ -286,6 +296,7 @@ impl<O: Outside> Core<O> {
                 device,
                 offset,
                 run,
+                ..
             }) = shared.media.locate(first.pvbn)
             else {
                 done += 1;

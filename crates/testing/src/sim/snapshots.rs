@@ -632,6 +632,7 @@ fn apply(state: &mut State, change: &Change) {
         | Change::CloneVolume { .. }
         | Change::StartSplit { .. }
         | Change::StopSplit { .. }
+        | Change::TakeOut { .. }
         | Change::Grow { .. } => unreachable!("not drawn"),
     }
 }
