@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::fields::required;
-use crate::{Fields, Name, Problem, Raid};
+use crate::{CatchingUp, Fields, Name, Problem, Raid};
 
 /// Limit of devices in one request. The label has room for many more than any host has.
 pub const DEVICES_MAX: usize = 64;
@@ -298,6 +298,9 @@ pub struct Device {
     /// Whether it is in use; absent if the aggregate is unavailable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<DeviceState>,
+    /// How far it has caught up; absent if it does not catch up now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catching_up: Option<CatchingUp>,
 }
 
 /// State of a device of an aggregate.
@@ -308,8 +311,8 @@ pub enum DeviceState {
     Online,
     /// It failed since the daemon started, and is not used any more.
     Failed,
-    /// It is there, but missed writes before the daemon started. It catches up, and is not read
-    /// until it has everything.
+    /// It is there, but missed writes before the daemon started, or has just replaced another
+    /// drive. It catches up, and is not read until it has everything.
     Behind,
     /// It is not there, or could not be opened when the daemon started.
     Missing,

@@ -28,6 +28,7 @@ mod policy;
 mod problem;
 mod raid;
 mod repair;
+mod replacement;
 mod scan;
 mod size;
 mod snapshot;
@@ -63,6 +64,7 @@ pub use policy::{
 pub use problem::{CONTENT_TYPE as PROBLEM_CONTENT_TYPE, Problem, ProblemBody};
 pub use raid::{GROUP_SIZE_DEFAULT, GROUP_SIZE_MAX, Raid};
 pub use repair::{Repair, RepairState};
+pub use replacement::{CatchingUp, ReplaceDrive, Replacement};
 pub use scan::{Scan, SetScan};
 pub use size::{NotASize, Size};
 pub use snapshot::{

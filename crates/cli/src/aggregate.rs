@@ -13,6 +13,7 @@ use crate::growth;
 use crate::listing::{self, Cell, Column, if_asked};
 use crate::output::{Output, size};
 use crate::path::absolute;
+use crate::replacement;
 use crate::session::Session;
 use crate::table::{Align, Table};
 use crate::verb::{AggregateCreate, AggregateDelete, AggregateVerb};
@@ -105,6 +106,7 @@ pub(crate) fn run(
         }
         AggregateVerb::Add(add) => growth::add(add, session, output, yes)?,
         AggregateVerb::Resize(resize) => growth::resize(resize, session, output)?,
+        AggregateVerb::Replace(replace) => replacement::replace(replace, session, output, yes)?,
         AggregateVerb::Delete(delete) => remove(delete, session, output, yes)?,
     }
     Ok(exit::OK)
@@ -409,11 +411,10 @@ fn devices(aggregate: &Aggregate, exact: bool) -> String {
         let bytes = size(device.size_bytes, exact);
         let mut cells = vec![device.path.clone(), device.kind.to_string(), bytes];
         if has_groups {
-            let state = device.state.map_or("-", DeviceState::word);
             cells.extend([
                 number(device.group),
                 number(device.column),
-                state.to_owned(),
+                replacement::state(device),
             ]);
         }
         table.row(cells);

@@ -23,6 +23,7 @@ mod path;
 mod policy;
 pub mod progress;
 pub mod repair;
+mod replacement;
 mod scan;
 mod session;
 mod snapshot;

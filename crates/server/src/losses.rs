@@ -168,6 +168,7 @@ mod tests {
             group: Some(1),
             column: Some(0),
             state: Some(state),
+            catching_up: None,
         };
         let devices = ["/f", "/g"].into_iter().zip(states);
         let counted = Copies {

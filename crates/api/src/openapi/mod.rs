@@ -63,6 +63,8 @@ pub const LISTING: [(&str, &str); 4] = [
     crate::Rename,
     crate::RenameSnapshot,
     crate::CloneLun,
+    crate::ReplaceDrive,
+    crate::Replacement,
     crate::ResizeAggregate,
     crate::ResizeLun,
     crate::RestoreSnapshot,

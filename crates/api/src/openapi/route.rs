@@ -346,6 +346,15 @@ pub const ROUTES: &[Route] = &[
         Answers::Found("Growth"),
     )
     .by_admin(),
+    Route::change(
+        "POST",
+        "/v1/aggregates/{aggregate}/actions/replace",
+        "puts a new drive into the place of a drive of a mirror; with dry_run, only shows what \
+        would happen",
+        Some("ReplaceDrive"),
+        Answers::Found("Replacement"),
+    )
+    .by_admin(),
     Route::get(
         "/v1/aggregates/{aggregate}/repair",
         "the progress and the outcome of the last repair",

@@ -46,7 +46,8 @@ pub(super) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
         let layout = media.layout();
         let is_its = |extent: &&Extent| layout.config.copies_of(extent.member).contains(&member);
         let extents = layout.config.extents.iter().filter(is_its);
-        home.catching_up = CatchUp::begin(device, extents.copied().collect(), number);
+        let stamp = (number, home.wall_seconds);
+        home.catching_up = CatchUp::begin(device, extents.copied().collect(), stamp);
         media.begin_catching_up(device);
     }
     while let Some(chunk) = home.catching_up.next_chunk(number) {

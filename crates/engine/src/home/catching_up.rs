@@ -14,6 +14,8 @@
 use everglade_env::DeviceId;
 use everglade_format::{CpNumber, Extent};
 
+use crate::media::copies::CatchUpInfo;
+
 /// Blocks that are copied in one consistency point: 16 MiB.
 const BLOCKS_MAX: u64 = 4096;
 /// Chunks that are looked at in one consistency point, with or without used blocks.
@@ -28,6 +30,7 @@ pub(crate) struct CatchUp(Option<Active>);
 struct Active {
     device: DeviceId,
     begun: CpNumber,
+    begun_seconds: u64,
     /// The extents of its column.
     extents: Vec<Extent>,
     /// The next extent, and blocks of it that are done.
@@ -52,11 +55,16 @@ pub(crate) struct Chunk {
 }
 
 impl CatchUp {
-    /// Begins in a consistency point, with the extents of the drive's column.
-    pub(crate) fn begin(device: DeviceId, extents: Vec<Extent>, cp: CpNumber) -> CatchUp {
+    /// Begins in a consistency point, with the extents of the drive's column, at this time.
+    pub(crate) fn begin(
+        device: DeviceId,
+        extents: Vec<Extent>,
+        (cp, seconds): (CpNumber, u64),
+    ) -> CatchUp {
         CatchUp(Some(Active {
             device,
             begun: cp,
+            begun_seconds: seconds,
             extents,
             next: (0, 0),
             cp,
@@ -121,11 +129,15 @@ impl CatchUp {
         (is_done && cp > active.begun).then_some(active.device)
     }
 
-    /// Blocks that are done, and all of them, used or not; `None` if no drive catches up.
-    pub(crate) fn progress(&self) -> Option<(u64, u64)> {
+    /// Returns how far the drive is; `None` if no drive catches up.
+    pub(crate) fn progress(&self) -> Option<CatchUpInfo> {
         let active = self.0.as_ref()?;
-        let all = active.extents.iter().map(|extent| extent.length).sum();
-        Some((active.passed, all))
+        Some(CatchUpInfo {
+            device: active.device,
+            passed_blocks: active.passed,
+            total_blocks: active.extents.iter().map(|extent| extent.length).sum(),
+            begun_seconds: active.begun_seconds,
+        })
     }
 }
 
@@ -149,14 +161,19 @@ mod tests {
     #[test]
     fn all_blocks_of_the_column_are_passed_once_and_a_later_consistency_point_has_them() {
         let extents = vec![extent(0, 512, 300), extent(2048, 256, 1000)];
-        let mut catching = CatchUp::begin(DeviceId(3), extents, CpNumber(7));
+        let mut catching = CatchUp::begin(DeviceId(3), extents, (CpNumber(7), 100));
         let mut passed = Vec::new();
         while let Some(chunk) = catching.next_chunk(CpNumber(7)) {
             passed.push((chunk.first, chunk.count, chunk.dbn));
             catching.advance(chunk, 1);
         }
         assert_eq!(passed, [(0, 256, 300), (256, 256, 556), (2048, 256, 1000)]);
-        assert_eq!(catching.progress(), Some((768, 768)));
+        let progress = catching.progress().expect("it catches up");
+        assert_eq!((progress.passed_blocks, progress.total_blocks), (768, 768));
+        assert_eq!(
+            (progress.device, progress.begun_seconds),
+            (DeviceId(3), 100)
+        );
         assert_eq!(catching.has_caught_up(CpNumber(7)), None, "it began in it");
         assert_eq!(catching.has_caught_up(CpNumber(8)), Some(DeviceId(3)));
     }
@@ -164,7 +181,7 @@ mod tests {
     #[test]
     fn a_consistency_point_copies_its_share() {
         let extents = vec![extent(0, 1 << 20, 300)];
-        let mut catching = CatchUp::begin(DeviceId(3), extents, CpNumber(1));
+        let mut catching = CatchUp::begin(DeviceId(3), extents, (CpNumber(1), 0));
         let mut share = |cp| {
             let mut chunks = 0;
             while let Some(chunk) = catching.next_chunk(CpNumber(cp)) {
@@ -174,7 +191,8 @@ mod tests {
             chunks
         };
         assert_eq!((share(1), share(2)), (16, 16));
-        let mut empty = CatchUp::begin(DeviceId(3), vec![extent(0, 1 << 20, 0)], CpNumber(1));
+        let extents = vec![extent(0, 1 << 20, 0)];
+        let mut empty = CatchUp::begin(DeviceId(3), extents, (CpNumber(1), 0));
         let mut chunks = 0;
         while let Some(chunk) = empty.next_chunk(CpNumber(2)) {
             empty.advance(chunk, 0);

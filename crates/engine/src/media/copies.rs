@@ -27,9 +27,21 @@ pub struct CopiesInfo {
     pub read_elsewhere: u64,
     /// Blocks that were then written again on the drive that had them wrong.
     pub rewritten: u64,
-    /// Block numbers that a drive which catches up has passed, and all that it has to pass; none if
-    /// no drive catches up.
-    pub catching_up: Option<(u64, u64)>,
+    /// The drive that catches up, if one does.
+    pub catching_up: Option<CatchUpInfo>,
+}
+
+/// How far a drive has caught up, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CatchUpInfo {
+    /// The drive.
+    pub device: DeviceId,
+    /// Block numbers that it has passed, used or not.
+    pub passed_blocks: u64,
+    /// All that it has to pass.
+    pub total_blocks: u64,
+    /// When it began, in seconds since 1970 UTC.
+    pub begun_seconds: u64,
 }
 
 /// A block that a drive had wrong.
@@ -47,7 +59,7 @@ pub(crate) struct Copies {
     read_elsewhere: AtomicU64,
     rewritten: AtomicU64,
     noted: Mutex<BTreeMap<Pvbn, Note>>,
-    catching_up: Mutex<Option<(u64, u64)>>,
+    catching_up: Mutex<Option<CatchUpInfo>>,
 }
 
 impl Copies {
@@ -92,7 +104,7 @@ impl Copies {
     }
 
     /// Tells how far a drive has caught up.
-    pub(crate) fn set_catching_up(&self, progress: Option<(u64, u64)>) {
+    pub(crate) fn set_catching_up(&self, progress: Option<CatchUpInfo>) {
         *self.catching_up.lock() = progress;
     }
 

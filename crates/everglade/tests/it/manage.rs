@@ -9,6 +9,7 @@ mod mirrors;
 mod refusals;
 mod remedies;
 mod renaming;
+mod replacing;
 mod rest;
 mod space;
 

@@ -8,7 +8,7 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use everglade_api::{AddDevices, Code, CreateAggregate, Problem};
+use everglade_api::{AddDevices, Code, CreateAggregate, Problem, ReplaceDrive};
 use everglade_format::label::LABEL_BYTES;
 
 use crate::config::{
@@ -175,6 +175,49 @@ pub(super) fn added(
     refuse_too_large(present.map(|device| device.size_bytes))?;
     devices.iter_mut().for_each(|device| device.joining = true);
     Ok(devices)
+}
+
+/// Returns the device that is to get the place of `old`, to be recorded as joining. The size of a
+/// file or block device is left at 0.
+pub(super) fn successor(
+    directory: &DataDir,
+    old: &Device,
+    request: &ReplaceDrive,
+) -> Result<Device, Problem> {
+    let with = |problem: Problem| match problem.field.as_deref() {
+        Some(FIELD) => Problem {
+            field: Some("with".to_owned()),
+            ..problem
+        },
+        _ => problem,
+    };
+    let identity_of = |path: &Path| fs::metadata(path).ok().map(|it| Identity::of(&it));
+    let (path, own) = (Path::new(&request.with), directory.device_path(old));
+    let is_itself = identity_of(path).is_some_and(|it| Some(it) == identity_of(&own));
+    if path == own || is_itself {
+        let text = format!(
+            "{} is the drive that is to be replaced; to bring it up to date instead, start the \
+            daemon again",
+            request.with
+        );
+        return Err(Problem::of_field(Code::DeviceInUse, "with", text));
+    }
+    refuse_too_many(directory, 1).map_err(with)?;
+    let given = request.size_bytes.map(Size);
+    if let Some(size) = given {
+        check_size(size)?;
+    }
+    let size = given.unwrap_or(Size(old.size_bytes));
+    let (device, _) = existing(directory, &request.with, Some(size)).map_err(with)?;
+    if given.is_some() && device.kind != DeviceKind::Directory {
+        let text = "only a directory is given a size; files and block devices have one";
+        return Err(Problem::invalid("size_bytes", text));
+    }
+    Ok(Device {
+        joining: true,
+        replaces: Some(old.path.clone()),
+        ..device
+    })
 }
 
 /// Returns the recorded device that a request names by its path, or by another path that leads to
@@ -362,6 +405,7 @@ fn existing(
         kind,
         size_bytes,
         joining: false,
+        replaces: None,
     };
     Ok((device, identity))
 }
@@ -603,6 +647,7 @@ mod tests {
         let joining = Device {
             path: bench.file("g").into(),
             joining: true,
+            replaces: None,
             ..member.clone()
         };
         let aggregate = AggregateState {

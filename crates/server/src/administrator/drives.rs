@@ -2,19 +2,19 @@
 //!
 //! The engine knows the seat of each member, and the device of each member that is there. A member
 //! that is missing has no device, so its path is in `state.toml` only. The start finds these paths,
-//! because nothing that was missing then can come back while the daemon runs.
+//! because nothing that was missing then can come back while the daemon runs. It may be replaced.
 //!
 //! | the member | is shown as |
 //! | --- | --- |
 //! | is read and written | `online` |
 //! | is there, and was in use when the aggregate was opened, or should have been | `failed` |
-//! | is there, and was behind when the aggregate was opened; it catches up | `behind` |
+//! | is there, and was behind when the aggregate was opened, or has replaced another one since; it catches up | `behind` |
 //! | is not there | `missing` |
 //!
 //! A member that has caught up is `online`, and from then on like any other.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use everglade_api::{Aggregate, Code, Copies, Device, DeviceKind, DeviceState, Health};
 use everglade_engine::{AggregateInfo, MemberInfo};
@@ -26,11 +26,11 @@ use crate::datadir::{AggregateState, Device as Recorded};
 
 /// The remedy for a mirror that has lost drives.
 const DEGRADED_ACTION: &str = "wait for a drive that is behind, which catches up; mend or bring \
-    back the others, then start the daemon again; if a drive is lost, copy the volumes to another \
-    aggregate, as the page of the code says";
+    back the others, then start the daemon again; if a drive is lost, replace it: everglade \
+    aggregate replace AGGREGATE DRIVE --with PATH";
 
 /// UUID of a member.
-type Member = [u8; 16];
+pub(super) type Member = [u8; 16];
 
 /// What the start found of members that are not in use.
 #[derive(Clone, Debug, Default)]
@@ -67,6 +67,7 @@ impl IdleDrives {
                 group: None,
                 column: None,
                 state: None,
+                catching_up: None,
             });
             absent.push(device.path.clone());
             self.missing.insert(info.members[index].uuid, device);
@@ -83,6 +84,20 @@ impl IdleDrives {
             }
         }
         absent
+    }
+
+    /// Returns the member that is missing and was at this path.
+    pub(super) fn missing_at(&self, path: &Path) -> Option<Member> {
+        let is_there = |(_, device): &(&Member, &Device)| Path::new(&device.path) == path;
+        let found = self.missing.iter().find(is_there);
+        found.map(|(member, _)| *member)
+    }
+
+    /// A member was replaced by another one, which catches up.
+    pub(super) fn replaced(&mut self, old: Member, new: Member) {
+        self.missing.remove(&old);
+        self.behind.remove(&old);
+        self.behind.insert(new);
     }
 
     /// Returns a member as it is shown. `found` is its device, if that is there.
@@ -123,6 +138,7 @@ fn unrecorded() -> Device {
         group: None,
         column: None,
         state: None,
+        catching_up: None,
     }
 }
 
@@ -228,8 +244,6 @@ pub(super) fn degraded(aggregate: &Aggregate, add: &mut impl FnMut(Code, Health,
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use everglade_env::DeviceId;
     use everglade_format::{Seat, SeatState};
 
@@ -274,6 +288,7 @@ mod tests {
             kind: Kind::File,
             size_bytes: 4096,
             joining: false,
+            replaces: None,
         });
         let find = |order: [usize; 4], paths: [Option<&str>; 4]| {
             let recorded = order.map(|index| (devices[index].path.clone(), &devices[index]));

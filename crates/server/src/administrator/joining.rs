@@ -14,6 +14,8 @@
 //! 3. A directory is made larger before its aggregate takes the space. If the daemon ends between
 //!    the two, the directory is larger than recorded, and nothing else has changed.
 
+use std::path::PathBuf;
+
 use everglade_engine::{AggregateInfo, Engine, State};
 use everglade_env::{DeviceId, World};
 
@@ -64,11 +66,14 @@ pub(super) fn record(
         return Ok(());
     };
     recorded.epoch = recorded.epoch.max(known.epoch);
+    let joined = recorded.joining();
+    let joined = joined.filter(|device| member(world, directory, known, device).is_some());
+    let joined: Vec<PathBuf> = joined.map(|device| device.path.clone()).collect();
+    joined.iter().for_each(|path| recorded.settle(path));
     for device in &mut recorded.devices {
         let Some(id) = member(world, directory, known, device) else {
             continue;
         };
-        device.joining = false;
         // Files and block devices may have become larger without their aggregate.
         if device.kind == DeviceKind::Directory {
             let size_bytes = world.info(id).map_or(0, |info| info.size_bytes);

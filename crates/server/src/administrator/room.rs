@@ -156,6 +156,7 @@ mod tests {
             kind: DeviceKind::Directory,
             size_bytes: size,
             joining: false,
+            replaces: None,
         };
         Wanted {
             devices: sizes.iter().copied().enumerate().map(device).collect(),

@@ -36,6 +36,7 @@ impl Unavailable {
             group: None,
             column: None,
             state: None,
+            catching_up: None,
         });
         Unavailable {
             name: recorded.name.clone(),

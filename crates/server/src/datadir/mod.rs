@@ -270,6 +270,7 @@ impl DataDir {
             kind: DeviceKind::Directory,
             size_bytes,
             joining: false,
+            replaces: None,
         }
     }
 

@@ -173,6 +173,7 @@ mod tests {
                 kind: DeviceKind::Block,
                 size_bytes: 4096,
                 joining: false,
+                replaces: None,
             }],
         };
         State {

@@ -49,6 +49,10 @@ pub(super) fn all(desk: Arc<Desk>) -> Router {
             "/v1/aggregates/{aggregate}/actions/resize",
             post(aggregates::resize),
         )
+        .route(
+            "/v1/aggregates/{aggregate}/actions/replace",
+            post(aggregates::replace),
+        )
         .route("/v1/volumes", get(volumes::list).post(volumes::create))
         .route(
             "/v1/volumes/{volume}",

@@ -81,6 +81,12 @@ impl EngineSystem {
         }
     }
 
+    /// Returns the engine.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     /// Returns one reactor's part of the engine.
     pub fn core(&mut self, reactor: usize) -> &mut Core<SimOutside> {
         &mut self.cores[reactor]

@@ -113,6 +113,11 @@ impl Standing {
         self.drives[seat]
     }
 
+    /// Returns a seat whose drive has no label, there or away: nobody could recognise it.
+    pub(super) fn unlabelled(&self) -> Option<usize> {
+        self.drives.iter().position(Option::is_none)
+    }
+
     /// Returns the number of a drive's seat; `None` if the drive is no member.
     pub(super) fn seat_of(&self, drive: usize) -> Option<usize> {
         self.drives.iter().position(|known| *known == Some(drive))

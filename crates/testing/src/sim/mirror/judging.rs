@@ -113,6 +113,11 @@ impl<'a> Judging<'a> {
                 "Mirror: drive {drive} is behind, and has the superblock that says so"
             )));
         }
+        if let Some(seat) = standing.unlabelled() {
+            return Err(Failure::new(format!(
+                "Mirror: no drive has the label of the one that the record gives seat {seat}"
+            )));
+        }
         let is_stale = standing.epoch < self.epochs.at(at);
         // A start has acknowledged nothing, so whoever was complete before still is.
         let was_complete = standing.epoch >= self.epochs.first();

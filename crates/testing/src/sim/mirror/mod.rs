@@ -55,6 +55,8 @@ use life::{Begun, BreakPlan, Lived, Script, Setting};
 const WINDOW_MAX: usize = 12;
 const START_MAX: usize = 3;
 const REST_MAX: usize = 3;
+/// Most cuts of a replacement that [`everywhere`] judges.
+const REPLACED_MAX: usize = 24;
 /// Writes after a loss was recorded that count as its own; and after a drive broke, if nothing was
 /// recorded.
 const TAIL: u64 = 16;
@@ -419,7 +421,8 @@ pub struct Everywhere {
     pub breaks: Vec<(usize, u64, Breakage)>,
     /// The cuts are those of the life after it, in which all drives are back and catch up.
     pub is_return: bool,
-    /// A drive that is replaced after the first writes.
+    /// A drive that is replaced after the first writes. Then some of the cuts are judged, since
+    /// there are many.
     pub replaced: Option<Replacement>,
 }
 
@@ -493,7 +496,9 @@ pub fn everywhere(seed: Seed, plan: &Everywhere) -> Result<Report, Failure> {
             .is_none_or(|last| at <= last + TAIL),
         false => is_near(&lived, at),
     };
-    for (at, point) in lived.work.iter().filter(|point| is_wanted(point.0)) {
+    let wanted = lived.work.iter().filter(|point| is_wanted(point.0));
+    let most = plan.replaced.as_ref().map_or(usize::MAX, |_| REPLACED_MAX);
+    for (at, point) in evenly(wanted.collect(), most) {
         count_cut(&lived, *at, &mut report);
         let random = [None, Some(Grain::Sector)].map(|tear| Cut {
             keep: Keep::Random(*at),

@@ -1,0 +1,314 @@
+//! Drives of a mirror are replaced while clients work. They notice nothing, and the old drive is
+//! never used again.
+
+use std::fs;
+use std::sync::atomic::Ordering;
+
+use super::devices::sparse;
+use super::mirrors::{
+    PATIENCE, assert_has_all, assert_holds, both, epoch, files, fill, list, make, mirror, serve,
+    state_of, states, while_used,
+};
+use super::{GIB, MIB, TestDir, ask, ask_json, assert_clean, everything, refused, text};
+use crate::operate::http;
+use crate::operate::metrics::value;
+use crate::waiting::{event, within};
+
+/// Words of a command line, or parts of a message.
+type Words<'a> = &'a [&'a str];
+
+/// Waits until both drives are in use.
+fn caught_up(dir: &TestDir) {
+    within(PATIENCE, "the new drive has caught up", || {
+        states(dir) == both("online", "online")
+    });
+}
+
+#[test]
+fn a_drive_in_use_is_replaced_while_a_client_works() {
+    let dir = TestDir::new();
+    let server = serve(&dir, &[]);
+    let drives = files(&dir, 2);
+    make(&dir, &drives, &[]);
+    let new = sparse(&dir, "new", GIB + 64 * MIB);
+    let replace = [
+        "aggregate",
+        "replace",
+        "m",
+        text(&drives[0]),
+        "--with",
+        text(&new),
+    ];
+    let before = everything(&dir);
+    let plan = ask_json(&dir, &[&replace[..], &["--dry-run"]].concat());
+    assert_eq!(plan["was_in_use"], true);
+    assert_eq!(plan["size_bytes"], GIB + 64 * MIB);
+    assert_eq!(plan["group"], 1);
+    let said = ask(&dir, &[&replace[..], &["--dry-run"]].concat());
+    assert!(said.contains("would be taken out first"), "{said}");
+    assert_eq!(everything(&dir), before, "a plan changes nothing");
+    while_used(&server, |rounds| {
+        within(PATIENCE, "the client works", || {
+            rounds.load(Ordering::Acquire) > 5
+        });
+        let said = ask(&dir, &replace);
+        assert!(said.contains("replaces"), "{said}");
+        caught_up(&dir);
+        let seen = rounds.load(Ordering::Acquire);
+        within(PATIENCE, "the client goes on", || {
+            rounds.load(Ordering::Acquire) > seen + 5
+        });
+    });
+    let paths = |number: usize| mirror(&dir)["devices"][number]["path"].clone();
+    assert_eq!([paths(0), paths(1)], [text(&new), text(&drives[1])]);
+    event(&dir, &format!("drive {} has caught up", text(&new)));
+    let history = ask(&dir, &["history", "show"]);
+    assert!(history.contains("aggregate replace"), "{history}");
+    // Loss, new drive, caught up.
+    within(PATIENCE, "that is recorded", || epoch(&dir) == 4);
+    let state = state_of(&dir);
+    assert!(state.contains(text(&new)) && !state.contains(text(&drives[0])));
+    assert!(!state.contains("joining") && !state.contains("replaces"));
+    let page = http::tcp(&server.metrics, "GET", "/metrics", "").body;
+    let online = value(&page, "everglade_drives{aggregate=\"m\",state=\"online\"}");
+    assert_eq!(online, 2.0);
+    fill(&server, 0..8, 1000);
+    server.kill();
+    assert_clean(&dir, 2);
+    // The old drive is where it was, and nobody asks for it.
+    let server = serve(&dir, &[]);
+    assert_eq!(states(&dir), both("online", "online"));
+    assert_holds(&server, 0..8, 1000);
+    server.stop();
+    assert_has_all(&dir, &[new, drives[1].clone()], 0..8, 1000);
+}
+
+/// The old drive is lost. The record of the data directory has it until then.
+#[test]
+fn a_missing_directory_is_replaced_by_another_one() {
+    let dir = TestDir::new();
+    let server = serve(&dir, &[]);
+    let folders = ["d0", "d1"].map(|name| dir.file(name)).to_vec();
+    folders
+        .iter()
+        .for_each(|folder| fs::create_dir(folder).expect("create"));
+    make(&dir, &folders, &["--size", "1GiB"]);
+    fill(&server, 0..8, 1);
+    server.stop();
+    fs::rename(&folders[1], dir.file("lost")).expect("rename");
+    let server = serve(&dir, &[]);
+    assert_eq!(states(&dir), both("online", "missing"));
+    let new = dir.file("d2");
+    fs::create_dir(&new).expect("create");
+    let replace = ["aggregate", "replace", "m", text(&folders[1])];
+    ask(&dir, &[&replace[..], &["--with", text(&new)]].concat());
+    caught_up(&dir);
+    assert_eq!(mirror(&dir)["devices"][1]["path"], text(&new));
+    assert_eq!(mirror(&dir)["devices"][1]["size_bytes"], GIB);
+    assert!(!ask(&dir, &["status"]).contains("EVG-4017"));
+    fill(&server, 8..16, 1);
+    server.kill();
+    assert_clean(&dir, 2);
+    // The lost one is back, and somebody puts its line back into the record.
+    fs::rename(dir.file("lost"), &folders[1]).expect("rename");
+    let path = dir.data_dir().join("state.toml");
+    let line =
+        |path: &str| format!("path = \"{path}\"\nkind = \"directory\"\nsize_bytes = {GIB}\n");
+    let (old, now) = (line(text(&folders[1])), line(text(&new)));
+    let state = state_of(&dir);
+    assert!(state.contains(&now), "{state}");
+    let both_lines = format!("{now}\n[[aggregate.device]]\n{old}");
+    fs::write(&path, state.replace(&now, &both_lines)).expect("write");
+    let server = serve(&dir, &[]);
+    assert_eq!(states(&dir), both("online", "online"));
+    assert_eq!(mirror(&dir)["devices"][1]["path"], text(&new));
+    assert_holds(&server, 0..16, 1);
+    server.stop();
+    assert_clean(&dir, 2);
+}
+
+/// The daemon is killed when the new drive has its seat, and is not recorded as such yet. Nothing is
+/// lost, and the record follows.
+#[test]
+fn a_replacement_whose_record_is_missing_is_found_by_the_next_start() {
+    let dir = TestDir::new();
+    let server = serve(&dir, &[]);
+    let drives = files(&dir, 2);
+    make(&dir, &drives, &[]);
+    fill(&server, 0..8, 7);
+    let new = sparse(&dir, "new", GIB);
+    let path = dir.data_dir().join("state.toml");
+    let before = state_of(&dir);
+    let replace = ["aggregate", "replace", "m", text(&drives[1])];
+    ask(&dir, &[&replace[..], &["--with", text(&new)]].concat());
+    server.kill();
+    // What the record was while the new drive got its seat.
+    let old = format!(
+        "path = \"{}\"\nkind = \"file\"\nsize_bytes = {GIB}\n",
+        text(&drives[1])
+    );
+    let joining = format!(
+        "{old}\n[[aggregate.device]]\npath = \"{}\"\nkind = \"file\"\nsize_bytes = {GIB}\njoining = \
+        true\nreplaces = \"{}\"\n",
+        text(&new),
+        text(&drives[1])
+    );
+    assert!(before.contains(&old), "{before}");
+    fs::write(&path, before.replace(&old, &joining)).expect("write");
+    let server = serve(&dir, &[]);
+    caught_up(&dir);
+    assert_eq!(mirror(&dir)["devices"][1]["path"], text(&new));
+    let state = state_of(&dir);
+    assert!(
+        !state.contains("joining") && !state.contains(text(&drives[1])),
+        "{state}"
+    );
+    assert_holds(&server, 0..8, 7);
+    server.stop();
+    // And one that did not get the seat is forgotten.
+    let other = sparse(&dir, "other", GIB);
+    let now = format!(
+        "path = \"{}\"\nkind = \"file\"\nsize_bytes = {GIB}\n",
+        text(&new)
+    );
+    let joining = format!(
+        "{now}\n[[aggregate.device]]\npath = \"{}\"\nkind = \"file\"\nsize_bytes = {GIB}\njoining = \
+        true\nreplaces = \"{}\"\n",
+        text(&other),
+        text(&new)
+    );
+    let state = state_of(&dir);
+    assert!(state.contains(&now), "{state}");
+    fs::write(&path, state.replace(&now, &joining)).expect("write");
+    let server = serve(&dir, &[]);
+    assert_eq!(states(&dir), both("online", "online"));
+    assert!(!state_of(&dir).contains(text(&other)));
+    server.stop();
+    assert_clean(&dir, 2);
+}
+
+#[test]
+fn what_cannot_replace_a_drive_is_refused_and_changes_nothing() {
+    let dir = TestDir::new();
+    let server = serve(&dir, &[]);
+    let drives = files(&dir, 2);
+    make(&dir, &drives, &[]);
+    let other = files(&dir, 4).split_off(2);
+    let create = ["aggregate", "create", "n", "--raid", "mirror", "--devices"];
+    ask(&dir, &[&create[..], &[&list(&other)]].concat());
+    let small = sparse(&dir, "small", 600 * MIB);
+    let good = sparse(&dir, "good", GIB);
+    let used = sparse(&dir, "used", GIB);
+    fs::write(&used, b"somebody's data").expect("write");
+    fs::OpenOptions::new()
+        .write(true)
+        .open(&used)
+        .and_then(|file| file.set_len(GIB))
+        .expect("its size");
+    let linked = dir.file("link");
+    std::os::unix::fs::symlink(&drives[0], &linked).expect("link");
+    let before = everything(&dir);
+    let old = text(&drives[0]);
+    let cases: [(Words, i32, Words); 11] = [
+        (
+            &["m", old, "--with", old],
+            1,
+            &["is the drive that is to be replaced"],
+        ),
+        (
+            &["m", old, "--with", text(&linked)],
+            1,
+            &["is the drive that is to be replaced"],
+        ),
+        (
+            &["m", old, "--with", text(&drives[1])],
+            1,
+            &["is a device of aggregate m"],
+        ),
+        (
+            &["m", old, "--with", text(&other[0])],
+            1,
+            &["is a device of aggregate n"],
+        ),
+        (
+            &["m", old, "--with", text(&small)],
+            1,
+            &["small", "too small", "at least"],
+        ),
+        (
+            &["m", old, "--with", text(&used)],
+            1,
+            &["holds data", "--yes"],
+        ),
+        (
+            &["m", old, "--with", "/no/such/device"],
+            1,
+            &["/no/such/device"],
+        ),
+        (
+            &["m", text(&good), "--with", text(&small)],
+            1,
+            &["is no device of aggregate m", old],
+        ),
+        (&["x", old, "--with", text(&good)], 1, &["x"]),
+        (
+            &["m", old, "--with", text(&good), "--size", "2GiB"],
+            2,
+            &["only a directory is given a size"],
+        ),
+        (&["m", old], 2, &["--with"]),
+    ];
+    for (options, exit, parts) in cases {
+        let words = [&["aggregate", "replace"], options].concat();
+        let output = dir.run(&words);
+        let said = crate::running::stderr(&output);
+        assert_eq!(crate::running::code(&output), exit, "{options:?}: {said}");
+        for part in parts {
+            assert!(said.contains(part), "'{part}' is not in: {said}");
+        }
+    }
+    assert_eq!(everything(&dir), before);
+    // An aggregate without redundancy.
+    let devices = ask_json(&dir, &["aggregate", "show", "aggr0"]);
+    let only = devices["devices"][0]["path"]
+        .as_str()
+        .expect("a path")
+        .to_owned();
+    let words = [
+        "aggregate",
+        "replace",
+        "aggr0",
+        &only,
+        "--with",
+        text(&good),
+    ];
+    refused(&dir, &words, 2, &["no redundancy", "copy the volumes"]);
+    assert_eq!(everything(&dir), before);
+    // The last drive that has everything.
+    server.stop();
+    fs::rename(&drives[1], dir.file("away")).expect("rename");
+    let server = serve(&dir, &["--degraded", "m"]);
+    let words = ["aggregate", "replace", "m", old, "--with", text(&good)];
+    refused(
+        &dir,
+        &words,
+        1,
+        &["no other drive of the mirror has everything"],
+    );
+    assert_eq!(states(&dir), both("online", "missing"));
+    // A used one is fine with --yes.
+    let missing = text(&drives[1]);
+    let words = [
+        "aggregate",
+        "replace",
+        "m",
+        missing,
+        "--with",
+        text(&used),
+        "--yes",
+    ];
+    ask(&dir, &words);
+    caught_up(&dir);
+    server.stop();
+    assert_clean(&dir, 3);
+}
