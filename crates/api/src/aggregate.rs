@@ -301,6 +301,22 @@ pub struct Device {
     /// How far it has caught up; absent if it does not catch up now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catching_up: Option<CatchingUp>,
+    /// Its faults since the daemon started, or since it came; absent without redundancy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub faults: Option<DriveFaults>,
+}
+
+/// Faults of a drive of a mirror.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DriveFaults {
+    /// Reads of a block that failed.
+    pub read_error_count: u64,
+    /// Reads of a block that gave other contents than were written.
+    pub wrong_block_count: u64,
+    /// Writes and flushes that failed. The first one costs the drive.
+    pub write_error_count: u64,
+    /// Blocks that were written again, with the contents of another drive.
+    pub mended_block_count: u64,
 }
 
 /// State of a device of an aggregate.

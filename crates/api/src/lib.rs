@@ -40,8 +40,8 @@ mod volume;
 
 pub use aggregate::{
     Aggregate, AggregateState, Aggregates, ConsistencyPoints, Copies, CreateAggregate,
-    CreationPlan, DEVICES_MAX, Damage, Device, DeviceKind, DeviceState, Journal, PlannedDevice,
-    Recovery,
+    CreationPlan, DEVICES_MAX, Damage, Device, DeviceKind, DeviceState, DriveFaults, Journal,
+    PlannedDevice, Recovery,
 };
 pub use code::Code;
 pub use comparison::{ChangedRange, CompareSnapshot, SnapshotChanges};

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use everglade_api::{
     Aggregate, AggregateState, Aggregates, CreateAggregate, CreationPlan, Device, DeviceKind,
-    DeviceState, Rename, Size, Volume, Volumes, counted,
+    DeviceState, DriveFaults, Rename, Size, Volume, Volumes, counted,
 };
 use serde_json::json;
 
@@ -398,6 +398,9 @@ fn devices(aggregate: &Aggregate, exact: bool) -> String {
         ("GROUP", Align::Right),
         ("COLUMN", Align::Right),
         ("STATE", Align::Left),
+        ("ERRORS", Align::Right),
+        ("WRONG", Align::Right),
+        ("MENDED", Align::Right),
     ];
     let seat = seat.into_iter().filter(|_| has_groups);
     let columns = [
@@ -415,6 +418,13 @@ fn devices(aggregate: &Aggregate, exact: bool) -> String {
                 number(device.group),
                 number(device.column),
                 replacement::state(device),
+            ]);
+            let faults = device.faults;
+            let count = |of: fn(&DriveFaults) -> u64| number(faults.as_ref().map(of));
+            cells.extend([
+                count(|it| it.read_error_count + it.write_error_count),
+                count(|it| it.wrong_block_count),
+                count(|it| it.mended_block_count),
             ]);
         }
         table.row(cells);

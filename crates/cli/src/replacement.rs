@@ -135,6 +135,7 @@ mod tests {
             column: Some(0),
             state: Some(DeviceState::Behind),
             catching_up: None,
+            faults: None,
         };
         assert_eq!(state(&device), "behind");
         device.catching_up = Some(CatchingUp::of(1 << 30, 4 << 30, 16));

@@ -14,10 +14,10 @@ use everglade_pagecache::PageCache;
 
 use crate::background::split;
 use crate::cp::freeze::RECLAIM_REGIONS;
-use crate::media::Layout;
-use crate::media::copies::CopiesInfo;
+use crate::media::copies::{CopiesInfo, DriveFaults};
 use crate::media::heal::Healing;
 use crate::media::next::NextGeometry;
+use crate::media::{Layout, Media};
 use crate::mend::Mender;
 use crate::mount::copies::{self, LostCopy};
 use crate::mount::grow_error::GrowError;
@@ -164,15 +164,20 @@ pub struct MemberInfo {
     pub seat: Seat,
     /// True if it is read and written.
     pub is_used: bool,
+    /// Its faults since the aggregate was opened, or since it came. Counted in mirrors only.
+    pub faults: DriveFaults,
 }
 
-fn members_of(layout: &Layout) -> Vec<MemberInfo> {
+fn members_of(media: &Media) -> Vec<MemberInfo> {
+    let layout = media.layout();
+    let faults = |device| media.copies.faults_of(device);
     let seats = layout.seats();
     let info = seats.map(|(member, device, is_used)| MemberInfo {
         device,
         uuid: member.uuid,
         seat: member.seat,
         is_used,
+        faults: device.map(faults).unwrap_or_default(),
     });
     info.collect()
 }
@@ -518,7 +523,7 @@ impl Engine {
             stale_reads: aggregate.redirects.count(),
             recovery: aggregate.recovery(),
             devices: aggregate.media.layout().devices().collect(),
-            members: members_of(&aggregate.media.layout()),
+            members: members_of(&aggregate.media),
             copies: aggregate.media.copies.info(),
         };
         let all = self.0.all();

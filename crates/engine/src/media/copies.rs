@@ -44,6 +44,19 @@ pub struct CatchUpInfo {
     pub begun_seconds: u64,
 }
 
+/// Faults of one drive since the aggregate was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DriveFaults {
+    /// Reads of a block that failed.
+    pub read_errors: u64,
+    /// Reads of a block that gave other contents than were written.
+    pub wrong_blocks: u64,
+    /// Writes, flushes and other changes that failed. The first one costs the drive.
+    pub write_errors: u64,
+    /// Blocks that were written again, with the contents of another drive.
+    pub mended: u64,
+}
+
 /// A block that a drive had wrong.
 #[derive(Clone)]
 pub(crate) struct Note {
@@ -60,6 +73,7 @@ pub(crate) struct Copies {
     rewritten: AtomicU64,
     noted: Mutex<BTreeMap<Pvbn, Note>>,
     catching_up: Mutex<Option<CatchUpInfo>>,
+    faults: Mutex<BTreeMap<DeviceId, DriveFaults>>,
 }
 
 impl Copies {
@@ -73,6 +87,16 @@ impl Copies {
             noted.insert(pvbn, note);
         }
         has_room
+    }
+
+    /// Counts something of a drive.
+    pub(crate) fn count(&self, drive: DeviceId, add: impl FnOnce(&mut DriveFaults)) {
+        add(self.faults.lock().entry(drive).or_default());
+    }
+
+    /// Returns the faults of a drive.
+    pub(crate) fn faults_of(&self, drive: DeviceId) -> DriveFaults {
+        self.faults.lock().get(&drive).copied().unwrap_or_default()
     }
 
     /// True if something is noted.
@@ -93,13 +117,14 @@ impl Copies {
     }
 
     /// Forgets a note that was acted upon.
-    pub(crate) fn forget(&self, pvbn: Pvbn, tag: Tag, was_written: bool) {
+    pub(crate) fn forget(&self, pvbn: Pvbn, note: &Note, was_written: bool) {
         let mut noted = self.noted.lock();
-        if noted.get(&pvbn).is_some_and(|note| note.tag == tag) {
+        if noted.get(&pvbn).is_some_and(|known| known.tag == note.tag) {
             noted.remove(&pvbn);
         }
         if was_written {
             self.rewritten.fetch_add(1, Ordering::Relaxed);
+            self.count(note.drive, |it| it.mended += 1);
         }
     }
 

@@ -213,9 +213,14 @@ impl<O: Outside> Core<O> {
         drive: DeviceId,
         result: Result<(), DiskError>,
     ) -> Result<(), DiskError> {
-        match result {
-            Err(_) if self.lose(aggregate, drive) => Ok(()),
-            result => result,
+        if result.is_ok() {
+            return Ok(());
+        }
+        let shared = self.shared.aggregate(aggregate);
+        shared.media.copies.count(drive, |it| it.write_errors += 1);
+        match self.lose(aggregate, drive) {
+            true => Ok(()),
+            false => result,
         }
     }
 
@@ -490,6 +495,9 @@ impl<O: Outside> Core<O> {
             .map_or(0, |it| shared.media.copies_of(it.pvbn));
         let attempts_max = ATTEMPTS_MAX.max(2 * copies);
         if let Err(error) = completion.result {
+            if copies > 1 && pointers.len() == 1 && error != DiskError::Gone {
+                shared.media.copies.count(device, |it| it.read_errors += 1);
+            }
             // One bad block must not fail its neighbours: read the blocks one by one.
             if pointers.len() > 1 || attempt < attempts_max {
                 // With copies, the same drive says which of the blocks it cannot read.
@@ -561,7 +569,12 @@ impl<O: Outside> Core<O> {
                     verified.push((key, page.clone()));
                 }
                 self.arrive(aggregate, pointer, Ok(page));
-            } else if attempt < attempts_max {
+                continue;
+            }
+            if copies > 1 {
+                shared.media.copies.count(device, |it| it.wrong_blocks += 1);
+            }
+            if attempt < attempts_max {
                 // The block may have been damaged in transit.
                 self.load_again(aggregate, pointer, attempt + 1, Some(device));
             } else {

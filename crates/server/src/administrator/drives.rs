@@ -16,7 +16,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use everglade_api::{Aggregate, Code, Copies, Device, DeviceKind, DeviceState, Health};
+use everglade_api::{
+    Aggregate, Code, Copies, Device, DeviceKind, DeviceState, DriveFaults, Health,
+};
 use everglade_engine::{AggregateInfo, MemberInfo};
 use everglade_env::World;
 
@@ -68,6 +70,7 @@ impl IdleDrives {
                 column: None,
                 state: None,
                 catching_up: None,
+                faults: None,
             });
             absent.push(device.path.clone());
             self.missing.insert(info.members[index].uuid, device);
@@ -112,6 +115,7 @@ impl IdleDrives {
             group: seat.map(|seat| u64::from(seat.group)),
             column: seat.map(|seat| u64::from(seat.column)),
             state: Some(self.state_of(member)),
+            faults: seat.map(|_| faults(member)),
             ..device
         }
     }
@@ -129,6 +133,16 @@ impl IdleDrives {
     }
 }
 
+fn faults(member: &MemberInfo) -> DriveFaults {
+    let faults = member.faults;
+    DriveFaults {
+        read_error_count: faults.read_errors,
+        wrong_block_count: faults.wrong_blocks,
+        write_error_count: faults.write_errors,
+        mended_block_count: faults.mended,
+    }
+}
+
 /// A member whose device is nowhere in the record.
 fn unrecorded() -> Device {
     Device {
@@ -139,6 +153,7 @@ fn unrecorded() -> Device {
         column: None,
         state: None,
         catching_up: None,
+        faults: None,
     }
 }
 
@@ -259,6 +274,7 @@ mod tests {
                 ..Seat::of_mirror(1, number)
             },
             is_used,
+            faults: Default::default(),
         }
     }
 

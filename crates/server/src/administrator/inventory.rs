@@ -208,6 +208,7 @@ impl Administrator {
             column: None,
             state: None,
             catching_up: None,
+            faults: None,
         })
     }
 
@@ -770,6 +771,7 @@ mod tests {
                 column: Some(column as u64),
                 state: Some(state),
                 catching_up: None,
+                faults: None,
             };
             let mut mirror = aggregate();
             mirror.group_size = Some(groups[0].len() as u64);

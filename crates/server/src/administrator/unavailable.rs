@@ -37,6 +37,7 @@ impl Unavailable {
             column: None,
             state: None,
             catching_up: None,
+            faults: None,
         });
         Unavailable {
             name: recorded.name.clone(),

@@ -140,6 +140,7 @@ fn live(
         .map_err(traced)?;
     expect_all_used(driver.system()).map_err(traced)?;
     let copies = driver.system().copies();
+    expect_charged(driver.system(), liar.drive).map_err(traced)?;
     report.mirrors[Mirrored::ReadElsewhere] += copies.read_elsewhere;
     report.mirrors[Mirrored::Rewritten] += copies.rewritten;
     let done = driver.report;
@@ -225,6 +226,25 @@ fn consistency_points(driver: &mut Driver<'_, EngineSystem>, count: u64) -> Resu
     };
     let mut actions = (0..count).flat_map(change);
     driver.run(&mut |_| actions.next())
+}
+
+/// Each fault is counted for the drive that has it, and for no other one.
+fn expect_charged(system: &EngineSystem, liar: usize) -> Result<(), Failure> {
+    let copies = system.copies();
+    for (drive, member) in system.members().into_iter().enumerate() {
+        let faults = member.faults;
+        let met = faults.read_errors + faults.wrong_blocks;
+        let is_right = match drive == liar {
+            true => met >= copies.read_elsewhere && faults.mended == copies.rewritten,
+            false => met + faults.mended + faults.write_errors == 0,
+        };
+        if !is_right {
+            return Err(Failure::new(format!(
+                "Mirror: drive {liar} lies, and {faults:?} is counted for drive {drive}: {copies:?}"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// No drive is given up because it lies.

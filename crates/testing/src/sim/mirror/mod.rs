@@ -55,8 +55,6 @@ use life::{Begun, BreakPlan, Lived, Script, Setting};
 const WINDOW_MAX: usize = 12;
 const START_MAX: usize = 3;
 const REST_MAX: usize = 3;
-/// Most cuts of a replacement that [`everywhere`] judges.
-const REPLACED_MAX: usize = 24;
 /// Writes after a loss was recorded that count as its own; and after a drive broke, if nothing was
 /// recorded.
 const TAIL: u64 = 16;
@@ -421,9 +419,9 @@ pub struct Everywhere {
     pub breaks: Vec<(usize, u64, Breakage)>,
     /// The cuts are those of the life after it, in which all drives are back and catch up.
     pub is_return: bool,
-    /// A drive that is replaced after the first writes. Then some of the cuts are judged, since
+    /// A drive that is replaced after the first writes, and most cuts that are judged then, since
     /// there are many.
-    pub replaced: Option<Replacement>,
+    pub replaced: Option<(Replacement, usize)>,
 }
 
 /// Lets drives break while clients write and flush, and judges the cut at each write until all of
@@ -465,7 +463,7 @@ pub fn everywhere(seed: Seed, plan: &Everywhere) -> Result<Report, Failure> {
         })
         .collect();
     let mut actions = writes_and_flushes();
-    if let Some(replacement) = &plan.replaced {
+    if let Some((replacement, _)) = &plan.replaced {
         actions.insert(3, Action::Admin(Admin::ReplaceDrive(replacement.clone())));
     }
     let mut actions = actions.into_iter();
@@ -497,14 +495,19 @@ pub fn everywhere(seed: Seed, plan: &Everywhere) -> Result<Report, Failure> {
         false => is_near(&lived, at),
     };
     let wanted = lived.work.iter().filter(|point| is_wanted(point.0));
-    let most = plan.replaced.as_ref().map_or(usize::MAX, |_| REPLACED_MAX);
+    let most = plan.replaced.as_ref().map_or(usize::MAX, |(_, most)| *most);
     for (at, point) in evenly(wanted.collect(), most) {
         count_cut(&lived, *at, &mut report);
         let random = [None, Some(Grain::Sector)].map(|tear| Cut {
             keep: Keep::Random(*at),
             tear,
         });
-        for cut in point.singles(2).chain(random) {
+        let few = [Keep::Nothing, Keep::Everything].map(Cut::whole);
+        let cuts: Vec<Cut> = match plan.replaced {
+            None => point.singles(2).chain(random).collect(),
+            Some(_) => few.into_iter().chain([random[1]]).collect(),
+        };
+        for cut in cuts {
             let images = point.images(cut);
             report.cuts += 1;
             report.add_losses(images.losses);
