@@ -30,6 +30,7 @@ mod raid;
 mod repair;
 mod replacement;
 mod scan;
+mod scrub;
 mod size;
 mod snapshot;
 mod split;
@@ -66,6 +67,7 @@ pub use raid::{GROUP_SIZE_DEFAULT, GROUP_SIZE_MAX, Raid};
 pub use repair::{Repair, RepairState};
 pub use replacement::{CatchingUp, ReplaceDrive, Replacement};
 pub use scan::{Scan, SetScan};
+pub use scrub::{Scrub, ScrubState};
 pub use size::{NotASize, Size};
 pub use snapshot::{
     CreateSnapshot, HoldSnapshot, RenameSnapshot, RestoreSnapshot, Restored, Snapshot,

@@ -14,6 +14,7 @@ use crate::listing::{self, Cell, Column, if_asked};
 use crate::output::{Output, size};
 use crate::path::absolute;
 use crate::replacement;
+use crate::scrub;
 use crate::session::Session;
 use crate::table::{Align, Table};
 use crate::verb::{AggregateCreate, AggregateDelete, AggregateVerb};
@@ -107,6 +108,7 @@ pub(crate) fn run(
         AggregateVerb::Add(add) => growth::add(add, session, output, yes)?,
         AggregateVerb::Resize(resize) => growth::resize(resize, session, output)?,
         AggregateVerb::Replace(replace) => replacement::replace(replace, session, output, yes)?,
+        AggregateVerb::Scrub { verb } => scrub::scrub(verb, session, output)?,
         AggregateVerb::Delete(delete) => remove(delete, session, output, yes)?,
     }
     Ok(exit::OK)

@@ -25,6 +25,7 @@ pub mod progress;
 pub mod repair;
 mod replacement;
 mod scan;
+mod scrub;
 mod session;
 mod snapshot;
 mod split;

@@ -137,6 +137,12 @@ pub enum AggregateVerb {
     Resize(AggregateResize),
     /// Put a new drive into the place of a drive of a mirror; clients go on working
     Replace(AggregateReplace),
+    /// Read every block in use from every drive, and mend what one of them has wrong
+    Scrub {
+        /// What to do.
+        #[command(subcommand)]
+        verb: ScrubVerb,
+    },
     /// Delete an aggregate and clear its devices; needs --yes
     Delete(AggregateDelete),
 }
@@ -245,6 +251,25 @@ pub struct AggregateReplace {
     /// Show whether the drive could be replaced, and what would be lost; change nothing
     #[arg(long)]
     pub dry_run: bool,
+}
+
+/// Verbs of `aggregate scrub`.
+#[derive(Debug, Subcommand)]
+pub enum ScrubVerb {
+    /// Begin a scrub in the background, or let a paused one go on
+    Start(ScrubOf),
+    /// Let a scrub wait
+    Pause(ScrubOf),
+    /// Show how far the last scrub is, and what it found
+    Status(ScrubOf),
+}
+
+/// The aggregate of a scrub.
+#[derive(Debug, Args)]
+pub struct ScrubOf {
+    /// The aggregate
+    #[arg(value_name = "AGGREGATE")]
+    pub name: Name,
 }
 
 /// Options of `aggregate delete`.

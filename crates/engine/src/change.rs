@@ -193,6 +193,10 @@ pub enum Change {
     /// Reads all metadata that can be derived from other metadata, and replaces damaged blocks, in
     /// the background.
     StartRepair,
+    /// Begins to read every block in use from every drive, or goes on with it.
+    StartScrub,
+    /// Lets that wait.
+    PauseScrub,
     /// Ends a repair. Blocks that it has mended stay mended.
     StopRepair,
     /// Holds the scans of a volume's snapshots back, or lets them go on.
@@ -263,6 +267,8 @@ impl Change {
             | Change::HoldSnapshot { .. }
             | Change::CancelLunClone { .. }
             | Change::StartRepair
+            | Change::StartScrub
+            | Change::PauseScrub
             | Change::StopRepair
             | Change::SetScanPace { .. }
             | Change::StartSplit { .. }

@@ -81,6 +81,7 @@ pub use crate::pool::log::{JournalInfo, RecoveryInfo};
 pub use crate::pool::lost::{DamageLine, LostInfo};
 pub use crate::pool::mended::{MendedInfo, RepairInfo, RepairState};
 pub use crate::pool::refused::RefusedInfo;
+pub use crate::pool::scrub::{ScrubInfo, ScrubState};
 pub use crate::pool::space::Usage;
 pub use crate::pool::trigger::{CpCounts, PHASE_BOUNDS, PhaseTimes};
 pub use crate::reactor::{AdminDone, Core, Joined};

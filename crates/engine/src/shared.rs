@@ -33,6 +33,7 @@ use crate::pool::log::{JournalInfo, Log, RecoveryInfo};
 use crate::pool::lost::LostInfo;
 use crate::pool::mended::MendedInfo;
 use crate::pool::refused::RefusedInfo;
+use crate::pool::scrub::ScrubInfo;
 use crate::pool::space::{Space, Usage};
 use crate::pool::trigger::CpCounts;
 use crate::pool::volume::Volume;
@@ -151,6 +152,8 @@ pub struct AggregateInfo {
     pub members: Vec<MemberInfo>,
     /// Reads of other copies.
     pub copies: CopiesInfo,
+    /// The scrub that is under way, or the last one.
+    pub scrub: ScrubInfo,
 }
 
 /// A member of an aggregate, for people.
@@ -525,6 +528,7 @@ impl Engine {
             devices: aggregate.media.layout().devices().collect(),
             members: members_of(&aggregate.media),
             copies: aggregate.media.copies.info(),
+            scrub: aggregate.scrub(),
         };
         let all = self.0.all();
         let listed = all.iter().filter(|aggregate| !aggregate.is_forgotten());

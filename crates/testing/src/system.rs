@@ -48,6 +48,8 @@ pub enum Admin {
     },
     /// The pool gets more space.
     GrowPool(PoolGrowth),
+    /// Every block in use is read from every drive.
+    StartScrub,
     /// A drive of a mirror is replaced by a new one.
     ReplaceDrive(Replacement),
     /// Makes all acknowledged operations durable.

@@ -74,6 +74,7 @@ pub const LISTING: [(&str, &str); 4] = [
     crate::SetScan,
     crate::SnapshotChanges,
     crate::Repair,
+    crate::Scrub,
     crate::Split,
     crate::SetPolicy,
     crate::Snapshots,

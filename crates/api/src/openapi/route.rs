@@ -376,6 +376,28 @@ pub const ROUTES: &[Route] = &[
         Answers::Found("Repair"),
     )
     .by_admin(),
+    Route::get(
+        "/v1/aggregates/{aggregate}/scrub",
+        "the progress and the outcome of the last scrub",
+        "Scrub",
+    ),
+    Route::change(
+        "POST",
+        "/v1/aggregates/{aggregate}/actions/scrub",
+        "reads every block in use from every drive, and writes again what one of them has wrong; \
+        a paused scrub goes on",
+        None,
+        Answers::Found("Scrub"),
+    )
+    .by_admin(),
+    Route::change(
+        "POST",
+        "/v1/aggregates/{aggregate}/actions/pause-scrub",
+        "lets a scrub wait until it is started again",
+        None,
+        Answers::Found("Scrub"),
+    )
+    .by_admin(),
     Route::list(VOLUMES, "volumes, by name", "Volumes", "Volume"),
     Route::change(
         "POST",

@@ -77,6 +77,14 @@ pub(crate) fn execute(
             home.start_repair();
             Ok(())
         }
+        Change::StartScrub => {
+            home.start_scrub();
+            Ok(())
+        }
+        Change::PauseScrub => {
+            home.pause_scrub();
+            Ok(())
+        }
         Change::StopRepair => {
             home.stop_repair();
             Ok(())

@@ -9,13 +9,14 @@
 //!    ([`super::commit`]). An error of the drive, or a block of metadata that cannot be read, ends
 //!    this, and nothing else.
 
-use everglade_env::{BLOCK_SIZE, Op, PageRef};
+use everglade_env::{BLOCK_SIZE, DeviceId, Op, PageRef};
 use everglade_format::metafile::ACTIVE_MAP;
 use everglade_format::{BITS_PER_BLOCK, Extent, Pointer, Pvbn, Vvbn, bitmap};
 
 use crate::alloc::tags::tag_of;
 use crate::home::aggregate::Home;
-use crate::home::catching_up::{CatchUp, Chunk};
+use crate::home::catching_up::CatchUp;
+use crate::home::sweep::Chunk;
 use crate::pool::aggregate::State;
 use crate::read::load::{Gather, LoadCx, Stop};
 
@@ -53,7 +54,8 @@ pub(super) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     while let Some(chunk) = home.catching_up.next_chunk(number) {
         let run = home.run.as_mut().expect("under way");
         run.writer.throttle(&home.aggregate.media)?;
-        let used = copy(home, cx, chunk)?;
+        let device = home.catching_up.device().expect("it copies");
+        let used = copy(home, cx, device, chunk)?;
         home.catching_up.advance(chunk, used);
     }
     tell(home);
@@ -78,14 +80,14 @@ fn tell(home: &Home) {
 }
 
 /// Queues the writes of a chunk's used blocks. Returns their number.
-fn copy(home: &mut Home, cx: &mut LoadCx<'_>, chunk: Chunk) -> Result<u64, Stop> {
+fn copy(home: &mut Home, cx: &mut LoadCx<'_>, device: DeviceId, chunk: Chunk) -> Result<u64, Stop> {
     let pages = used(home, cx, chunk)?;
     let area = area_to_allocate(home, chunk);
     let run = home.run.as_mut().expect("under way");
     let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
     if area {
         run.writer.submit(Op::Allocate {
-            device: chunk.device,
+            device,
             offset: bytes(chunk.dbn),
             length: bytes(home.fs.area_blocks),
         });
@@ -100,7 +102,7 @@ fn copy(home: &mut Home, cx: &mut LoadCx<'_>, chunk: Chunk) -> Result<u64, Stop>
             run_pages.push(next);
         }
         run.writer.submit(Op::Write {
-            device: chunk.device,
+            device,
             offset: bytes(chunk.dbn + first.0 - chunk.first),
             pages: run_pages,
             durable: false,

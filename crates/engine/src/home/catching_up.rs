@@ -14,14 +14,13 @@
 use everglade_env::DeviceId;
 use everglade_format::{CpNumber, Extent};
 
+use crate::home::sweep::{Chunk, Sweep};
 use crate::media::copies::CatchUpInfo;
 
 /// Blocks that are copied in one consistency point: 16 MiB.
 const BLOCKS_MAX: u64 = 4096;
 /// Chunks that are looked at in one consistency point, with or without used blocks.
 const CHUNKS_MAX: u64 = 1024;
-/// Blocks of a chunk: 1 MiB, the longest device write.
-const CHUNK_BLOCKS: u64 = 256;
 
 /// See the module's documentation.
 #[derive(Default)]
@@ -31,27 +30,12 @@ struct Active {
     device: DeviceId,
     begun: CpNumber,
     begun_seconds: u64,
-    /// The extents of its column.
-    extents: Vec<Extent>,
-    /// The next extent, and blocks of it that are done.
-    next: (usize, u64),
+    /// Over the extents of its column.
+    sweep: Sweep,
     /// The consistency point that copies, and its work.
     cp: CpNumber,
     copied: u64,
     chunks: u64,
-    /// Blocks that are done, used or not.
-    passed: u64,
-}
-
-/// Blocks to be copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Chunk {
-    pub(crate) device: DeviceId,
-    /// First number.
-    pub(crate) first: u64,
-    pub(crate) count: u64,
-    /// First block on the device.
-    pub(crate) dbn: u64,
 }
 
 impl CatchUp {
@@ -65,12 +49,10 @@ impl CatchUp {
             device,
             begun: cp,
             begun_seconds: seconds,
-            extents,
-            next: (0, 0),
+            sweep: Sweep::of(extents),
             cp,
             copied: 0,
             chunks: 0,
-            passed: 0,
         }))
     }
 
@@ -94,17 +76,7 @@ impl CatchUp {
         if active.copied >= BLOCKS_MAX || active.chunks >= CHUNKS_MAX {
             return None;
         }
-        let (extent, done) = active.next;
-        let extent = active.extents.get(extent)?;
-        let first = extent.base + done;
-        // A chunk has its bits in one block of the active map, because areas have.
-        let count = CHUNK_BLOCKS - first % CHUNK_BLOCKS;
-        Some(Chunk {
-            device: active.device,
-            first,
-            count: count.min(extent.length - done),
-            dbn: extent.first_dbn.0 + done,
-        })
+        active.sweep.next_chunk()
     }
 
     /// Records that a chunk was copied: so many of its blocks are used.
@@ -114,28 +86,23 @@ impl CatchUp {
         };
         active.copied += used;
         active.chunks += 1;
-        active.passed += chunk.count;
-        let (extent, done) = &mut active.next;
-        *done += chunk.count;
-        if *done >= active.extents[*extent].length {
-            (*extent, *done) = (*extent + 1, 0);
-        }
+        active.sweep.advance(chunk);
     }
 
     /// Returns the drive if it has everything when consistency point `cp` is flushed.
     pub(crate) fn has_caught_up(&self, cp: CpNumber) -> Option<DeviceId> {
         let active = self.0.as_ref()?;
-        let is_done = active.next.0 >= active.extents.len();
-        (is_done && cp > active.begun).then_some(active.device)
+        (active.sweep.is_over() && cp > active.begun).then_some(active.device)
     }
 
     /// Returns how far the drive is; `None` if no drive catches up.
     pub(crate) fn progress(&self) -> Option<CatchUpInfo> {
         let active = self.0.as_ref()?;
+        let (passed_blocks, total_blocks) = active.sweep.progress();
         Some(CatchUpInfo {
             device: active.device,
-            passed_blocks: active.passed,
-            total_blocks: active.extents.iter().map(|extent| extent.length).sum(),
+            passed_blocks,
+            total_blocks,
             begun_seconds: active.begun_seconds,
         })
     }

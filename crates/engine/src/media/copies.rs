@@ -64,6 +64,9 @@ pub(crate) struct Note {
     pub(crate) page: PageRef,
     /// The drive that had it wrong.
     pub(crate) drive: DeviceId,
+    /// True if it was counted for the drive already; if not, it is when the maps say that the
+    /// block still has this tag.
+    pub(crate) is_counted: bool,
 }
 
 /// See the module's documentation.
@@ -71,7 +74,8 @@ pub(crate) struct Note {
 pub(crate) struct Copies {
     read_elsewhere: AtomicU64,
     rewritten: AtomicU64,
-    noted: Mutex<BTreeMap<Pvbn, Note>>,
+    /// By block and drive.
+    noted: Mutex<BTreeMap<(Pvbn, DeviceId), Note>>,
     catching_up: Mutex<Option<CatchUpInfo>>,
     faults: Mutex<BTreeMap<DeviceId, DriveFaults>>,
 }
@@ -84,7 +88,7 @@ impl Copies {
         let mut noted = self.noted.lock();
         let has_room = noted.len() < NOTED_MAX;
         if has_room {
-            noted.insert(pvbn, note);
+            noted.insert((pvbn, note.drive), note);
         }
         has_room
     }
@@ -99,6 +103,11 @@ impl Copies {
         self.faults.lock().get(&drive).copied().unwrap_or_default()
     }
 
+    /// True if so many more can be noted.
+    pub(crate) fn has_room(&self, count: usize) -> bool {
+        self.noted.lock().len() + count <= NOTED_MAX
+    }
+
     /// True if something is noted.
     pub(crate) fn has_notes(&self) -> bool {
         !self.noted.lock().is_empty()
@@ -108,7 +117,7 @@ impl Copies {
     pub(crate) fn noted(&self) -> Vec<(Pvbn, Note)> {
         let noted = self.noted.lock();
         let all = noted.iter();
-        all.map(|(pvbn, note)| (*pvbn, note.clone())).collect()
+        all.map(|((pvbn, _), note)| (*pvbn, note.clone())).collect()
     }
 
     /// Forgets all notes.
@@ -119,12 +128,16 @@ impl Copies {
     /// Forgets a note that was acted upon.
     pub(crate) fn forget(&self, pvbn: Pvbn, note: &Note, was_written: bool) {
         let mut noted = self.noted.lock();
-        if noted.get(&pvbn).is_some_and(|known| known.tag == note.tag) {
-            noted.remove(&pvbn);
+        let place = (pvbn, note.drive);
+        if noted.get(&place).is_some_and(|known| known.tag == note.tag) {
+            noted.remove(&place);
         }
         if was_written {
             self.rewritten.fetch_add(1, Ordering::Relaxed);
-            self.count(note.drive, |it| it.mended += 1);
+            self.count(note.drive, |it| {
+                it.mended += 1;
+                it.wrong_blocks += u64::from(!note.is_counted);
+            });
         }
     }
 

@@ -19,6 +19,7 @@ use crate::pool::lost::LostBlocks;
 use crate::pool::mended::Mended;
 use crate::pool::name::Name;
 use crate::pool::refused::Refused;
+use crate::pool::scrub::ScrubInfo;
 use crate::pool::segments;
 use crate::pool::space::Space;
 use crate::pool::standing::Standing;
@@ -65,6 +66,7 @@ pub(crate) struct Aggregate {
     /// Notes of administrators' programs. Changed in the freeze only.
     notes: Mutex<notes::Text>,
     pub(crate) redirects: Redirects,
+    scrub: Mutex<ScrubInfo>,
     /// The last consistency point with which a volume or LUN came, or grew.
     topology: AtomicU64,
     /// Result of replaying the journal.
@@ -107,6 +109,7 @@ impl Aggregate {
             refused: Refused::default(),
             notes: Mutex::new(Ok(Arc::default())),
             redirects: Redirects::default(),
+            scrub: Mutex::default(),
             opened: committed,
             lost_segments: Vec::new(),
             spared_segments: Vec::new(),
@@ -205,6 +208,14 @@ impl Aggregate {
 
     pub(crate) fn set_notes(&self, text: notes::Text) {
         *self.notes.lock() = text;
+    }
+
+    pub(crate) fn scrub(&self) -> ScrubInfo {
+        *self.scrub.lock()
+    }
+
+    pub(crate) fn set_scrub(&self, info: ScrubInfo) {
+        *self.scrub.lock() = info;
     }
 
     pub(crate) fn recovery(&self) -> Option<RecoveryInfo> {

@@ -104,6 +104,8 @@ pub(crate) enum Inflight {
     Prepare { aggregate: u32 },
     /// An area goes back to the host.
     Punch { aggregate: u32 },
+    /// A read of a scrub, on one of the drives that have the run.
+    Scrub { aggregate: u32, drive: usize },
 }
 
 /// An operation on all drives of a column.
@@ -225,7 +227,7 @@ impl<O: Outside> Core<O> {
     }
 
     /// Stops using a drive that failed. False if no other drive has its blocks.
-    fn lose(&mut self, aggregate: u32, drive: DeviceId) -> bool {
+    pub(super) fn lose(&mut self, aggregate: u32, drive: DeviceId) -> bool {
         let shared = self.shared.aggregate(aggregate);
         if !shared.media.lose(drive) {
             return false;
@@ -479,6 +481,9 @@ impl<O: Outside> Core<O> {
             Inflight::Wanted { aggregate } => self.complete_wanted(aggregate, completion.result),
             Inflight::Prepare { aggregate } => self.complete_prepare(aggregate, completion.result),
             Inflight::Punch { aggregate } => self.complete_punch(aggregate),
+            Inflight::Scrub { aggregate, drive } => {
+                self.complete_scrub((aggregate, drive), completion);
+            }
         }
     }
 
@@ -558,6 +563,7 @@ impl<O: Outside> Core<O> {
                         tag: found,
                         page: page.clone(),
                         drive,
+                        is_counted: true,
                     };
                     if shared.media.copies.note(pointer.pvbn, note) {
                         self.ask_for_commit(shared);

@@ -11,6 +11,7 @@ mod remedies;
 mod renaming;
 mod replacing;
 mod rest;
+mod scrubbing;
 mod space;
 
 use std::fs;

@@ -38,6 +38,7 @@ mod replacing;
 mod room;
 mod scan;
 mod scheduled;
+mod scrubs;
 pub(crate) mod segments;
 mod snapshots;
 mod splits;

@@ -14,7 +14,8 @@ use super::desk::Desk;
 use super::guard::{guard, no_such_path};
 use super::once::once;
 use super::{
-    aggregates, happenings, jobs, luns, overview, policies, repairs, snapshots, splits, volumes,
+    aggregates, happenings, jobs, luns, overview, policies, repairs, scrubs, snapshots, splits,
+    volumes,
 };
 
 /// Returns the table of paths.
@@ -82,6 +83,7 @@ pub(super) fn all(desk: Arc<Desk>) -> Router {
         .merge(policies::routes())
         .merge(splits::routes())
         .merge(repairs::routes())
+        .merge(scrubs::routes())
         .fallback(nowhere)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(Arc::clone(&desk), once))

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use everglade_engine::admin::{self, Change};
-use everglade_engine::{AggregateInfo, CopiesInfo, Core, Engine, MemberInfo, State, Usage};
+use everglade_engine::{
+    AggregateInfo, CopiesInfo, Core, Engine, MemberInfo, ScrubInfo, State, Usage,
+};
 use everglade_format::volume::Sync;
 use everglade_target::{Error, Target};
 
@@ -180,6 +182,12 @@ impl EngineSystem {
         self.info().copies
     }
 
+    /// Returns the scrub that is under way, or the last one.
+    #[must_use]
+    pub fn scrub(&self) -> ScrubInfo {
+        self.info().scrub
+    }
+
     /// Blocks that were not where a pointer says.
     #[must_use]
     pub fn stale_reads(&self) -> u64 {
@@ -260,6 +268,7 @@ fn change_of(request: Admin, sync: Sync) -> Option<Change> {
             }
         }
         Admin::ConsistencyPoint => return None,
+        Admin::StartScrub => Change::StartScrub,
         Admin::GrowPool(_) | Admin::ReplaceDrive(_) => unreachable!("it takes more than one call"),
     })
 }

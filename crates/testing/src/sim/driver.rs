@@ -380,7 +380,10 @@ impl<'a, S: System> Driver<'a, S> {
             // Requests about names are made one at a time, so that the model knows the existing
             // names.
             Action::Admin(
-                Admin::ConsistencyPoint | Admin::GrowPool(_) | Admin::ReplaceDrive(_),
+                Admin::ConsistencyPoint
+                | Admin::StartScrub
+                | Admin::GrowPool(_)
+                | Admin::ReplaceDrive(_),
             ) => false,
             Action::Admin(_) => admin_under_way(),
             _ => false,
@@ -574,9 +577,10 @@ impl<'a, S: System> Driver<'a, S> {
                 lun.map(|lun| self.model.begin_shrink(lun, *size_bytes))
             }
             // A change of the devices is committed by a consistency point.
-            Admin::ConsistencyPoint | Admin::GrowPool(_) | Admin::ReplaceDrive(_) => {
-                Some(self.model.begin_cp(0))
-            }
+            Admin::ConsistencyPoint
+            | Admin::StartScrub
+            | Admin::GrowPool(_)
+            | Admin::ReplaceDrive(_) => Some(self.model.begin_cp(0)),
         };
         // An object that an earlier request failed to create cannot be used.
         let Some(op) = op else { return };

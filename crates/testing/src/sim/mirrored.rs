@@ -43,11 +43,13 @@ pub enum Mirrored {
     CutReplacement,
     /// A start with a drive that was replaced, which is not used.
     OldIsThere,
+    /// A block that a scrub found wrong on one drive.
+    Scrubbed,
 }
 
 impl Mirrored {
     /// All of them.
-    pub const ALL: [Mirrored; 19] = [
+    pub const ALL: [Mirrored; 20] = [
         Mirrored::Broken,
         Mirrored::BrokenTwice,
         Mirrored::CutBefore,
@@ -67,6 +69,7 @@ impl Mirrored {
         Mirrored::CaughtUp,
         Mirrored::CutReplacement,
         Mirrored::OldIsThere,
+        Mirrored::Scrubbed,
     ];
 
     /// Returns the name in reports.
@@ -92,6 +95,7 @@ impl Mirrored {
             Mirrored::CaughtUp => "caught_up",
             Mirrored::CutReplacement => "cut_replacement",
             Mirrored::OldIsThere => "old_is_there",
+            Mirrored::Scrubbed => "scrubbed",
         }
     }
 }

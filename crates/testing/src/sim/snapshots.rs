@@ -633,6 +633,8 @@ fn apply(state: &mut State, change: &Change) {
         | Change::StartSplit { .. }
         | Change::StopSplit { .. }
         | Change::TakeOut { .. }
+        | Change::StartScrub
+        | Change::PauseScrub
         | Change::Grow { .. } => unreachable!("not drawn"),
     }
 }

@@ -22,7 +22,7 @@ use crate::waiting::{event, within};
 use crate::wire::Client;
 
 pub(super) const LUN: &str = "v/l";
-const BLOCK: usize = 4096;
+pub(super) const BLOCK: usize = 4096;
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 const SERVE: [&str; 6] = [
     "--lun-size",
@@ -491,7 +491,7 @@ fn two_of_three_drives_start_by_themselves_after_a_crash() {
 }
 
 /// Where in a file blocks of these bytes are.
-fn find(path: &Path, wanted: &[u8]) -> Vec<u64> {
+pub(super) fn find(path: &Path, wanted: &[u8]) -> Vec<u64> {
     let blocks: std::collections::BTreeSet<&[u8]> = wanted.chunks(BLOCK).collect();
     let mut file = File::open(path).expect("open");
     let mut found = Vec::new();

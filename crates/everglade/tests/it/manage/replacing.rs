@@ -2,6 +2,7 @@
 //! never used again.
 
 use std::fs;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use super::devices::sparse;
@@ -127,8 +128,8 @@ fn a_missing_directory_is_replaced_by_another_one() {
     assert_clean(&dir, 2);
 }
 
-/// The daemon is killed when the new drive has its seat, and is not recorded as such yet. Nothing is
-/// lost, and the record follows.
+/// The daemon is killed when the new drive has its seat, and is not recorded as such yet. Nothing
+/// is lost, and the record follows.
 #[test]
 fn a_replacement_whose_record_is_missing_is_found_by_the_next_start() {
     let dir = TestDir::new();
@@ -137,20 +138,20 @@ fn a_replacement_whose_record_is_missing_is_found_by_the_next_start() {
     make(&dir, &drives, &[]);
     fill(&server, 0..8, 7);
     let new = sparse(&dir, "new", GIB);
+    let line = |path: &Path| {
+        let path = text(path);
+        format!("path = \"{path}\"\nkind = \"file\"\nsize_bytes = {GIB}\n")
+    };
     let path = dir.data_dir().join("state.toml");
     let before = state_of(&dir);
     let replace = ["aggregate", "replace", "m", text(&drives[1])];
     ask(&dir, &[&replace[..], &["--with", text(&new)]].concat());
     server.kill();
     // What the record was while the new drive got its seat.
-    let old = format!(
-        "path = \"{}\"\nkind = \"file\"\nsize_bytes = {GIB}\n",
-        text(&drives[1])
-    );
+    let old = line(&drives[1]);
     let joining = format!(
-        "{old}\n[[aggregate.device]]\npath = \"{}\"\nkind = \"file\"\nsize_bytes = {GIB}\njoining = \
-        true\nreplaces = \"{}\"\n",
-        text(&new),
+        "{old}\n[[aggregate.device]]\n{}joining = true\nreplaces = \"{}\"\n",
+        line(&new),
         text(&drives[1])
     );
     assert!(before.contains(&old), "{before}");
@@ -167,14 +168,10 @@ fn a_replacement_whose_record_is_missing_is_found_by_the_next_start() {
     server.stop();
     // And one that did not get the seat is forgotten.
     let other = sparse(&dir, "other", GIB);
-    let now = format!(
-        "path = \"{}\"\nkind = \"file\"\nsize_bytes = {GIB}\n",
-        text(&new)
-    );
+    let now = line(&new);
     let joining = format!(
-        "{now}\n[[aggregate.device]]\npath = \"{}\"\nkind = \"file\"\nsize_bytes = {GIB}\njoining = \
-        true\nreplaces = \"{}\"\n",
-        text(&other),
+        "{now}\n[[aggregate.device]]\n{}joining = true\nreplaces = \"{}\"\n",
+        line(&other),
         text(&new)
     );
     let state = state_of(&dir);

@@ -178,6 +178,8 @@ pub(super) struct Drawn<'a> {
     left: u64,
     is_told: bool,
     replacements: Vec<(u64, Replacement)>,
+    /// Actions that are left when a scrub begins.
+    scrub: Option<u64>,
 }
 
 impl<'a> Drawn<'a> {
@@ -188,7 +190,13 @@ impl<'a> Drawn<'a> {
             left: actions,
             is_told: false,
             replacements: Vec::new(),
+            scrub: None,
         }
+    }
+
+    /// The same with a scrub, which begins when so many actions are left.
+    pub(super) fn scrubbing(self, scrub: Option<u64>) -> Drawn<'a> {
+        Drawn { scrub, ..self }
     }
 
     /// The same with drives that are replaced.
@@ -206,6 +214,9 @@ impl<'a> Drawn<'a> {
             self.workload.set_population(model.volumes_now(), &luns);
         }
         let left = self.left;
+        if self.scrub.take_if(|at| *at >= left).is_some() {
+            return Some(Action::Admin(Admin::StartScrub));
+        }
         let is_due = |(at, _): &(u64, Replacement)| *at >= left;
         if let Some(due) = self.replacements.iter().position(is_due) {
             let (_, replacement) = self.replacements.swap_remove(due);

@@ -175,7 +175,9 @@ fn live(
     let breaks = draw::breaks(rng, &setting.maker, &standing);
     let actions = rng.between(10, 90);
     let replaced = draw::replacements(rng, &standing, &breaks, actions);
-    let mut work = Drawn::new(workload, actions).replacing(replaced);
+    let scrub = rng.one_in(3).then(|| rng.below(actions));
+    let work = Drawn::new(workload, actions).replacing(replaced);
+    let mut work = work.scrubbing(scrub);
     let script = Script {
         breaks: breaks.clone(),
         is_early: rng.one_in(5),
