@@ -317,6 +317,8 @@ pub struct DriveFaults {
     pub write_error_count: u64,
     /// Blocks that were written again, with the contents of another drive.
     pub mended_block_count: u64,
+    /// Blocks in use that it did not get when it caught up, since no drive in use had them right.
+    pub not_copied_block_count: u64,
 }
 
 /// State of a device of an aggregate.

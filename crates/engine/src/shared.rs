@@ -27,6 +27,7 @@ use crate::mount::lost;
 use crate::mount::members::Missing;
 use crate::mount::mounting::Mounting;
 use crate::mount::refusal::Refusal;
+use crate::mount::replacement;
 use crate::pool::aggregate::{Aggregate, State};
 use crate::pool::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo};
 use crate::pool::log::{JournalInfo, Log, RecoveryInfo};
@@ -451,6 +452,22 @@ impl Engine {
         growth: &Growth,
     ) -> Result<NextGeometry, GrowError> {
         growth::prepare(storage, &self.0.aggregate(id), growth)
+    }
+
+    /// Fills the labels and the journal of a drive that is to get the seat of a member with zeroes,
+    /// and reads them back, while the old drive is still in use. Blocks the caller.
+    ///
+    /// # Errors
+    /// Why the drive cannot have the seat, or could not be written.
+    pub fn make_ready(
+        &self,
+        storage: &dyn Storage,
+        id: u32,
+        member: u32,
+        device: DeviceId,
+    ) -> Result<(), GrowError> {
+        let layout = self.0.aggregate(id).media.layout();
+        replacement::make_ready(storage, &layout, member, device)
     }
 
     /// Erases what [`Engine::prepare_growth`] wrote, after the change was refused or could not be

@@ -78,12 +78,22 @@ impl Losses {
                 match device.state {
                     Some(DeviceState::Behind) => seen.behind.push(device.path.clone()),
                     Some(DeviceState::Online) if was_behind => {
-                        let text = format!("drive {} has caught up and is in use", device.path);
+                        let lacking = device.faults.map_or(0, |it| it.not_copied_block_count);
+                        let (severity, rest) = match lacking {
+                            0 => (Severity::Info, String::new()),
+                            lacking => {
+                                let lacking = blocks(lacking);
+                                let rest = format!(
+                                    "; it lacks {lacking} that no other drive has right: keep the \
+                                    drive that it replaced, if there is one"
+                                );
+                                (Severity::Warning, rest)
+                            }
+                        };
+                        let path = &device.path;
+                        let text = format!("drive {path} has caught up and is in use{rest}");
                         let event = told(aggregate, (EventKind::Daemon, None), text);
-                        events.push(NewEvent {
-                            severity: Severity::Info,
-                            ..event
-                        });
+                        events.push(NewEvent { severity, ..event });
                     }
                     _ => {}
                 }

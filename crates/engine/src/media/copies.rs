@@ -55,6 +55,8 @@ pub struct DriveFaults {
     pub write_errors: u64,
     /// Blocks that were written again, with the contents of another drive.
     pub mended: u64,
+    /// Blocks in use that it did not get when it caught up: no drive in use had them right.
+    pub not_copied: u64,
 }
 
 /// A block that a drive had wrong.

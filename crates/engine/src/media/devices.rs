@@ -268,6 +268,14 @@ impl Media {
         }
     }
 
+    /// Returns the drives in full use of a member's column; `None` if there are no groups.
+    pub(crate) fn full_of(&self, member: u32) -> Option<Vec<DeviceId>> {
+        match self.has_groups {
+            true => Some(self.layout.read().drives_with(member).to_vec()),
+            false => None,
+        }
+    }
+
     /// Returns a drive in full use of a member's column.
     pub(crate) fn first_of(&self, member: u32) -> DeviceId {
         self.layout.read().first_of(member)

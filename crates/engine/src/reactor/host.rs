@@ -86,9 +86,9 @@ impl<O: Outside> Core<O> {
     }
 
     /// Returns what the hosts of a column's drives can give to each of them, in bytes: the least of
-    /// them.
+    /// them. A drive that catches up is left out: nobody waits for it.
     fn free_of_hosts(&self, home: &Home, (member, device): (u32, DeviceId)) -> Option<u64> {
-        let drives = home.aggregate.media.drives_of(member);
+        let drives = home.aggregate.media.full_of(member);
         let drives = drives.unwrap_or_else(|| vec![device]);
         let free = drives.into_iter();
         let free = free.filter_map(|drive| self.outside.host_free_bytes(drive));

@@ -178,10 +178,11 @@ pub(super) fn added(
 }
 
 /// Returns the device that is to get the place of `old`, to be recorded as joining. The size of a
-/// file or block device is left at 0.
+/// file or block device is left at 0. It may be at the path of `old` if that is not there: another
+/// disk was put into the same bay.
 pub(super) fn successor(
     directory: &DataDir,
-    old: &Device,
+    (old, is_there): (&Device, bool),
     request: &ReplaceDrive,
 ) -> Result<Device, Problem> {
     let with = |problem: Problem| match problem.field.as_deref() {
@@ -194,7 +195,7 @@ pub(super) fn successor(
     let identity_of = |path: &Path| fs::metadata(path).ok().map(|it| Identity::of(&it));
     let (path, own) = (Path::new(&request.with), directory.device_path(old));
     let is_itself = identity_of(path).is_some_and(|it| Some(it) == identity_of(&own));
-    if path == own || is_itself {
+    if is_there && (path == own || is_itself) {
         let text = format!(
             "{} is the drive that is to be replaced; to bring it up to date instead, start the \
             daemon again",
@@ -202,13 +203,14 @@ pub(super) fn successor(
         );
         return Err(Problem::of_field(Code::DeviceInUse, "with", text));
     }
-    refuse_too_many(directory, 1).map_err(with)?;
     let given = request.size_bytes.map(Size);
     if let Some(size) = given {
         check_size(size)?;
     }
     let size = given.unwrap_or(Size(old.size_bytes));
-    let (device, _) = existing(directory, &request.with, Some(size)).map_err(with)?;
+    let spared = (!is_there).then_some(old);
+    let found = existing_beside(directory, &request.with, Some(size), spared);
+    let (device, _) = found.map_err(with)?;
     if given.is_some() && device.kind != DeviceKind::Directory {
         let text = "only a directory is given a size; files and block devices have one";
         return Err(Problem::invalid("size_bytes", text));
@@ -369,6 +371,16 @@ fn existing(
     text: &str,
     size: Option<Size>,
 ) -> Result<(Device, Identity), Problem> {
+    existing_beside(directory, text, size, None)
+}
+
+/// The same. It may be where a recorded device was that is not there.
+fn existing_beside(
+    directory: &DataDir,
+    text: &str,
+    size: Option<Size>,
+    spared: Option<&Device>,
+) -> Result<(Device, Identity), Problem> {
     let path = PathBuf::from(text);
     if !path.is_absolute() || text.len() > PATH_BYTES_MAX || text.chars().any(char::is_control) {
         let text = format!(
@@ -383,7 +395,7 @@ fn existing(
     let real = fs::canonicalize(&path).map_err(|error| unusable(&error))?;
     let metadata = fs::metadata(&real).map_err(|error| unusable(&error))?;
     let identity = Identity::of(&metadata);
-    refuse_ours(directory, text, &real, identity)?;
+    refuse_ours(directory, text, (&real, identity), spared)?;
     let kind = metadata.file_type();
     let (kind, size_bytes) = if kind.is_dir() {
         refuse_filled(text, &real)?;
@@ -406,6 +418,7 @@ fn existing(
         size_bytes,
         joining: false,
         replaces: None,
+        member: None,
     };
     Ok((device, identity))
 }
@@ -414,11 +427,12 @@ fn existing(
 fn refuse_ours(
     directory: &DataDir,
     text: &str,
-    real: &Path,
-    identity: Identity,
+    (real, identity): (&Path, Identity),
+    spared: Option<&Device>,
 ) -> Result<(), Problem> {
     for aggregate in &directory.state().aggregates {
-        for device in &aggregate.devices {
+        let others = aggregate.devices.iter();
+        for device in others.filter(|device| spared != Some(*device)) {
             let known = fs::metadata(directory.device_path(device));
             if known.is_ok_and(|known| Identity::of(&known) == identity) {
                 let text = format!("{text} is a device of aggregate {}", aggregate.name);
@@ -648,6 +662,7 @@ mod tests {
             path: bench.file("g").into(),
             joining: true,
             replaces: None,
+            member: None,
             ..member.clone()
         };
         let aggregate = AggregateState {

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use everglade_api::{
-    Aggregate, Code, Copies, Device, DeviceKind, DeviceState, DriveFaults, Health,
+    Aggregate, Code, Copies, Device, DeviceKind, DeviceState, DriveFaults, Health, counted,
 };
 use everglade_engine::{AggregateInfo, MemberInfo};
 use everglade_env::World;
@@ -31,6 +31,10 @@ const DEGRADED_ACTION: &str = "wait for a drive that is behind, which catches up
     back the others, then start the daemon again; if a drive is lost, replace it: everglade \
     aggregate replace AGGREGATE DRIVE --with PATH";
 
+/// The remedy for blocks that a drive could not get when it caught up.
+const LACKING_ACTION: &str = "keep a drive that was replaced or is away, which may have them; run \
+    everglade aggregate scrub start AGGREGATE to count them, and restore what has them from a \
+    snapshot or a backup";
 /// UUID of a member.
 pub(super) type Member = [u8; 16];
 
@@ -39,6 +43,8 @@ pub(super) type Member = [u8; 16];
 pub(crate) struct IdleDrives {
     /// Recorded devices of members that are not there.
     missing: BTreeMap<Member, Device>,
+    /// Those of them whose places in the record do not say for sure which member they are.
+    uncertain: BTreeSet<Member>,
     /// Members that are there, were behind already, and have not caught up.
     behind: BTreeSet<Member>,
 }
@@ -60,8 +66,14 @@ impl IdleDrives {
         let paths: Vec<Option<PathBuf>> = paths.collect();
         let devices = recorded.members();
         let devices = devices.map(|device| (directory.device_path(device), device));
+        let devices: Vec<(PathBuf, &Recorded)> = devices.collect();
+        let is_certain = paths.iter().filter(|path| path.is_none()).count() == 1
+            || is_in_order(&devices, &paths);
         let mut absent = Vec::new();
-        for (index, found) in unmatched(devices.collect(), &paths) {
+        for (index, found) in unmatched(devices, &paths) {
+            if !is_certain {
+                self.uncertain.insert(info.members[index].uuid);
+            }
             let device = found.map_or_else(unrecorded, |(path, device)| Device {
                 path: path.display().to_string(),
                 kind: kinds::shown(device.kind),
@@ -96,11 +108,25 @@ impl IdleDrives {
         found.map(|(member, _)| *member)
     }
 
-    /// A member was replaced by another one, which catches up.
-    pub(super) fn replaced(&mut self, old: Member, new: Member) {
+    /// True if it is not sure which member was at the path that is shown for one.
+    pub(super) fn is_uncertain(&self, member: Member) -> bool {
+        self.uncertain.contains(&member)
+    }
+
+    /// A member is about to be replaced by another one, which catches up then.
+    pub(super) fn replacing(&mut self, new: Member) {
+        self.behind.insert(new);
+    }
+
+    /// It was not replaced.
+    pub(super) fn not_replaced(&mut self, new: Member) {
+        self.behind.remove(&new);
+    }
+
+    /// It was.
+    pub(super) fn replaced(&mut self, old: Member) {
         self.missing.remove(&old);
         self.behind.remove(&old);
-        self.behind.insert(new);
     }
 
     /// Returns a member as it is shown. `found` is its device, if that is there.
@@ -140,6 +166,7 @@ fn faults(member: &MemberInfo) -> DriveFaults {
         wrong_block_count: faults.wrong_blocks,
         write_error_count: faults.write_errors,
         mended_block_count: faults.mended,
+        not_copied_block_count: faults.not_copied,
     }
 }
 
@@ -155,6 +182,13 @@ fn unrecorded() -> Device {
         catching_up: None,
         faults: None,
     }
+}
+
+/// True if the record has the devices in the order of the members, as far as their paths are known.
+fn is_in_order(recorded: &[(PathBuf, &Recorded)], paths: &[Option<PathBuf>]) -> bool {
+    let mut seats = recorded.iter().zip(paths);
+    recorded.len() == paths.len()
+        && seats.all(|((path, _), known)| known.as_ref().is_none_or(|known| known == path))
 }
 
 /// Returns the index of each member that has no path, with the recorded device that is most likely
@@ -208,6 +242,22 @@ pub(super) fn degraded(aggregate: &Aggregate, add: &mut impl FnMut(Code, Health,
     for device in &aggregate.devices {
         if let Some(group) = device.group {
             groups.entry(group).or_default().push(device);
+        }
+    }
+    for device in &aggregate.devices {
+        let lacking = device.faults.map_or(0, |it| it.not_copied_block_count);
+        if lacking > 0 {
+            let what = format!(
+                "drive {} lacks {}, which no drive in use has right",
+                device.path,
+                counted(lacking, "block")
+            );
+            add(
+                Code::AggregateDegraded,
+                Health::Warning,
+                what,
+                LACKING_ACTION,
+            );
         }
     }
     let is_online = |device: &&&Device| device.state == Some(DeviceState::Online);
@@ -305,6 +355,7 @@ mod tests {
             size_bytes: 4096,
             joining: false,
             replaces: None,
+            member: None,
         });
         let find = |order: [usize; 4], paths: [Option<&str>; 4]| {
             let recorded = order.map(|index| (devices[index].path.clone(), &devices[index]));

@@ -187,13 +187,6 @@ impl Administrator {
         let recorded = joining::record(&self.plane.world, directory, &known);
         recorded.map_err(|error| host(&error))?;
         let recorded = directory.state().aggregate(name).ok_or_else(missing)?;
-        if let Some(device) = recorded.joining().next() {
-            return unavailable(format!(
-                "{} was to be added to aggregate {name} before, and could not be cleared; the next \
-                start of the daemon tries again",
-                directory.device_path(device).display()
-            ));
-        }
         Ok(Pool {
             recorded: recorded.clone(),
             known,

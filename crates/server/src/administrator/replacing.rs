@@ -1,7 +1,7 @@
 //! Replacing a drive of a mirror by another one, while clients go on (decision 0044).
 //!
 //! ```text
-//! checked ─▶ recorded as joining ─▶ made ─▶ old one taken out ─▶ labelled ─▶ has the seat by a
+//! checked ─▶ recorded as joining ─▶ made ready ─▶ old taken out ─▶ labelled ─▶ has the seat by a
 //!    │ refused       └───────────────── failed ──────────────────────┘      superblock ─▶ recorded
 //!    ▼                     forgotten (`joining`)                                 └▶ catches up
 //! nothing changed
@@ -17,6 +17,8 @@
 //! 5. The lock of the data directory is held until the new drive has the seat. It catches up
 //!    afterwards.
 
+use std::time::Duration;
+
 use everglade_api::{Code, Outcome, Problem, ReplaceDrive, Replacement};
 use everglade_engine::{GrowError, Growth, admin};
 use everglade_env::DeviceId;
@@ -27,12 +29,15 @@ use super::creation::{self, Contents};
 use super::drives::Member;
 use super::growing::{Candidate, Pool};
 use super::imagined::Imagined;
+use super::units::bytes;
 use super::{joining, kinds, points, room};
 use crate::DataDir;
-use crate::datadir::Device;
+use crate::datadir::{Device, Uuid};
 
 /// Another drive may fail while this one is replaced. Then the label is written again.
-const ATTEMPTS_MAX: u32 = 4;
+const ATTEMPTS_MAX: u32 = 8;
+/// Rest between two attempts.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The seat that is to get another drive.
 struct Seat {
@@ -59,9 +64,10 @@ impl Administrator {
         request: &ReplaceDrive,
     ) -> Result<Replacement, Problem> {
         let mut directory = self.directory();
-        let pool = self.pool_to_grow(&mut directory, name)?;
+        let pool = self.pool_to_change(&mut directory, name)?;
         let seat = self.seat_of(&directory, &pool, &request.device)?;
-        let device = candidates::successor(&directory, &seat.recorded, request)?;
+        let old = (&seat.recorded, seat.device.is_some());
+        let device = candidates::successor(&directory, old, request)?;
         let contents = match request.discard_contents || request.dry_run {
             true => Contents::Discarded,
             false => Contents::Kept,
@@ -78,16 +84,25 @@ impl Administrator {
             self.close_chosen(&chosen);
             return Ok(view(name, true, &seat, &chosen[0]));
         }
-        let put_in = self.put_in_chosen(&mut directory, &pool, &seat, &mut chosen[0]);
-        let new = put_in.inspect_err(|problem| {
+        let new = creation::random().map_err(|error| {
+            self.close_chosen(&chosen);
+            refused(&error)
+        })?;
+        self.idle_drives.lock().replacing(new);
+        let put_in = self.put_in_chosen(&mut directory, &pool, (&seat, new), &mut chosen[0]);
+        put_in.inspect_err(|problem| {
+            let known = self.find_aggregate(name);
+            let members = known.iter().flat_map(|known| &known.members);
+            let has_seat = members.into_iter().any(|member| member.uuid == new);
             // Whether it has the seat is found out by the next start.
-            if problem.outcome != Some(Outcome::Unknown) {
+            if problem.outcome != Some(Outcome::Unknown) && !has_seat {
+                self.idle_drives.lock().not_replaced(new);
                 self.close_chosen(&chosen);
                 let device = &chosen[0].device;
                 joining::forget(&self.plane.world, &mut directory, &pool.recorded, device);
             }
         })?;
-        self.idle_drives.lock().replaced(seat.uuid, new);
+        self.idle_drives.lock().replaced(seat.uuid);
         if let Some(old) = seat.device {
             self.plane.world.close(old);
         }
@@ -113,6 +128,16 @@ impl Administrator {
             let text = format!("{path} is recorded as a device of aggregate {name}, and is not");
             return Err(Problem::new(Code::Unavailable, text));
         };
+        if self.idle_drives.lock().is_uncertain(info.uuid) {
+            let text = format!(
+                "several drives of aggregate {} are missing, and the order of state.toml does not \
+                say whose place {} has; bring one of them back, or stop the daemon and put the \
+                lines into the order of the groups",
+                pool.recorded.name,
+                path.display()
+            );
+            return Err(Problem::new(Code::Unavailable, text));
+        }
         if info.seat.group == 0 {
             let text = format!(
                 "aggregate {} has no redundancy, so {} has the only copy of its blocks; copy the \
@@ -155,19 +180,29 @@ impl Administrator {
             .examine_growth(&imagined, pool.known.id, &growth);
         info.map_err(|error| self.explain(&error, &candidate))?;
         let devices = [&candidate.device].into_iter();
-        let full = room::refuse_full_hosts_of_growth(directory.path(), devices, 0);
+        // It gets the journal, if that is on its group, and the blocks in use.
+        let groups = pool.known.members.iter().map(|member| member.seat.group);
+        let groups = groups.max().map_or(1, u64::from).max(1);
+        let journal = pool
+            .known
+            .journal
+            .as_ref()
+            .map_or(0, |it| 2 * it.half_bytes);
+        let needed = bytes(pool.known.usage.used_blocks) / groups + journal;
+        let full = room::refuse_full_hosts_of_growth(directory.path(), devices, needed);
         full.map_err(|full| Problem::of_field(Code::NoSpace, "with", full))
     }
 
-    /// Records the new drive, makes it if it is a directory, takes the old one out, and gives the
-    /// seat to the new one. Returns its UUID.
+    /// Records the new drive, makes it and makes it ready, takes the old one out, and gives the seat
+    /// to the new one.
     fn put_in_chosen(
         &self,
         directory: &mut DataDir,
         pool: &Pool,
-        seat: &Seat,
+        (seat, uuid): (&Seat, Member),
         candidate: &mut Candidate,
-    ) -> Result<Member, Problem> {
+    ) -> Result<(), Problem> {
+        candidate.device.member = Some(Uuid(uuid));
         let mut state = directory.state().clone();
         let mut aggregates = state.aggregates.iter_mut();
         let recorded = aggregates.find(|it| it.name == pool.recorded.name);
@@ -179,7 +214,10 @@ impl Administrator {
             None => self.make_directory(directory, &candidate.device)?,
         };
         candidate.id = Some(id);
-        let uuid = creation::random().map_err(|error| refused(&error))?;
+        // A new drive that cannot be written is no reason to take the old one out.
+        let (world, pool_id) = (&self.plane.world, pool.known.id);
+        let ready = self.engine.make_ready(world, pool_id, seat.member, id);
+        ready.map_err(|error| self.explain(&error, candidate))?;
         if let Some(device) = seat.device {
             let change = admin::Change::TakeOut { device };
             self.change(pool.known.id, change)?;
@@ -190,8 +228,7 @@ impl Administrator {
             uuid,
         };
         self.give_seat(pool, candidate, &growth)
-            .map_err(|problem| after_taking_out(seat, problem))?;
-        Ok(uuid)
+            .map_err(|problem| after_taking_out(seat, problem))
     }
 
     /// Writes the label of the new drive, and has a consistency point give it the seat.
@@ -202,10 +239,17 @@ impl Administrator {
         growth: &Growth,
     ) -> Result<(), Problem> {
         let (world, id) = (&self.plane.world, pool.known.id);
-        let mut attempt = 1;
-        loop {
-            let next = self.engine.prepare_growth(world, id, growth);
-            let next = next.map_err(|error| self.explain(&error, candidate))?;
+        for attempt in 1.. {
+            let is_last = attempt >= ATTEMPTS_MAX;
+            let next = match self.engine.prepare_growth(world, id, growth) {
+                Ok(next) => next,
+                // The consistency point that refused it has yet to let go of it.
+                Err(GrowError::Busy) if !is_last => {
+                    std::thread::sleep(PAUSE);
+                    continue;
+                }
+                Err(error) => return Err(self.explain(&error, candidate)),
+            };
             let change = admin::Change::Grow { next: next.clone() };
             let Err(problem) = self.change(id, change) else {
                 return Ok(());
@@ -214,11 +258,13 @@ impl Administrator {
                 return Err(problem);
             }
             self.engine.abandon_growth(world, id, next);
-            if problem.code != Code::Busy || attempt >= ATTEMPTS_MAX {
+            // The devices were changed meanwhile.
+            if problem.code != Code::InUse || is_last {
                 return Err(problem);
             }
-            attempt += 1;
+            std::thread::sleep(PAUSE);
         }
+        unreachable!("the last attempt returns")
     }
 
     /// Records the new drive in the place of the old one. A failure costs nothing, because the next

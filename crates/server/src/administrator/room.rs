@@ -157,6 +157,7 @@ mod tests {
             size_bytes: size,
             joining: false,
             replaces: None,
+            member: None,
         };
         Wanted {
             devices: sizes.iter().copied().enumerate().map(device).collect(),

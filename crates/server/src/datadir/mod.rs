@@ -271,6 +271,7 @@ impl DataDir {
             size_bytes,
             joining: false,
             replaces: None,
+            member: None,
         }
     }
 

@@ -174,6 +174,7 @@ mod tests {
                 size_bytes: 4096,
                 joining: false,
                 replaces: None,
+                member: None,
             }],
         };
         State {

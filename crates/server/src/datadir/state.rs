@@ -14,7 +14,8 @@
 //! kind = "directory"         # or "file", "block"
 //! size_bytes = 68719476736
 //! # joining = true         # only while the device is being added
-//! # replaces = "/dev/sdb"  # only while it gets the place of this device
+//! # replaces = "/dev/sdb"  # only while it gets the place of this device,
+//! # member = "9b41…"         # with this UUID
 //! # end of state
 //! ```
 //!
@@ -117,6 +118,9 @@ pub struct Device {
     /// The path of the recorded device whose place it gets, while it is joining.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<PathBuf>,
+    /// The UUID that it has as a member, once it is one, while it is joining and replaces another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<Uuid>,
 }
 
 /// The kinds of devices (docs/reference/conventions.md#devices).
@@ -149,15 +153,20 @@ impl AggregateState {
     /// Records that a device that was joining is a member. One that replaces another gets its place
     /// in the list.
     pub fn settle(&mut self, path: &Path) {
-        let Some(index) = self.devices.iter().position(|device| device.path == path) else {
+        let is_it = |device: &Device| device.joining && device.path == path;
+        let Some(index) = self.devices.iter().position(is_it) else {
             return;
         };
         self.devices[index].joining = false;
+        self.devices[index].member = None;
         let Some(former) = self.devices[index].replaces.take() else {
             return;
         };
-        let former = self.devices.iter().position(|it| it.path == former);
-        if let Some(former) = former.filter(|former| *former != index) {
+        // It may be at the same path.
+        let mut devices = self.devices.iter().enumerate();
+        let former = devices.find(|(other, it)| *other != index && it.path == former);
+        let former = former.map(|(former, _)| former);
+        if let Some(former) = former {
             self.devices.swap(former, index);
             self.devices.remove(index);
         }
@@ -319,6 +328,7 @@ mod tests {
             size_bytes: 64 << 30,
             joining: number > 0,
             replaces: (number > 0).then(|| PathBuf::from("/dev/old")),
+            member: (number > 0).then_some(Uuid([7; 16])),
         };
         let block = Device {
             path: PathBuf::from("/dev/sdb"),
@@ -326,6 +336,7 @@ mod tests {
             size_bytes: 4096,
             joining: false,
             replaces: None,
+            member: None,
         };
         State {
             aggregates: vec![
@@ -357,6 +368,7 @@ mod tests {
             size_bytes: 4096,
             joining: replaces.is_some(),
             replaces: replaces.map(PathBuf::from),
+            member: None,
         };
         let mut aggregate = sample().aggregates.remove(0);
         aggregate.devices = vec![
@@ -371,6 +383,10 @@ mod tests {
         assert_eq!(aggregate, before, "nothing is joining there");
         aggregate.settle(Path::new("/d"));
         let paths = ["/a", "/d", "/c"];
+        assert_eq!(aggregate.devices, paths.map(|path| device(path, None)));
+        // A new device at the path of the old one.
+        aggregate.devices.push(device("/c", Some("/c")));
+        aggregate.settle(Path::new("/c"));
         assert_eq!(aggregate.devices, paths.map(|path| device(path, None)));
         // The record was corrected by hand meanwhile.
         aggregate.devices.push(device("/e", Some("/b")));

@@ -56,6 +56,13 @@ impl EngineSystem {
         if let Err(error) = info {
             return self.refuse(reactor, token, refused(&error));
         }
+        let member = u32::try_from(seat).expect("few drives");
+        let ready = self
+            .engine
+            .make_ready(&*storage, self.aggregate, member, new);
+        if let Err(error) = ready {
+            return self.refuse(reactor, token, refused(&error));
+        }
         match old {
             Some(device) => {
                 let replacing = Replacing { index, next: None };

@@ -184,6 +184,94 @@ fn a_replacement_whose_record_is_missing_is_found_by_the_next_start() {
     assert_clean(&dir, 2);
 }
 
+/// The UUID in the newest label at the front of a file, as the data directory writes it.
+fn uuid_of(path: &Path) -> String {
+    let bytes = fs::read(path).expect("a drive");
+    let records = bytes[..usize::try_from(MIB).expect("short")].chunks(4096);
+    let records = records
+        .enumerate()
+        .filter(|(_, block)| block.starts_with(b"EVGLCONF"));
+    let epoch = |block: &[u8]| u64::from_le_bytes(block[16..24].try_into().expect("eight"));
+    let newest = records.max_by_key(|(_, block)| epoch(block));
+    let (_, record) = newest.expect("a record");
+    let index = u32::from_le_bytes(record[12..16].try_into().expect("four")) as usize;
+    let uuid = &record[256 + 40 * index..][..16];
+    uuid.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The new drive has its seat, that is not recorded, and the drive is away at the next start.
+#[test]
+fn a_new_drive_that_is_away_before_it_is_recorded_is_not_forgotten() {
+    let dir = TestDir::new();
+    let server = serve(&dir, &[]);
+    let drives = files(&dir, 2);
+    make(&dir, &drives, &[]);
+    fill(&server, 0..8, 7);
+    let new = sparse(&dir, "new", GIB);
+    let before = state_of(&dir);
+    let replace = ["aggregate", "replace", "m", text(&drives[1])];
+    ask(&dir, &[&replace[..], &["--with", text(&new)]].concat());
+    caught_up(&dir);
+    server.kill();
+    let line = |path: &Path| {
+        let path = text(path);
+        format!("path = \"{path}\"\nkind = \"file\"\nsize_bytes = {GIB}\n")
+    };
+    let old = line(&drives[1]);
+    let joining = format!(
+        "{old}\n[[aggregate.device]]\n{}joining = true\nreplaces = \"{}\"\nmember = \"{}\"\n",
+        line(&new),
+        text(&drives[1]),
+        uuid_of(&new)
+    );
+    let path = dir.data_dir().join("state.toml");
+    fs::write(&path, before.replace(&old, &joining)).expect("write");
+    let away = dir.file("away");
+    fs::rename(&new, &away).expect("rename");
+    let server = serve(&dir, &["--degraded", "m"]);
+    assert_eq!(states(&dir), both("online", "missing"));
+    let state = state_of(&dir);
+    assert!(
+        state.contains(text(&new)) && !state.contains("joining"),
+        "{state}"
+    );
+    server.stop();
+    fs::rename(&away, &new).expect("rename");
+    let server = serve(&dir, &[]);
+    caught_up(&dir);
+    assert_holds(&server, 0..8, 7);
+    server.stop();
+    assert_clean(&dir, 2);
+}
+
+/// Another disk is put into the bay of one that died.
+#[test]
+fn a_missing_drive_is_replaced_by_a_new_one_at_the_same_path() {
+    let dir = TestDir::new();
+    let server = serve(&dir, &[]);
+    let drives = files(&dir, 2);
+    make(&dir, &drives, &[]);
+    fill(&server, 0..8, 3);
+    server.stop();
+    fs::rename(&drives[1], dir.file("dead")).expect("rename");
+    sparse(&dir, "drive1", GIB);
+    let server = serve(&dir, &[]);
+    assert_eq!(states(&dir), both("online", "missing"));
+    let same = text(&drives[1]);
+    ask(&dir, &["aggregate", "replace", "m", same, "--with", same]);
+    caught_up(&dir);
+    let state = state_of(&dir);
+    assert_eq!(state.matches(same).count(), 1, "{state}");
+    assert!(!state.contains("joining"), "{state}");
+    fill(&server, 8..16, 3);
+    server.kill();
+    let server = serve(&dir, &[]);
+    assert_eq!(states(&dir), both("online", "online"));
+    assert_holds(&server, 0..16, 3);
+    server.stop();
+    assert_clean(&dir, 2);
+}
+
 #[test]
 fn what_cannot_replace_a_drive_is_refused_and_changes_nothing() {
     let dir = TestDir::new();

@@ -195,6 +195,62 @@ fn a_new_drive_catches_up_at_once_and_has_everything_then() {
     }
 }
 
+/// The new drive is tried before the old one is taken out.
+#[test]
+fn a_new_drive_that_cannot_be_written_leaves_the_old_one_in_use() {
+    for (after, breakage) in [
+        (0, Breakage::Vanishes),
+        (0, Breakage::Fails(Faults::no_writes())),
+        (6, Breakage::Vanishes),
+    ] {
+        let mut rig = rig(mirror(2));
+        let system = rig.mount();
+        let broken = Replacement {
+            breaks: Some((after, breakage)),
+            ..new_drive(0)
+        };
+        let actions = [
+            Action::Admin(Admin::ReplaceDrive(broken)),
+            create_volume("w"),
+        ];
+        let (system, epoch) = rig.run(system, actions, |system| {
+            system.geometry().expect("an engine tells").epoch
+        });
+        assert_eq!(epoch, 1, "nothing is recorded");
+        assert!(is_current(&system, 0) && is_current(&system, 1));
+        assert_eq!(system.members()[0].device, Some(DeviceId(0)));
+        // Another one is fine.
+        let actions = [replace(0)].into_iter().chain(until_caught_up());
+        let (system, ()) = rig.run(system, actions, |_| {});
+        assert!(is_current(&system, 0) && system.members()[0].device == Some(DeviceId(3)));
+    }
+}
+
+/// No drive in use has a block: the new one lacks it, too, and that is counted.
+#[test]
+fn blocks_that_the_new_drive_cannot_get_are_counted() {
+    let mut rig = rig(without_journal(mirror(2)));
+    let images = rig.world.after_cut(Cut::whole(Keep::Nothing));
+    let wanted = everglade_testing::workload::contents(5, 64 * BLOCK);
+    let of_block = |block: usize| {
+        let bytes = &wanted[block * BLOCK_SIZE..][..BLOCK_SIZE];
+        let mut blocks = images.image(1).blocks();
+        let found = blocks.find(|(_, page)| page[..] == *bytes);
+        found.expect("it is written").0
+    };
+    let wrong: Vec<u64> = [3, 40].map(of_block).into();
+    let system = rig.mount();
+    for block in &wrong {
+        rig.world.flip_bit(DeviceId(1), *block, 77);
+    }
+    let actions = [replace(0)].into_iter().chain(until_caught_up());
+    let (system, ()) = rig.run(system, actions, |_| {});
+    assert!(is_current(&system, 0));
+    let faults = system.members()[0].faults;
+    // What the page cache has is right.
+    assert!(faults.not_copied <= 2, "{faults:?}");
+}
+
 /// A drive that was replaced went on alone, started by hand. Then all are there.
 #[test]
 fn a_drive_that_was_replaced_and_went_on_by_itself_does_not_win() {
