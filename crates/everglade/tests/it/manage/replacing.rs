@@ -2,6 +2,7 @@
 //! never used again.
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -186,8 +187,10 @@ fn a_replacement_whose_record_is_missing_is_found_by_the_next_start() {
 
 /// The UUID in the newest label at the front of a file, as the data directory writes it.
 fn uuid_of(path: &Path) -> String {
-    let bytes = fs::read(path).expect("a drive");
-    let records = bytes[..usize::try_from(MIB).expect("short")].chunks(4096);
+    let mut bytes = vec![0; usize::try_from(MIB).expect("short")];
+    let mut file = fs::File::open(path).expect("a drive");
+    file.read_exact(&mut bytes).expect("a label");
+    let records = bytes.chunks(4096);
     let records = records
         .enumerate()
         .filter(|(_, block)| block.starts_with(b"EVGLCONF"));
