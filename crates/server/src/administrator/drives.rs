@@ -370,6 +370,14 @@ mod tests {
         // In another order, what is left is given out in turn.
         let paths = [Some("/a"), Some("/b"), None, Some("/d")];
         assert_eq!(find([2, 1, 0, 3], paths), [(2, is("/c"))]);
+        let recorded = devices
+            .each_ref()
+            .map(|device| (device.path.clone(), device));
+        let in_order = |paths: [Option<&str>; 4]| {
+            is_in_order(&recorded, &paths.map(|path| path.map(PathBuf::from)))
+        };
+        assert!(in_order([None, Some("/b"), None, Some("/d")]));
+        assert!(!in_order([None, Some("/a"), None, Some("/d")]), "swapped");
         let all = [None, Some("/a"), Some("/b"), Some("/c")];
         assert_eq!(find([0, 1, 2, 3], all), [(0, is("/d"))]);
     }

@@ -267,6 +267,7 @@ fn drives(page: &mut Page, aggregates: &[Aggregate]) {
                 ("wrong", faults.wrong_block_count),
                 ("write", faults.write_error_count),
                 ("mended", faults.mended_block_count),
+                ("not_copied", faults.not_copied_block_count),
             ] {
                 family.value(&[&aggregate.name, &device.path, kind], count);
             }
