@@ -8,9 +8,9 @@
 //!
 //! 1. A device that is joining has nothing of clients until the superblock is committed that makes
 //!    it a member. Labels and superblock decide (decision 0040), and the engine has read them when
-//!    the aggregate is open. So the next start knows which of the two the device is.
-//!    A drive of a mirror may be a member and be away. So its UUID is recorded with it, and a device
-//!    whose UUID is in the table of members is never cleared.
+//!    the aggregate is open. So the next start knows which of the two the device is. A drive of a
+//!    mirror may be a member and be away. So its UUID is recorded with it, and a device whose UUID
+//!    is in the table of members is never cleared.
 //! 2. A device is cleared only if it carries the UUID of the aggregate: it may have got another use
 //!    since. A device that cannot be cleared stays recorded, and the next start tries again.
 //! 3. A directory is made larger before its aggregate takes the space. If the daemon ends between

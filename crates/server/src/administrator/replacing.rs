@@ -193,8 +193,8 @@ impl Administrator {
         full.map_err(|full| Problem::of_field(Code::NoSpace, "with", full))
     }
 
-    /// Records the new drive, makes it and makes it ready, takes the old one out, and gives the seat
-    /// to the new one.
+    /// Records the new drive, makes it and makes it ready, takes the old one out, and gives the
+    /// seat to the new one.
     fn put_in_chosen(
         &self,
         directory: &mut DataDir,
