@@ -159,7 +159,22 @@ impl Administrator {
     }
 
     /// Returns the aggregate, if it can become larger now.
-    pub(super) fn pool_to_grow(
+    fn pool_to_grow(&self, directory: &mut DataDir, name: &str) -> Result<Pool, Problem> {
+        let pool = self.pool_to_change(directory, name)?;
+        if let Some(device) = pool.recorded.joining().next() {
+            let text = format!(
+                "{} was to be added to aggregate {name} before, and could not be cleared; the next \
+                start of the daemon tries again",
+                directory.device_path(device).display()
+            );
+            return Err(Problem::new(Code::Unavailable, text));
+        }
+        Ok(pool)
+    }
+
+    /// Returns the aggregate, if its devices can be changed now. A device that was to join before,
+    /// and could not be cleared, may be recorded.
+    pub(super) fn pool_to_change(
         &self,
         directory: &mut DataDir,
         name: &str,
