@@ -58,7 +58,7 @@ fn a_scrub_mends_what_nobody_reads_and_charges_the_drive() {
         "everglade_drive_faults_total{{aggregate=\"m\",device=\"{path}\",kind=\"mended\"}}"
     );
     assert!(value(&page, &sample) >= 1.0, "{sample}");
-    let history = ask(&dir, &["history", "show"]);
+    let history = ask(&dir, &["history"]);
     assert!(history.contains("scrub start"), "{history}");
     assert_holds(&server, 0..8, 1);
     server.stop();
@@ -84,7 +84,7 @@ fn a_scrub_is_paused_and_goes_on() {
         status(&dir)["state"] == "done"
     });
     let words = ["aggregate", "scrub", "start", "x"];
-    refused(&dir, &words, 1, &["there is no aggregate x"]);
+    refused(&dir, &words, 4, &["there is no aggregate x"]);
     // One without redundancy is read, too.
     ask(&dir, &["aggregate", "scrub", "start", "aggr0"]);
     server.stop();
