@@ -108,12 +108,9 @@ impl<O: Outside> Core<O> {
         self.enqueue(driver);
         if aggregate.log.is_some() {
             self.begin_replay(&aggregate, from);
-        } else if (aggregate.media.has_groups() || aggregate.has_cut_commit)
-            && !aggregate.is_halted()
-        {
+        } else if aggregate.media.has_groups() && !aggregate.is_halted() {
             // A drive may lack the newest superblock. Clients may flush what they read, and drives
-            // that lack it may be opened without the others. A single copy of it may be all there
-            // is.
+            // that lack it may be opened without the others.
             aggregate.want_cp(aggregate.beyond_cut_change());
         } else {
             self.go_online(&aggregate);
