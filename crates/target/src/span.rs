@@ -160,21 +160,12 @@ impl WriteSpan {
         let first = page_index(self.offset, from);
         parts(from, length).map(move |(page, range)| &self.pages[first + page][range])
     }
-
-    /// Returns the pieces of memory to receive into, in order.
-    pub fn slices_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
-        let mut ranges = parts(self.offset, self.length);
-        self.pages.iter_mut().map(move |page| {
-            let (_, range) = ranges.next().expect("one part per page");
-            &mut page[range]
-        })
-    }
 }
 
 impl ReadSpan {
     /// Returns the pieces of memory to send, in order.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
-        parts(self.offset, self.length).map(|(page, range)| &self.pages[page][range])
+        self.slices_from(0)
     }
 
     /// Returns the pieces of memory from byte `start` of the span on, in order.

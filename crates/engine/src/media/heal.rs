@@ -13,9 +13,11 @@
 //!    the first attempt is still whole, because nothing was written after it.
 //!
 //! found by [`Healing::find`] when the aggregate is opened --> written and waited for at the
-//! beginning of its first consistency point, before any block of it; clients are admitted after
-//! that consistency point: the cut may have left one copy of the newest superblock, and what
-//! clients have seen must not depend on a single block
+//! beginning of its first consistency point, before any block of it
+//!
+//! That consistency point does not wait for a change: the cut may have left one copy of the newest
+//! superblock, and what clients see should not depend on a single block. With a journal, clients
+//! are admitted after it; without one, it begins when they are.
 //!
 //! Healing does not happen when the aggregate is opened: if the aggregate cannot be mounted,
 //! nothing may be written. Only copies that differ are written, so a power cut while healing leaves

@@ -153,9 +153,9 @@ impl Aggregate {
         CpNumber(number)
     }
 
-    /// True if a consistency point comes before clients after it was opened: a change of its
-    /// devices was cut, a missing drive is to be recorded, or what clients are about to see may
-    /// depend on a single copy of a superblock.
+    /// True if its first consistency point does not wait for a change after it was opened: a change
+    /// of its devices was cut, a missing drive is to be recorded, or what clients see may depend on
+    /// a single copy of a superblock.
     pub(crate) fn must_commit_first(&self) -> bool {
         self.has_cut_change || self.has_cut_commit || self.media.is_waiting()
     }

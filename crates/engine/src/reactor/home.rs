@@ -2,6 +2,7 @@
 
 use everglade_affinity::{Entry, Permit, RANGES, STRIPES, VolumeAffinities};
 use everglade_env::{Nanos, Outside};
+use everglade_format::CpNumber;
 use everglade_journal::Position;
 use everglade_target::Error;
 
@@ -443,10 +444,7 @@ impl<O: Outside> Core<O> {
         for (request, result) in run.answers {
             self.answer(&request, result.map(|()| executed));
         }
-        let last = match shared.media.has_groups() {
-            true => shared.opened.next().next(),
-            false => shared.opened.next(),
-        };
+        let last = CpNumber(shared.opened.0 + 2);
         if shared.state() == State::Mounting && shared.log.is_none() && shared.committed() >= last {
             self.go_online(&shared);
         }

@@ -12,6 +12,27 @@ use crate::{
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 
+/// The methods of a target that a mistake here leaves as they are.
+macro_rules! names_of_the_model {
+    () => {
+        fn exports(&self) -> Vec<Export> {
+            self.model.exports()
+        }
+
+        fn open(&mut self, name: &str) -> Result<(LunHandle, Export), Error> {
+            self.model.open(name)
+        }
+
+        fn close(&mut self, lun: LunHandle) {
+            self.model.close(lun);
+        }
+
+        fn size_bytes(&self, lun: LunHandle) -> Option<u64> {
+            self.model.size_bytes(lun)
+        }
+    };
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     None,
@@ -148,21 +169,7 @@ impl Faulty {
 }
 
 impl Target for Faulty {
-    fn exports(&self) -> Vec<Export> {
-        self.model.exports()
-    }
-
-    fn open(&mut self, name: &str) -> Result<(LunHandle, Export), Error> {
-        self.model.open(name)
-    }
-
-    fn close(&mut self, lun: LunHandle) {
-        self.model.close(lun);
-    }
-
-    fn size_bytes(&self, lun: LunHandle) -> Option<u64> {
-        self.model.size_bytes(lun)
-    }
+    names_of_the_model!();
 
     fn submit(&mut self, lun: LunHandle, op: Op, token: Token) {
         match self.twist(lun, op) {
@@ -276,21 +283,7 @@ struct Torn {
 }
 
 impl Target for Torn {
-    fn exports(&self) -> Vec<Export> {
-        self.model.exports()
-    }
-
-    fn open(&mut self, name: &str) -> Result<(LunHandle, Export), Error> {
-        self.model.open(name)
-    }
-
-    fn close(&mut self, lun: LunHandle) {
-        self.model.close(lun);
-    }
-
-    fn size_bytes(&self, lun: LunHandle) -> Option<u64> {
-        self.model.size_bytes(lun)
-    }
+    names_of_the_model!();
 
     fn submit(&mut self, lun: LunHandle, op: Op, token: Token) {
         if let Op::Read { offset, length } = op
@@ -327,21 +320,7 @@ struct TwoSteps {
 }
 
 impl Target for TwoSteps {
-    fn exports(&self) -> Vec<Export> {
-        self.model.exports()
-    }
-
-    fn open(&mut self, name: &str) -> Result<(LunHandle, Export), Error> {
-        self.model.open(name)
-    }
-
-    fn close(&mut self, lun: LunHandle) {
-        self.model.close(lun);
-    }
-
-    fn size_bytes(&self, lun: LunHandle) -> Option<u64> {
-        self.model.size_bytes(lun)
-    }
+    names_of_the_model!();
 
     fn submit(&mut self, lun: LunHandle, op: Op, token: Token) {
         let Op::CompareAndWrite {

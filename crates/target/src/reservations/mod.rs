@@ -15,11 +15,11 @@
 //! operation of a client asks [`Reservations::may`] first: while nobody holds a reservation that is
 //! one load of an atomic.
 //!
-//! The lock of a LUN protects its state. It is held for some steps in memory, and nothing waits
-//! under it. The lock of the registry is taken before that of a LUN, and only when a LUN is opened.
+//! The lock of a LUN protects its state. Whoever holds it works in memory only, and waits for
+//! nothing. The lock of the registry is taken before that of a LUN, and only when a LUN is opened.
 //!
-//! The state is kept in memory: it survives connections and not the daemon. [`stored`] is what
-//! keeping it needs.
+//! The state is kept in memory: it survives the end of a connection, and not that of the daemon.
+//! [`stored`] makes bytes of it, for whoever is to keep it.
 
 pub mod state;
 pub mod stored;
@@ -73,14 +73,14 @@ impl Reservations {
         !self.is_held.load(Ordering::Acquire) || self.state.lock().may(host, access)
     }
 
-    /// Returns the number of changes so far. If it is the same as before, there are no new notices.
+    /// Returns the number of changes so far. As long as it stays the same, no host has new notices.
     #[must_use]
     #[inline]
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Returns what happened to `host` by the will of others, once.
+    /// Returns what other hosts have done to `host` since the last call.
     #[must_use]
     pub fn take_notices(&self, host: &Host) -> Vec<Notice> {
         self.state.lock().take_notices(host)

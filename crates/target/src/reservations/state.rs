@@ -158,7 +158,7 @@ pub enum Existing {
     Ignored,
 }
 
-/// What happened to a host by the will of another.
+/// What another host has done to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// It is no longer registered. `aborts` says that its commands under way are to be aborted.
@@ -263,7 +263,7 @@ impl State {
         }
     }
 
-    /// Returns what happened to `host` by the will of others, once.
+    /// Returns what other hosts have done to `host` since the last call.
     pub fn take_notices(&mut self, host: &Host) -> Vec<Notice> {
         let mut taken = Vec::new();
         self.notices.retain(|(other, notice)| {
@@ -375,7 +375,7 @@ impl State {
         self.check_key(host, key)?;
         let held = self.reservation.clone();
         let is_for_all = held.as_ref().is_some_and(|held| held.kind.is_for_all());
-        // All others leave, and the reservation is the host's.
+        // Everybody else is unregistered, and the host holds the reservation.
         if is_for_all && victim == 0 {
             let old = held.map(|held| held.kind);
             let removed = self.remove(host, |_| true, aborts);

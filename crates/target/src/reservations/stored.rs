@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Numbers are little-endian. The bytes have no checksum of their own, because whatever keeps them
-//! has one; every number is checked nevertheless. Notices are not kept: hosts that connect again
-//! after a restart learn of it anyway.
+//! has one; every number is checked nevertheless. Notices are not kept: a host that connects again
+//! after a restart asks for the state anyway.
 
 use super::state::{HOST_BYTES_MAX, Host, Key, Kind, REGISTRANTS_MAX, Reservation, State};
 

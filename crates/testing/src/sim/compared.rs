@@ -1,9 +1,10 @@
 //! Clients count in blocks, with compare-and-write: the proof that comparing and writing are one
 //! step.
 //!
-//! A *counter* is a range of bytes whose contents stand for a number. Clients on all reactors know
-//! a number that the counter had, expect its contents, and store those of the next number. If they
-//! are told that the contents differ, they read the counter. The power fails now and then.
+//! A *counter* is a range of bytes whose contents stand for a number. A client remembers a number
+//! that the counter had. It submits a *step*: if the counter still has the contents for this
+//! number, it gets those for the next one. If the step is refused because the contents differ, the
+//! client reads the counter. There are clients on all reactors, and the power fails now and then.
 //!
 //! 1. *No lost update.* Each step from n to n + 1 succeeds once in a life.
 //! 2. *No refusal without a reason.* A client that expects the present number, while nobody else
@@ -17,15 +18,16 @@ use std::collections::BTreeSet;
 
 use everglade_target::{Completion, Error, LunHandle, Op, Reply, WriteSpan};
 
-use super::driver::{Driver, Manners};
+use super::cuts::Start;
 use super::{Failure, Report};
-use crate::model::Model;
-use crate::system::{Admin, Maker, System};
-use crate::workload::small::{LUN, LUN_BYTES, VOLUME};
-use crate::workload::{Action, contents};
-use crate::world::{Cut, End, Images, Keep, SimWorld, Turn};
+use crate::system::{Maker, System};
+use crate::workload::contents;
+use crate::workload::small::{LUN, LUN_BYTES};
+use crate::world::{Cut, End, Keep, SimWorld, Turn};
 use crate::{Rng, Seed};
 
+/// The pool.
+const POOL_BYTES: u64 = 16 << 20;
 /// Turns that a life may take.
 const TURNS_MAX: u64 = 4_000_000;
 /// Clients on each reactor.
@@ -119,7 +121,9 @@ struct Life<'a, S> {
 pub fn run<M: Maker>(seed: Seed, maker: &M) -> Result<Report, Failure> {
     let mut rng = Rng::for_part(seed.0, "compared");
     let reactors = [1, 2, 2, 3][rng.index(4)];
-    let mut images = prepare(seed, reactors, maker)?;
+    let devices = maker.devices(POOL_BYTES);
+    let start = Start::prepare(seed, reactors, &devices, maker, Vec::new())?;
+    let mut images = start.into_images();
     let mut counters = counters(&mut rng);
     let always = maker.promises().changes_are_durable;
     let mut report = Report::default();
@@ -161,34 +165,6 @@ pub fn run<M: Maker>(seed: Seed, maker: &M) -> Result<Report, Failure> {
             .map_err(|error| Failure::new(error).within("check"))?;
     }
     Ok(report)
-}
-
-/// Returns media with an empty LUN.
-fn prepare<M: Maker>(seed: Seed, reactors: usize, maker: &M) -> Result<Images, Failure> {
-    let world = SimWorld::new(seed, reactors, &maker.devices(16 << 20));
-    maker
-        .format(&world)
-        .map_err(|error| Failure::new(error).within("format"))?;
-    let mounted = maker.mount(&world);
-    let system = mounted.map_err(|error| Failure::new(error).within("first mount"))?;
-    let mut model = Model::default();
-    let mut driver = Driver::new(&world, system, &mut model, Manners::STRICT, seed.0);
-    let mut actions = [
-        Action::Admin(Admin::CreateVolume {
-            name: VOLUME.to_owned(),
-        }),
-        Action::Admin(Admin::CreateLun {
-            name: LUN.to_owned(),
-            size_bytes: LUN_BYTES,
-        }),
-        Action::Admin(Admin::ConsistencyPoint),
-    ]
-    .into_iter();
-    driver
-        .run(&mut |_| actions.next())
-        .map_err(|failure| failure.within("preparation"))?;
-    drop(driver);
-    Ok(world.after_cut(Cut::whole(Keep::Nothing)))
 }
 
 /// Draws counters that share blocks and regions, and do not overlap.

@@ -150,6 +150,11 @@ impl Start {
         })
     }
 
+    /// Returns the media.
+    pub(super) fn into_images(self) -> Images {
+        self.images
+    }
+
     /// Adds actions to the beginning of each run, which no cut interrupts.
     #[must_use]
     pub fn with_prelude(self, prelude: Vec<Action>) -> Start {

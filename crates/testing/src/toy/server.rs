@@ -169,24 +169,15 @@ impl ToyTarget {
             return Err(Error::Invalid("beyond the end"));
         }
         let reactor = self.reactor;
-        let op = match op {
-            Op::CompareAndWrite {
-                compare,
-                data,
-                durable,
-            } => {
-                let blocks = &core.luns[name].blocks;
-                let first = compare.offset / BLOCK;
-                let block = |index: usize| blocks.get(&(first + index as u64));
-                if let Some(offset) = compare.first_difference(|n| block(n).map(|it| &it[..])) {
-                    return Err(Error::Miscompare { offset });
-                }
-                Op::Write { data, durable }
+        if let Op::CompareAndWrite { compare, .. } = &op {
+            let blocks = &core.luns[name].blocks;
+            let first = compare.offset / BLOCK;
+            let block = |index: usize| blocks.get(&(first + index as u64));
+            if let Some(offset) = compare.first_difference(|n| block(n).map(|it| &it[..])) {
+                return Err(Error::Miscompare { offset });
             }
-            op => op,
-        };
+        }
         let durable = match op {
-            Op::CompareAndWrite { .. } => unreachable!("it is a write by now"),
             Op::Read { offset, length } => {
                 if length > OP_BYTES_MAX {
                     return Err(Error::Invalid("too long"));
@@ -206,7 +197,7 @@ impl ToyTarget {
                     pages,
                 })));
             }
-            Op::Write { data, durable } => {
+            Op::Write { data, durable } | Op::CompareAndWrite { data, durable, .. } => {
                 let pages: Vec<PageRef> =
                     data.pages.into_iter().map(|page| page.freeze()).collect();
                 let length = u64::from(data.length);

@@ -12,6 +12,7 @@ use everglade_testing::workload::Action;
 use everglade_testing::world::{Cut, DeviceSpec, Keep};
 use everglade_testing::{Seed, SimWorld};
 
+use super::lives::run_kind;
 use super::rig::{Rig, consistency_point, create_lun, create_volume, read, write};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -119,14 +120,7 @@ fn a_start_that_is_cut_has_consistency_points_of_its_own() {
 /// Each state that a growth can be cut in is met by a few seeds.
 #[test]
 fn pools_grow_while_clients_work_and_any_write_may_be_the_last() {
-    let mut all = Report::default();
-    for number in 0..10 {
-        let seed = Seed(52).nth(number);
-        match Kind::Growth.run(seed, 0) {
-            Ok(report) => all.add(&report),
-            Err(failure) => panic!("seed {seed}: {failure}"),
-        }
-    }
+    let all = run_kind(Kind::Growth, (0..10).map(|number| Seed(52).nth(number)));
     for met in Met::ALL {
         assert!(
             all.growths[met] > 0,

@@ -103,7 +103,8 @@ fn engine_answers_silent_damage_with_errors_and_never_with_wrong_data() {
     }
 }
 
-fn run_kind(kind: Kind, seeds: impl Iterator<Item = Seed>) -> Report {
+/// Runs seeds, and returns what all of them did together.
+pub(super) fn run_kind(kind: Kind, seeds: impl Iterator<Item = Seed>) -> Report {
     let mut all = Report::default();
     for seed in seeds {
         match kind.run(seed, 0) {
@@ -147,6 +148,12 @@ fn what_was_written_to_a_lun_that_is_short_again_is_skipped_whole() {
 #[test]
 fn what_a_start_shows_is_not_lost_with_one_copy_of_a_superblock() {
     run_kind(Kind::Silent, [Seed(0x05f1_8233_9006_0c73)].into_iter());
+}
+
+/// The consistency point that heals superblocks met damage, and the aggregate never came online.
+#[test]
+fn a_start_that_cannot_heal_is_not_stuck() {
+    run_kind(Kind::Silent, [Seed(0x85f3_5f84_3c09_37be)].into_iter());
 }
 
 /// A volume was deleted, a start failed before it was built again: the next start misses nothing.

@@ -15,6 +15,7 @@ use everglade_testing::workload::contents;
 use everglade_testing::world::{Breakage, Cut, Faults, Images, Keep};
 use everglade_testing::{Seed, SimWorld};
 
+use super::lives::run_kind;
 use super::rig::{Rig, ask, change_all, consistency_point, create_lun, create_volume, write};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -691,14 +692,7 @@ fn a_drive_without_the_newest_superblock_is_lost_in_the_start() {
 /// Each state is met by a few seeds.
 #[test]
 fn drives_break_while_clients_work_and_any_write_may_be_the_last() {
-    let mut all = Report::default();
-    for number in 0..24 {
-        let seed = Seed(63).nth(number);
-        match Kind::Mirror.run(seed, 0) {
-            Ok(report) => all.add(&report),
-            Err(failure) => panic!("seed {seed}: {failure}"),
-        }
-    }
+    let all = run_kind(Kind::Mirror, (0..24).map(|number| Seed(63).nth(number)));
     expect_met(&all, &Met::ALL);
     assert!(all.cuts_in_recovery > 0, "{all}");
 }
