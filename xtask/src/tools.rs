@@ -26,6 +26,16 @@ const WANTED: &[(&str, &str)] = &[
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("busybox", "busybox-static"),
     ("nbd-client", "nbd-client"),
+    ("iscsi-inq", "libiscsi-bin"),
+    ("iscsi-ls", "libiscsi-bin"),
+    ("iscsi-test-cu", "libiscsi-bin"),
+    ("iscsiadm", "open-iscsi"),
+    ("iscsid", "open-iscsi"),
+    // QEMU's initiator is a module, which is found by its whole path.
+    (
+        "/usr/lib/x86_64-linux-gnu/qemu/block-iscsi.so",
+        "qemu-block-extra",
+    ),
     ("openssl", "openssl"),
     ("valgrind", "valgrind"),
 ];

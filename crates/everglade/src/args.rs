@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::FalseyValueParser;
 use clap::{Parser, Subcommand};
 use everglade_server::config::{
-    AcceptRollback, IoMode, NbdSettings, Pinning, TcpListen, UnixListen,
+    AcceptRollback, IoMode, IscsiSettings, NbdSettings, Pinning, TcpListen, UnixListen,
 };
 use everglade_server::{Interval, Name, Settings, Size};
 
@@ -114,6 +114,24 @@ pub(crate) struct Serve {
         hide_env_values = true
     )]
     pub(crate) nbd_unix: Option<UnixListen>,
+
+    /// Address for iSCSI over TCP, usually 127.0.0.1:3260; port as for NBD [default: off]
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "EVERGLADE_ISCSI_TCP",
+        hide_env_values = true
+    )]
+    pub(crate) iscsi_tcp: Option<TcpListen>,
+
+    /// File of the CHAP secrets of iSCSI: lines of initiator NAME SECRET, mode 0600
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "EVERGLADE_ISCSI_SECRETS",
+        hide_env_values = true
+    )]
+    pub(crate) iscsi_secrets: Option<PathBuf>,
 
     /// Socket for administrators, or off [default: run/api.sock in the data directory]
     #[arg(
@@ -278,6 +296,11 @@ impl Serve {
                 unix: self.nbd_unix.clone(),
                 // The rest is said in the file only.
                 ..NbdSettings::default()
+            },
+            iscsi: IscsiSettings {
+                tcp: self.iscsi_tcp,
+                secrets: self.iscsi_secrets.clone(),
+                ..IscsiSettings::default()
             },
             api_unix: self.api_unix.clone(),
             api_tcp: self.api_tcp,

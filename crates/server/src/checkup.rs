@@ -21,6 +21,7 @@ impl Config {
         for protocol in fronts::all(self) {
             Admission::open(protocol.callers(), &Again::default())
                 .map_err(|error| error.to_string())?;
+            protocol.open().map_err(|error| error.to_string())?;
         }
         let Some(api) = &self.api_tcp else {
             return Ok(());

@@ -37,6 +37,9 @@ pub enum StartError {
     /// The tokens cannot be used.
     #[error("{0}")]
     Tokens(String),
+    /// The file of the secrets of iSCSI.
+    #[error("{0}")]
+    Secrets(String),
     /// A Unix socket cannot be listened on.
     #[error(
         "cannot listen on {path}: {source}; expected an existing, writable directory; choose \

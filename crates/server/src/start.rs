@@ -95,6 +95,7 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         again,
         descriptors,
     } = parts;
+    protocols.iter().try_for_each(|protocol| protocol.open())?;
     let admissions = protocols.iter();
     let admissions = admissions.map(|protocol| Admission::open(protocol.callers(), &again));
     let admissions: Vec<Admission> = admissions.collect::<Result<_, _>>()?;

@@ -5,6 +5,7 @@ mod api;
 #[cfg(feature = "config")]
 mod config;
 mod disk;
+mod iscsi;
 mod journal;
 mod nbd;
 
@@ -31,6 +32,8 @@ pub(crate) const TARGETS: &[Target] = &[
     journal::SCAN,
     nbd::SESSION,
     nbd::CODEC,
+    iscsi::SESSION,
+    iscsi::CODEC,
     api::BODY,
     api::WORDS,
     #[cfg(feature = "config")]

@@ -74,7 +74,9 @@ const TABLE: [(&str, &[&str]); 25] = [
     // Feeds the decoders of disk and wire.
     (
         "fuzz",
-        &["format", "env", "target", "api", "journal", "nbd", "server"],
+        &[
+            "format", "env", "target", "api", "journal", "nbd", "iscsi", "server",
+        ],
     ),
     ("xtask", &[]),
 ];

@@ -11,7 +11,7 @@
 use super::{Problem, Source, imports};
 
 /// A crate and its rooms, the lowest first.
-const TABLE: [(&str, &[&str]); 6] = [
+const TABLE: [(&str, &[&str]); 7] = [
     (
         "env",
         &[
@@ -73,6 +73,12 @@ const TABLE: [(&str, &[&str]); 6] = [
         ],
     ),
     ("nbd", &["wire", "metrics", "session"]),
+    (
+        "iscsi",
+        &[
+            "wire", "names", "metrics", "login", "scsi", "node", "settings", "session",
+        ],
+    ),
     (
         "server",
         &[

@@ -4,6 +4,7 @@
 
 mod banner;
 mod hostile;
+mod iscsi;
 mod nbdcopy;
 mod qemu;
 mod restart;

@@ -20,7 +20,7 @@ use super::{ConfigError, Settings, suggest};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Keys this version honours.
-pub const KEYS: [&str; 20] = [
+pub const KEYS: [&str; 25] = [
     "data_dir",
     "memory",
     "reactors",
@@ -32,6 +32,11 @@ pub const KEYS: [&str; 20] = [
     "nbd.tls_clients",
     "nbd.idle_timeout",
     "nbd.allow",
+    "iscsi.tcp",
+    "iscsi.connections_max",
+    "iscsi.secrets",
+    "iscsi.idle_timeout",
+    "iscsi.allow",
     "api.unix",
     "api.tcp",
     "api.tokens",
@@ -113,6 +118,16 @@ impl Source<'_> {
             | "nbd.tls_clients"
             | "nbd.idle_timeout"
             | "nbd.allow" => self.take_callers(&mut settings.nbd.callers, key, value)?,
+            "iscsi.tcp" => settings.iscsi.tcp = Some(self.parsed(key, value)?),
+            "iscsi.connections_max" => {
+                settings.iscsi.connections_max = Some(self.parsed(key, value)?);
+            }
+            "iscsi.secrets" => {
+                settings.iscsi.secrets = Some(PathBuf::from(self.string(key, value)?));
+            }
+            "iscsi.idle_timeout" | "iscsi.allow" => {
+                self.take_callers(&mut settings.iscsi.callers, key, value)?;
+            }
             "api.unix" => settings.api_unix = Some(self.parsed(key, value)?),
             "api.tcp" => settings.api_tcp = Some(self.parsed(key, value)?),
             "api.tokens" => settings.api_tokens = Some(PathBuf::from(self.string(key, value)?)),

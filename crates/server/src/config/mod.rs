@@ -9,6 +9,7 @@ pub mod address;
 pub mod callers;
 pub mod error;
 pub mod file;
+pub mod iscsi;
 pub mod machine;
 pub mod nbd;
 pub mod pattern;
@@ -29,6 +30,7 @@ use std::str::FromStr;
 pub use address::{TcpListen, UnixListen};
 pub use callers::{Callers, Rules, Tls, TlsClients};
 pub use error::ConfigError;
+pub use iscsi::{Iscsi, IscsiSettings};
 pub use nbd::{Nbd, NbdSettings};
 pub use pattern::Pattern;
 pub use pinning::Pinning;
@@ -125,6 +127,8 @@ pub struct Settings {
     pub io: Option<IoMode>,
     /// The NBD server.
     pub nbd: NbdSettings,
+    /// The iSCSI server.
+    pub iscsi: IscsiSettings,
     /// REST over a Unix socket.
     pub api_unix: Option<UnixListen>,
     /// REST over TCP.
@@ -165,6 +169,7 @@ impl Settings {
             pin: self.pin.or(lower.pin),
             io: self.io.or(lower.io),
             nbd: self.nbd.over(lower.nbd),
+            iscsi: self.iscsi.over(lower.iscsi),
             api_unix: self.api_unix.or(lower.api_unix),
             api_tcp: self.api_tcp.or(lower.api_tcp),
             api_tokens: self.api_tokens.or(lower.api_tokens),
@@ -197,6 +202,8 @@ pub struct Config {
     pub io: IoMode,
     /// The NBD server.
     pub nbd: Nbd,
+    /// The iSCSI server.
+    pub iscsi: Iscsi,
     /// Socket of the REST interface: absolute, short enough for the kernel. `None`: administration
     /// is off.
     pub api_unix: Option<PathBuf>,
@@ -234,6 +241,7 @@ impl Config {
     pub fn without_doors(&self) -> Config {
         Config {
             nbd: self.nbd.shut(),
+            iscsi: self.iscsi.shut(),
             api_unix: None,
             api_tcp: None,
             metrics: Metrics {
@@ -319,6 +327,7 @@ impl Config {
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let nbd = settings.nbd.complete(&data_dir)?;
+        let iscsi = settings.iscsi.complete()?;
         let api_unix = unix_socket("--api-unix", settings.api_unix, &data_dir, API_SOCKET)?;
         let api_tcp = api_tcp(
             settings.api_tcp,
@@ -345,6 +354,7 @@ impl Config {
             pin: settings.pin.unwrap_or_default(),
             io: settings.io.unwrap_or_default(),
             nbd,
+            iscsi,
             api_unix,
             api_tcp,
             metrics,

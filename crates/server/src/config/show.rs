@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::Config;
 
-/// The only key whose value is no text.
-const ALLOW: &str = "nbd.allow";
+/// The keys whose values are no text.
+const ALLOW: [&str; 2] = ["nbd.allow", "iscsi.allow"];
 
 impl Config {
     /// Returns every key that a file can have, with its value; `None` if it is not set.
@@ -18,6 +18,7 @@ impl Config {
         let unix = |socket: &Option<std::path::PathBuf>| socket.as_deref().map_or_else(off, path);
         let journal = &self.first_start.journal;
         let callers = &self.nbd.callers;
+        let initiators = &self.iscsi.callers;
         vec![
             ("data_dir", path(&self.data_dir)),
             ("memory", Some(self.memory.bytes().to_string())),
@@ -45,8 +46,28 @@ impl Config {
                 callers.idle_timeout.map(|time| time.to_string()),
             ),
             (
-                ALLOW,
+                ALLOW[0],
                 (!callers.allow.is_empty()).then(|| callers.allow.to_string()),
+            ),
+            (
+                "iscsi.tcp",
+                self.iscsi.tcp.map_or_else(off, |at| Some(at.to_string())),
+            ),
+            (
+                "iscsi.connections_max",
+                Some(self.iscsi.connections_max.to_string()),
+            ),
+            (
+                "iscsi.secrets",
+                self.iscsi.secrets.as_deref().and_then(path),
+            ),
+            (
+                "iscsi.idle_timeout",
+                initiators.idle_timeout.map(|time| time.to_string()),
+            ),
+            (
+                ALLOW[1],
+                (!initiators.allow.is_empty()).then(|| initiators.allow.to_string()),
             ),
             ("api.unix", unix(&self.api_unix)),
             (
@@ -93,7 +114,7 @@ impl Config {
             }
             let _ = match value {
                 // The allow-list is written as a table.
-                Some(value) if key == ALLOW => writeln!(text, "{name} = {value}"),
+                Some(value) if ALLOW.contains(&key) => writeln!(text, "{name} = {value}"),
                 Some(value) => writeln!(text, "{name} = {}", toml::Value::String(value)),
                 None => writeln!(text, "# {name} is not set"),
             };
@@ -132,6 +153,13 @@ mod tests {
             )
             .expect("good")
             .nbd,
+            iscsi: file::parse(
+                Path::new("some.toml"),
+                "iscsi.tcp = ':0'\niscsi.secrets = '/secrets'\niscsi.allow.'v/*' = '10.0.0.1'\n\
+                iscsi.connections_max = 7\niscsi.idle_timeout = '1h'",
+            )
+            .expect("good")
+            .iscsi,
             journal_half_size: Some("64MiB".parse().expect("a size")),
             ..Settings::default()
         };

@@ -71,7 +71,7 @@ impl Listeners {
         let (at, socket) = match door.at {
             None => (None, None),
             Some(Address::Tcp(address)) => {
-                let is_secured = is_tls_required || !callers.allow.is_empty();
+                let is_secured = is_tls_required || protocol.knows_its_callers();
                 if !address.ip().is_loopback() && !is_secured {
                     tracing::warn!(
                         "{title} on {address} is open to the network without encryption or a check \

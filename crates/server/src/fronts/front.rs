@@ -26,6 +26,7 @@ use everglade_target::sessions::{
 use everglade_target::{Completion, Export, Target};
 
 use super::socket::Socket;
+use crate::StartError;
 use crate::config::Callers;
 use crate::datadir::{Address, Endpoints};
 
@@ -45,6 +46,19 @@ pub trait Protocol: Send + Sync {
 
     /// Returns the rules for clients.
     fn callers(&self) -> &Callers;
+
+    /// Returns whether somebody checks who connects, besides encryption.
+    fn knows_its_callers(&self) -> bool {
+        !self.callers().allow.is_empty()
+    }
+
+    /// Reads the files that the settings name. Called before the first [`Protocol::front`].
+    ///
+    /// # Errors
+    /// A file cannot be used.
+    fn open(&self) -> Result<(), StartError> {
+        Ok(())
+    }
 
     /// Its sessions of one reactor, none yet, with tokens of `owner`. Together they hold at most
     /// `memory_bytes` for their peers.

@@ -9,19 +9,25 @@
 //! | [`front`] | what the plane asks of a protocol |
 //! | [`doors`] | the sockets where clients come in |
 //! | [`admission`] | on which terms: encryption, certificates, allow-list |
+//! | `secrets` | secrets of initiators |
 //! | [`socket`] | a client's socket, plain or encrypted |
 
 pub mod admission;
 pub mod doors;
 mod encryption;
 pub mod front;
+pub mod iscsi;
 pub mod nbd;
+mod secrets;
 pub mod socket;
 
 pub use admission::Admission;
 pub use doors::Listeners;
 pub use front::{Contents, Counts, Door, Front, Protocol};
 
+use std::sync::Arc;
+
+use everglade_target::reservations::Registry;
 use everglade_target::sessions::Owner;
 
 use crate::Config;
@@ -30,10 +36,16 @@ use crate::descriptors::Clients;
 /// Owners of tokens that are left to fronts; the last is the plane's own.
 pub const FRONTS_MAX: usize = Owner::COUNT - 1;
 
-/// Returns every protocol, as configured.
+/// Returns every protocol that is on, as configured.
 #[must_use]
 pub fn all(config: &Config) -> Vec<Box<dyn Protocol>> {
-    vec![Box::new(nbd::Nbd::new(&config.nbd))]
+    // Hosts of all protocols see the same reservations.
+    let reservations = Arc::new(Registry::default());
+    let mut all: Vec<Box<dyn Protocol>> = vec![Box::new(nbd::Nbd::new(&config.nbd))];
+    if config.iscsi.tcp.is_some() {
+        all.push(Box::new(iscsi::Iscsi::new(&config.iscsi, &reservations)));
+    }
+    all
 }
 
 /// Descriptors that clients of all protocols may need.

@@ -131,7 +131,12 @@ macro_rules! of_clients {
 }
 
 /// All metrics, in groups. Each protocol is one group.
-const PARTS: &[&[Metric]] = &[DAEMON, of_clients!("nbd", "NBD"), REST];
+const PARTS: &[&[Metric]] = &[
+    DAEMON,
+    of_clients!("nbd", "NBD"),
+    of_clients!("iscsi", "iSCSI"),
+    REST,
+];
 
 /// Returns all metrics, about in the order of a page.
 pub fn all() -> impl Iterator<Item = &'static Metric> {

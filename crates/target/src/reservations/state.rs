@@ -464,6 +464,13 @@ impl State {
     }
 
     fn notify(&mut self, host: &Host, notice: Notice) {
+        if self
+            .notices
+            .iter()
+            .any(|it| it.0 == *host && it.1 == notice)
+        {
+            return;
+        }
         // A host that does not ask loses its oldest notices.
         if self.notices.len() == NOTICES_MAX {
             self.notices.remove(0);

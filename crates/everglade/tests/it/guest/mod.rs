@@ -28,23 +28,40 @@ const PROGRAMS: [&str; 5] = [
     "xfs_repair",
 ];
 
-fn write_initramfs(dir: &TestDir, kernel: &Kernel) -> PathBuf {
+/// As [`MODULES`] and [`PROGRAMS`], for iSCSI.
+const ISCSI_MODULES: [&str; 7] = [
+    "virtio_pci",
+    "virtio_net",
+    "crc32c_generic",
+    "iscsi_tcp",
+    "sd_mod",
+    "ext4",
+    "crc32c_intel",
+];
+const ISCSI_PROGRAMS: [&str; 4] = ["iscsid", "iscsiadm", "mkfs.ext4", "e2fsck"];
+
+/// An initramfs with these programs and modules, and this first process.
+fn write_initramfs(
+    dir: &TestDir,
+    kernel: &Kernel,
+    (programs, modules, init): (&[&str], &[&str], &[u8]),
+) -> PathBuf {
     let mut root = Initramfs::default();
     let installed = |name: &str| find(name).expect("it is installed");
     // Where the script looks for it, whether it is below /usr here or not.
     let busybox = std::fs::read(installed("busybox")).expect("read");
     root.file("bin/busybox", &busybox);
     root.libraries(&installed("busybox"));
-    for name in PROGRAMS {
+    for name in programs {
         root.program(&installed(name));
     }
-    let modules = kernel.modules(&MODULES);
+    let modules = kernel.modules(modules);
     let order: Vec<&str> = modules.iter().map(|(name, _)| name.as_str()).collect();
     root.file("modules/order", order.join("\n").as_bytes());
     for (name, bytes) in &modules {
         root.file(&format!("modules/{name}"), bytes);
     }
-    root.file("init", include_bytes!("init.sh"));
+    root.file("init", init);
     root.directory("mnt");
     let path = dir.file("initramfs");
     std::fs::write(&path, root.finish()).expect("write");
@@ -78,7 +95,11 @@ fn a_linux_guest_makes_uses_and_checks_ext4_and_xfs() {
     let create = ["lun", "create", "vol0/xfs", "--size", "512MiB"];
     let output = dir.run(&create);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let initramfs = write_initramfs(&dir, &kernel);
+    let initramfs = write_initramfs(
+        &dir,
+        &kernel,
+        (&PROGRAMS, &MODULES, include_bytes!("init.sh")),
+    );
     let mut guest = Machine::start(&kernel.image, &initramfs);
     let mut server = Some(server);
     let mut heard = Vec::new();
@@ -119,6 +140,65 @@ fn a_linux_guest_makes_uses_and_checks_ext4_and_xfs() {
     assert_eq!(heard, expected, "console:\n{}", guest.console());
     let server = server.expect("it is running");
     assert!(allocated(&server, "vol0/xfs") < 100 * MIB);
+    server.stop();
+    let output = dir.run(&["check"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+}
+
+/// The kernel's initiator: the guest goes on writing while the daemon is killed and started again.
+#[test]
+fn a_linux_guest_goes_on_over_iscsi_when_the_daemon_is_killed() {
+    if !have(&["qemu-system-x86_64", "busybox", "ldd", "nbdinfo"]) || !have(&ISCSI_PROGRAMS) {
+        return;
+    }
+    if !cfg!(target_arch = "x86_64") {
+        return skip("the guest runs programs of this machine, which are not for its processor");
+    }
+    let Some(kernel) = Kernel::find() else {
+        return skip("no kernel for a guest");
+    };
+    let dir = TestDir::new();
+    let sizes = ["--lun-size", "512MiB", "--aggregate-size", "4GiB"];
+    let server = dir.serve(&[&sizes[..], &["--iscsi-tcp", ":0"]].concat());
+    let portal = |server: &Server| {
+        let mut words = server.ready.split(' ');
+        let word = words.find_map(|word| word.strip_prefix("iscsi="));
+        word.expect("iSCSI is on").to_owned()
+    };
+    // The second daemon must be where the first was.
+    let address = portal(&server);
+    let programs = (
+        &ISCSI_PROGRAMS[..],
+        &ISCSI_MODULES[..],
+        &include_bytes!("iscsi.sh")[..],
+    );
+    let initramfs = write_initramfs(&dir, &kernel, programs);
+    let mut guest = Machine::start(&kernel.image, &initramfs);
+    let mut server = Some(server);
+    let mut heard = Vec::new();
+    while let Some(said) = guest.next() {
+        match said.as_str() {
+            "full" => {
+                let running = server.as_ref().expect("it is running");
+                assert!(allocated(running, "vol0/lun0") > 32 * MIB);
+            }
+            "restart" => {
+                server.take().expect("it is running").kill();
+                server = Some(dir.serve(&["--iscsi-tcp", &address]));
+            }
+            _ => {}
+        }
+        if matches!(said.as_str(), "booted" | "full" | "restart") {
+            guest.answer(address.rsplit(':').next().expect("a port"));
+        }
+        heard.push(said);
+    }
+    let expected = ["booted", "full", "restart", "done"];
+    assert_eq!(heard, expected, "console:\n{}", guest.console());
+    let server = server.expect("it is running");
+    // What was deleted was trimmed: the files that are left have some 40 MB.
+    let left = allocated(&server, "vol0/lun0");
+    assert!((36 * MIB..80 * MIB).contains(&left), "{left}");
     server.stop();
     let output = dir.run(&["check"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
