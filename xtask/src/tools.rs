@@ -36,6 +36,7 @@ const WANTED: &[(&str, &str)] = &[
         "/usr/lib/x86_64-linux-gnu/qemu/block-iscsi.so",
         "qemu-block-extra",
     ),
+    ("nvme", "nvme-cli"),
     ("openssl", "openssl"),
     ("valgrind", "valgrind"),
 ];

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::builder::FalseyValueParser;
 use clap::{Parser, Subcommand};
 use everglade_server::config::{
-    AcceptRollback, IoMode, IscsiSettings, NbdSettings, Pinning, TcpListen, UnixListen,
+    AcceptRollback, IoMode, IscsiSettings, NbdSettings, NvmeSettings, Pinning, TcpListen,
+    UnixListen,
 };
 use everglade_server::{Interval, Name, Settings, Size};
 
@@ -132,6 +133,23 @@ pub(crate) struct Serve {
         hide_env_values = true
     )]
     pub(crate) iscsi_secrets: Option<PathBuf>,
+    /// Address for NVMe/TCP, or off [default: off]
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "EVERGLADE_NVME_TCP",
+        hide_env_values = true
+    )]
+    pub(crate) nvme_tcp: Option<TcpListen>,
+
+    /// Address for the discovery service of NVMe/TCP; needs --nvme-tcp [default: off]
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "EVERGLADE_NVME_DISCOVERY_TCP",
+        hide_env_values = true
+    )]
+    pub(crate) nvme_discovery_tcp: Option<TcpListen>,
 
     /// Socket for administrators, or off [default: run/api.sock in the data directory]
     #[arg(
@@ -301,6 +319,11 @@ impl Serve {
                 tcp: self.iscsi_tcp,
                 secrets: self.iscsi_secrets.clone(),
                 ..IscsiSettings::default()
+            },
+            nvme: NvmeSettings {
+                tcp: self.nvme_tcp,
+                discovery_tcp: self.nvme_discovery_tcp,
+                ..NvmeSettings::default()
             },
             api_unix: self.api_unix.clone(),
             api_tcp: self.api_tcp,

@@ -8,6 +8,8 @@ mod disk;
 mod iscsi;
 mod journal;
 mod nbd;
+mod nvme_tcp;
+mod streams;
 
 /// A decoder with its harness.
 pub(crate) struct Target {
@@ -34,6 +36,8 @@ pub(crate) const TARGETS: &[Target] = &[
     nbd::CODEC,
     iscsi::SESSION,
     iscsi::CODEC,
+    nvme_tcp::SESSION,
+    nvme_tcp::CODEC,
     api::BODY,
     api::WORDS,
     #[cfg(feature = "config")]

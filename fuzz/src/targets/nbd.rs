@@ -1,7 +1,5 @@
 //! NBD: a whole session from bytes, against the model; and the codec's parsers one by one.
 
-use std::io::{self, Read};
-
 use everglade_nbd::wire::{
     Chunk, ClientFlags, ContextRequest, InfoRequest, OptionHeader, Request, SimpleReply,
 };
@@ -9,6 +7,7 @@ use everglade_nbd::{Sessions, Settings};
 use everglade_target::model::Model;
 
 use super::Target;
+use super::streams::{Count, Piece};
 
 const LUN: &str = "v/l";
 const BLOCK: usize = 4096;
@@ -178,48 +177,6 @@ fn session(input: &[u8]) {
         "a session without a socket ends"
     );
     sessions.detach(id);
-}
-
-/// Bytes, then the end or a pause.
-struct Piece<'a> {
-    bytes: &'a [u8],
-    is_last: bool,
-}
-
-impl Read for Piece<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.bytes.is_empty() && !self.is_last {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        self.bytes.read(buffer)
-    }
-
-    fn read_vectored(&mut self, buffers: &mut [io::IoSliceMut<'_>]) -> io::Result<usize> {
-        if self.bytes.is_empty() && !self.is_last {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        self.bytes.read_vectored(buffers)
-    }
-}
-
-/// Takes everything.
-struct Count(usize);
-
-impl io::Write for Count {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn write_vectored(&mut self, parts: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        let bytes = parts.iter().map(|part| part.len()).sum();
-        self.0 += bytes;
-        Ok(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 pub(super) const CODEC: Target = Target {

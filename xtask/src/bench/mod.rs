@@ -5,6 +5,7 @@
 //! | `flush` | `everglade-bench` of `torture` | `docs/benchmarks/flush.md` |
 //! | `nbd` | `everglade-versus` of `torture` | `docs/benchmarks/nbd.md` |
 //! | `steady` | the same | `docs/benchmarks/steady.md` |
+//! | `protocols` | `everglade-bench` of `torture` | – |
 //! | `snapshots` | the same | `docs/benchmarks/snapshots.md` |
 //! | `anatomy` | the same, with `perf` | `docs/benchmarks/anatomy.md` |
 //! | `parity` | `parity` of `raid` | `docs/benchmarks/parity.md` |
@@ -24,7 +25,7 @@ use crate::tally::Tally;
 
 /// The verb.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
-    let rigs = "there are 'nbd', 'steady', 'anatomy', 'snapshots', 'flush', 'parity', \
+    let rigs = "there are 'nbd', 'steady', 'anatomy', 'snapshots', 'flush', 'protocols', 'parity', \
         'instructions' \
         and 'lines'";
     let Some((rig, rest)) = words.split_first() else {
@@ -32,7 +33,7 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
     };
     let mut tally = Tally::default();
     match rig.as_str() {
-        "flush" => driven(&mut tally, "everglade-bench", words),
+        "flush" | "protocols" => driven(&mut tally, "everglade-bench", words),
         "nbd" | "steady" | "anatomy" | "snapshots" => driven(&mut tally, "everglade-versus", words),
         "parity" => parity(&mut tally, rest),
         "instructions" => match rest {

@@ -75,7 +75,7 @@ const TABLE: [(&str, &[&str]); 25] = [
     (
         "fuzz",
         &[
-            "format", "env", "target", "api", "journal", "nbd", "iscsi", "server",
+            "format", "env", "target", "api", "journal", "nbd", "iscsi", "nvme_tcp", "server",
         ],
     ),
     ("xtask", &[]),

@@ -11,7 +11,7 @@
 use super::{Problem, Source, imports};
 
 /// A crate and its rooms, the lowest first.
-const TABLE: [(&str, &[&str]); 7] = [
+const TABLE: [(&str, &[&str]); 8] = [
     (
         "env",
         &[
@@ -73,6 +73,7 @@ const TABLE: [(&str, &[&str]); 7] = [
         ],
     ),
     ("nbd", &["wire", "metrics", "session"]),
+    ("nvme_tcp", &["wire", "metrics", "controllers", "session"]),
     (
         "iscsi",
         &[

@@ -20,7 +20,7 @@ use super::{ConfigError, Settings, suggest};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Keys this version honours.
-pub const KEYS: [&str; 25] = [
+pub const KEYS: [&str; 29] = [
     "data_dir",
     "memory",
     "reactors",
@@ -37,6 +37,10 @@ pub const KEYS: [&str; 25] = [
     "iscsi.secrets",
     "iscsi.idle_timeout",
     "iscsi.allow",
+    "nvme.tcp",
+    "nvme.discovery_tcp",
+    "nvme.connections_max",
+    "nvme.allow",
     "api.unix",
     "api.tcp",
     "api.tokens",
@@ -127,6 +131,14 @@ impl Source<'_> {
             }
             "iscsi.idle_timeout" | "iscsi.allow" => {
                 self.take_callers(&mut settings.iscsi.callers, key, value)?;
+            }
+            "nvme.tcp" => settings.nvme.tcp = Some(self.parsed(key, value)?),
+            "nvme.discovery_tcp" => settings.nvme.discovery_tcp = Some(self.parsed(key, value)?),
+            "nvme.connections_max" => {
+                settings.nvme.connections_max = Some(self.parsed(key, value)?);
+            }
+            "nvme.allow" => {
+                self.take_callers(&mut settings.nvme.callers, key, value)?;
             }
             "api.unix" => settings.api_unix = Some(self.parsed(key, value)?),
             "api.tcp" => settings.api_tcp = Some(self.parsed(key, value)?),

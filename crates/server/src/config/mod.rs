@@ -12,6 +12,7 @@ pub mod file;
 pub mod iscsi;
 pub mod machine;
 pub mod nbd;
+pub mod nvme;
 pub mod pattern;
 pub mod pinning;
 pub mod place;
@@ -32,6 +33,7 @@ pub use callers::{Callers, Rules, Tls, TlsClients};
 pub use error::ConfigError;
 pub use iscsi::{Iscsi, IscsiSettings};
 pub use nbd::{Nbd, NbdSettings};
+pub use nvme::{Nvme, NvmeSettings};
 pub use pattern::Pattern;
 pub use pinning::Pinning;
 pub use rollback::AcceptRollback;
@@ -129,6 +131,8 @@ pub struct Settings {
     pub nbd: NbdSettings,
     /// The iSCSI server.
     pub iscsi: IscsiSettings,
+    /// The NVMe/TCP server.
+    pub nvme: NvmeSettings,
     /// REST over a Unix socket.
     pub api_unix: Option<UnixListen>,
     /// REST over TCP.
@@ -170,6 +174,7 @@ impl Settings {
             io: self.io.or(lower.io),
             nbd: self.nbd.over(lower.nbd),
             iscsi: self.iscsi.over(lower.iscsi),
+            nvme: self.nvme.over(lower.nvme),
             api_unix: self.api_unix.or(lower.api_unix),
             api_tcp: self.api_tcp.or(lower.api_tcp),
             api_tokens: self.api_tokens.or(lower.api_tokens),
@@ -204,6 +209,8 @@ pub struct Config {
     pub nbd: Nbd,
     /// The iSCSI server.
     pub iscsi: Iscsi,
+    /// The NVMe/TCP server.
+    pub nvme: Nvme,
     /// Socket of the REST interface: absolute, short enough for the kernel. `None`: administration
     /// is off.
     pub api_unix: Option<PathBuf>,
@@ -242,6 +249,7 @@ impl Config {
         Config {
             nbd: self.nbd.shut(),
             iscsi: self.iscsi.shut(),
+            nvme: self.nvme.shut(),
             api_unix: None,
             api_tcp: None,
             metrics: Metrics {
@@ -328,6 +336,10 @@ impl Config {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let nbd = settings.nbd.complete(&data_dir)?;
         let iscsi = settings.iscsi.complete()?;
+        let nvme = settings.nvme.complete()?;
+        if nbd.tcp.is_none() && nbd.unix.is_none() && iscsi.tcp.is_none() && nvme.tcp.is_none() {
+            return Err(ConfigError::NothingToServe);
+        }
         let api_unix = unix_socket("--api-unix", settings.api_unix, &data_dir, API_SOCKET)?;
         let api_tcp = api_tcp(
             settings.api_tcp,
@@ -355,6 +367,7 @@ impl Config {
             io: settings.io.unwrap_or_default(),
             nbd,
             iscsi,
+            nvme,
             api_unix,
             api_tcp,
             metrics,

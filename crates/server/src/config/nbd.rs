@@ -21,7 +21,7 @@ pub struct NbdSettings {
     pub callers: Callers,
 }
 
-/// The NBD server. At least one of its two addresses is on.
+/// The NBD server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nbd {
     /// TCP address; port 0 lets the kernel choose.
@@ -54,9 +54,6 @@ impl NbdSettings {
             TcpListen::At(address) => Some(address),
         };
         let unix = unix_socket("--nbd-unix", self.unix, data_dir, "run/nbd.sock")?;
-        if tcp.is_none() && unix.is_none() {
-            return Err(ConfigError::NothingToServe);
-        }
         let connections_max = self.connections_max.unwrap_or(CONNECTIONS_DEFAULT);
         let range = 1..=CONNECTIONS_MAX;
         Ok(Nbd {

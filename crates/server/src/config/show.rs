@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::Config;
 
-/// The keys whose values are no text.
-const ALLOW: [&str; 2] = ["nbd.allow", "iscsi.allow"];
+/// The keys whose values are no texts.
+const ALLOW: [&str; 3] = ["nbd.allow", "iscsi.allow", "nvme.allow"];
 
 impl Config {
     /// Returns every key that a file can have, with its value; `None` if it is not set.
@@ -19,6 +19,7 @@ impl Config {
         let journal = &self.first_start.journal;
         let callers = &self.nbd.callers;
         let initiators = &self.iscsi.callers;
+        let hosts = &self.nvme.callers;
         vec![
             ("data_dir", path(&self.data_dir)),
             ("memory", Some(self.memory.bytes().to_string())),
@@ -69,6 +70,24 @@ impl Config {
                 ALLOW[1],
                 (!initiators.allow.is_empty()).then(|| initiators.allow.to_string()),
             ),
+            (
+                "nvme.tcp",
+                self.nvme.tcp.map_or_else(off, |at| Some(at.to_string())),
+            ),
+            (
+                "nvme.discovery_tcp",
+                self.nvme
+                    .discovery_tcp
+                    .map_or_else(off, |at| Some(at.to_string())),
+            ),
+            (
+                "nvme.connections_max",
+                Some(self.nvme.connections_max.to_string()),
+            ),
+            (
+                ALLOW[2],
+                (!hosts.allow.is_empty()).then(|| hosts.allow.to_string()),
+            ),
             ("api.unix", unix(&self.api_unix)),
             (
                 "api.tcp",
@@ -113,7 +132,7 @@ impl Config {
                 section = table;
             }
             let _ = match value {
-                // The allow-list is written as a table.
+                // An allow-list is written as a table.
                 Some(value) if ALLOW.contains(&key) => writeln!(text, "{name} = {value}"),
                 Some(value) => writeln!(text, "{name} = {}", toml::Value::String(value)),
                 None => writeln!(text, "# {name} is not set"),
@@ -160,6 +179,13 @@ mod tests {
             )
             .expect("good")
             .iscsi,
+            nvme: file::parse(
+                Path::new("some.toml"),
+                "nvme.tcp = ':4420'\nnvme.discovery_tcp = ':8009'\n\
+                nvme.allow.'v/l' = ['10.0.0.0/8']",
+            )
+            .expect("good")
+            .nvme,
             journal_half_size: Some("64MiB".parse().expect("a size")),
             ..Settings::default()
         };

@@ -4,7 +4,7 @@
 //! Clients that connect early wait in the kernel's queue until the reactors accept.
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
 
@@ -148,6 +148,18 @@ impl AsFd for Open {
             Listening::Unix { socket, .. } => socket.as_fd(),
         }
     }
+}
+
+/// Returns the address for a client on this machine: the loopback, if the server listens
+/// everywhere.
+pub(super) fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        });
+    }
+    address
 }
 
 /// Duplicates the socket for the reactors.

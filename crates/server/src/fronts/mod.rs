@@ -18,6 +18,7 @@ mod encryption;
 pub mod front;
 pub mod iscsi;
 pub mod nbd;
+pub mod nvme_tcp;
 mod secrets;
 pub mod socket;
 
@@ -44,6 +45,9 @@ pub fn all(config: &Config) -> Vec<Box<dyn Protocol>> {
     let mut all: Vec<Box<dyn Protocol>> = vec![Box::new(nbd::Nbd::new(&config.nbd))];
     if config.iscsi.tcp.is_some() {
         all.push(Box::new(iscsi::Iscsi::new(&config.iscsi, &reservations)));
+    }
+    if config.nvme.tcp.is_some() {
+        all.push(Box::new(nvme_tcp::NvmeTcp::new(&config.nvme)));
     }
     all
 }

@@ -1,13 +1,13 @@
 //! NBD as a front: its endpoints, its settings, and commands for a person to try.
 
 use std::fmt::Write as _;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use everglade_env::Nanos;
 use everglade_nbd::{Sessions, Settings};
 use everglade_target::Export;
 use everglade_target::sessions::Owner;
 
+use super::doors::reachable;
 use super::front::{Contents, Door, Front, Protocol};
 use crate::Size;
 use crate::config::place::quoted;
@@ -106,18 +106,6 @@ fn uri_at(tcp: Option<&Endpoint>, unix: Option<&Endpoint>, export: &str) -> Opti
         }
         _ => None,
     }
-}
-
-/// Returns the address for a client on this machine: the loopback, if the server listens
-/// everywhere.
-fn reachable(mut address: SocketAddr) -> SocketAddr {
-    if address.ip().is_unspecified() {
-        address.set_ip(match address {
-            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
-            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        });
-    }
-    address
 }
 
 /// Returns the exact commands to try on the first export. Unless the export is new, they only read.

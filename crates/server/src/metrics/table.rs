@@ -135,6 +135,7 @@ const PARTS: &[&[Metric]] = &[
     DAEMON,
     of_clients!("nbd", "NBD"),
     of_clients!("iscsi", "iSCSI"),
+    of_clients!("nvme", "NVMe/TCP"),
     REST,
 ];
 

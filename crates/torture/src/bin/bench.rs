@@ -3,6 +3,8 @@
 //!
 //! `flush [--rounds N] [--folder DIR] [--write FILE] [--only SECTION]`: the tables of
 //! [`everglade_torture::bench`], on stdout and, if wanted, as a page.
+//!
+//! `protocols [--rounds N] [--folder DIR] [--write FILE]`: one server over NBD and over NVMe/TCP.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,16 +14,27 @@ use std::time::Duration;
 use everglade_torture::Failure;
 use everglade_torture::bench::{flush, longest, recovery};
 use everglade_torture::rig::Installation;
+use everglade_torture::versus::protocols;
 
 const USAGE: &str = "everglade-bench flush [--rounds N] [--folder DIR] [--write FILE] \
-    [--only flushes|longest|recovery]";
+    [--only flushes|longest|recovery]\n\
+    everglade-bench protocols [--rounds N] [--folder DIR] [--write FILE]";
 /// Fewer pairs say nothing about a ratio on a shared machine.
 const ROUNDS: u64 = 9;
 /// Of each half of a pair.
 const ROUND: Duration = Duration::from_millis(1500);
 const LONGEST: Duration = Duration::from_secs(30);
 
+/// Adds a line. Writing to memory does not fail.
+macro_rules! line {
+    ($text:expr, $($word:tt)*) => {
+        let _ = writeln!($text, $($word)*);
+    };
+}
+
 struct Arguments {
+    /// The protocols against each other, instead of what durability costs.
+    is_about_protocols: bool,
     rounds: u64,
     /// On the disk that is measured.
     folder: PathBuf,
@@ -33,10 +46,13 @@ struct Arguments {
 
 impl Arguments {
     fn read(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
-        if words.next().as_deref() != Some("flush") {
-            return Err("which rig?".to_owned());
-        }
+        let is_about_protocols = match words.next().as_deref() {
+            Some("flush") => false,
+            Some("protocols") => true,
+            _ => return Err("which rig?".to_owned()),
+        };
         let mut arguments = Arguments {
+            is_about_protocols,
             rounds: ROUNDS,
             folder: std::env::temp_dir(),
             page: None,
@@ -70,7 +86,11 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match page(&arguments) {
+    let written = match arguments.is_about_protocols {
+        true => protocols_page(&arguments),
+        false => page(&arguments),
+    };
+    match written {
         Ok(text) => {
             print!("{text}");
             if let Some(path) = &arguments.page
@@ -115,6 +135,36 @@ fn page(arguments: &Arguments) -> Result<String, Failure> {
     Ok(text)
 }
 
+fn protocols_page(arguments: &Arguments) -> Result<String, Failure> {
+    let mut text = String::from(
+        "# Protocols\n\n\
+         <!-- Written by `cargo xtask bench protocols`. -->\n\n\
+         One server and one cached LUN over the loopback, by NBD on TCP and by NVMe/TCP,\n\
+         by turns. Medians of the rounds; the ratio has its 95 % interval.\n\n",
+    );
+    machine(&mut text, arguments);
+    line!(
+        text,
+        "\n| load | NBD, per second | NVMe/TCP, per second | ratio | wanted | CPU of the server, \
+         NBD | NVMe/TCP |\n| --- | --- | --- | --- | --- | --- | --- |"
+    );
+    apart(arguments, |installation, _| {
+        for row in protocols::run(installation, arguments.rounds, ROUND)? {
+            let [nbd, nvme] = row.rates;
+            let [nbd_us, nvme_us] = row.cpu_us;
+            let goal = row.goal.map_or(String::new(), |goal| format!("≥ {goal}"));
+            line!(
+                text,
+                "| {} | {nbd:.0} | {nvme:.0} | {} | {goal} | {nbd_us:.1} µs | {nvme_us:.1} µs |",
+                row.title,
+                row.ratio
+            );
+        }
+        Ok(())
+    })?;
+    Ok(text)
+}
+
 /// In a folder of its own, which goes with it.
 fn apart(
     arguments: &Arguments,
@@ -125,13 +175,6 @@ fn apart(
     let this = std::env::current_exe().unwrap_or_default();
     let installation = Installation::new(&this.with_file_name("everglade"), folder.path());
     run(&installation, folder.path())
-}
-
-/// Adds a line. Writing to memory does not fail.
-macro_rules! line {
-    ($text:expr, $($word:tt)*) => {
-        let _ = writeln!($text, $($word)*);
-    };
 }
 
 fn machine(text: &mut String, arguments: &Arguments) {

@@ -4,7 +4,7 @@
 //!
 //! It speaks what the rigs need: fixed newstyle, `NBD_OPT_EXPORT_NAME`, simple replies.
 
-mod stream;
+pub(crate) mod stream;
 mod wire;
 
 use std::io::{self, BufReader, Read, Write};

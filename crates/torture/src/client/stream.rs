@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// A server that is silent for so long hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,13 +18,13 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-pub(super) enum Stream {
+pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
 impl Stream {
-    pub(super) fn connect(address: &Address) -> io::Result<Stream> {
+    pub(crate) fn connect(address: &Address) -> io::Result<Stream> {
         match address {
             Address::Tcp(address) => {
                 let stream = TcpStream::connect(address)?;

@@ -161,6 +161,7 @@ impl Installation {
         Ok(Ok(Daemon {
             tcp: Address::Tcp(field("nbd=")?),
             unix: Address::Unix(field("nbd-unix=")?.into()),
+            nvme: field("nvme=").ok(),
             ready_after: since.elapsed(),
             process,
             log,
@@ -176,6 +177,8 @@ pub struct Daemon {
     pub tcp: Address,
     /// Its socket.
     pub unix: Address,
+    /// Its address for NVMe/TCP, if that is on.
+    pub nvme: Option<String>,
     /// From its start to its ready line.
     pub ready_after: Duration,
 }

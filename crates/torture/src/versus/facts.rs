@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::load::{self, Kind, Load, Order};
 use super::server::{Mounted, Server, memory, must};
 use crate::Failure;
+use crate::client::Address;
 use crate::rig::Installation;
 
 /// Sizes of pools that are started, the smaller first.
@@ -183,8 +184,9 @@ pub fn idle(programs: &Path, folder: &Path, time: Duration) -> Result<f64, Failu
     load::fill(&server.socket, &server.export, 64 << 20)
         .map_err(|error| Failure::rig("fill", &error))?;
     installation.must(&["volume", "create", "committed"])?;
-    let _client = super::socket::Socket::open(&server.socket, &server.export)
-        .map_err(|error| Failure::rig("connect", &error))?;
+    let _client =
+        super::socket::Socket::open(&Address::Unix(server.socket.clone()), &server.export)
+            .map_err(|error| Failure::rig("connect", &error))?;
     // What the start left behind is over by then.
     std::thread::sleep(Duration::from_secs(1));
     let before = server.cpu()?;

@@ -3,14 +3,16 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::latency::Latencies;
-use super::socket::{Ask, Socket, Verb};
+use super::nvme::Queue;
+use super::socket::{Ask, Client, Socket, Verb};
 use crate::Random;
+use crate::client::Address;
 
 /// Contents that nothing can compress or deduplicate.
 const NOISE_BYTES: usize = 4 << 20;
@@ -45,6 +47,44 @@ impl Kind {
     /// True if flushes between the writes make them durable.
     fn has_flushes(self) -> bool {
         matches!(self, Kind::WriteFlush(_) | Kind::WriteThenFlush)
+    }
+}
+
+/// Where a load goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// To an export of NBD.
+    Nbd(Address),
+    /// To a subsystem of NVMe/TCP at `IP:PORT`.
+    Nvme(String),
+}
+
+impl From<&Path> for Place {
+    /// An export of NBD behind a Unix socket.
+    fn from(socket: &Path) -> Place {
+        Place::Nbd(Address::Unix(socket.to_owned()))
+    }
+}
+
+impl From<&PathBuf> for Place {
+    fn from(socket: &PathBuf) -> Place {
+        Place::from(socket.as_path())
+    }
+}
+
+impl Place {
+    /// Connects to an export or a subsystem; returns its size as well.
+    fn open(&self, name: &str) -> io::Result<(Box<dyn Client>, u64)> {
+        Ok(match self {
+            Place::Nbd(address) => {
+                let (socket, size) = Socket::open(address, name)?;
+                (Box::new(socket), size)
+            }
+            Place::Nvme(address) => {
+                let (queue, size) = Queue::open(address, name)?;
+                (Box::new(queue), size)
+            }
+        })
     }
 }
 
@@ -115,12 +155,12 @@ impl Load {
     /// Those of the sockets, and error replies.
     pub fn run(
         &self,
-        socket: &Path,
+        place: impl Into<Place>,
         export: &str,
         time: Duration,
         seed: u64,
     ) -> io::Result<Sample> {
-        self.run_until(socket, export, time, seed, &Arc::default())
+        self.run_until(place, export, time, seed, &Arc::default())
     }
 
     /// The same, but no longer than until somebody says that it is enough.
@@ -129,15 +169,16 @@ impl Load {
     /// Those of the sockets, and error replies.
     pub fn run_until(
         &self,
-        socket: &Path,
+        place: impl Into<Place>,
         export: &str,
         time: Duration,
         seed: u64,
         is_enough: &Arc<AtomicBool>,
     ) -> io::Result<Sample> {
+        let place = place.into();
         let mut runners = Vec::new();
         for job in 0..u64::from(self.jobs) {
-            let mut runner = Runner::new(self, socket, export, seed ^ job << 32)?;
+            let mut runner = Runner::new(self, &place, export, seed ^ job << 32)?;
             runner.is_enough = is_enough.clone();
             runners.push(runner);
         }
@@ -173,12 +214,12 @@ impl Load {
     /// Those of the socket, and error replies.
     pub fn run_count(
         &self,
-        socket: &Path,
+        place: impl Into<Place>,
         export: &str,
         count: u64,
         seed: u64,
     ) -> io::Result<Sample> {
-        let mut runner = Runner::new(self, socket, export, seed)?;
+        let mut runner = Runner::new(self, &place.into(), export, seed)?;
         runner.left = Some(count);
         let since = Instant::now();
         let mut sample = runner.run(since, Duration::from_secs(3600))?;
@@ -191,48 +232,54 @@ impl Load {
 ///
 /// # Errors
 /// Those of the socket, and error replies.
-pub fn fill(socket: &Path, export: &str, bytes: u64) -> io::Result<()> {
-    once(&whole(bytes), bytes / (1 << 20), socket, export)
+pub fn fill(place: impl Into<Place>, export: &str, bytes: u64) -> io::Result<()> {
+    once(&whole(bytes), bytes / (1 << 20), place, export)
 }
 
 /// Writes 4 KiB at every multiple of `step` in an export, and flushes.
 ///
 /// # Errors
 /// Those of the socket, and error replies.
-pub fn sparse(socket: &Path, export: &str, bytes: u64, step: u64) -> io::Result<()> {
+pub fn sparse(place: impl Into<Place>, export: &str, bytes: u64, step: u64) -> io::Result<()> {
     let load = Load {
         order: Order::Sparse(step),
         block: 4096,
         depth: 32,
         ..whole(bytes)
     };
-    once(&load, bytes / step, socket, export)
+    once(&load, bytes / step, place, export)
 }
 
 /// Writes 4 KiB at so many random places of the first bytes of an export, and flushes.
 ///
 /// # Errors
 /// Those of the socket, and error replies.
-pub fn scatter(socket: &Path, export: &str, bytes: u64, count: u64, seed: u64) -> io::Result<()> {
+pub fn scatter(
+    place: impl Into<Place>,
+    export: &str,
+    bytes: u64,
+    count: u64,
+    seed: u64,
+) -> io::Result<()> {
     let load = Load {
         order: Order::Random,
         block: 4096,
         depth: 32,
         ..whole(bytes)
     };
-    load.run_count(socket, export, count, seed).map(drop)
+    load.run_count(place, export, count, seed).map(drop)
 }
 
 /// Reads the first bytes of an export once.
 ///
 /// # Errors
 /// Those of the socket, and error replies.
-pub fn read_all(socket: &Path, export: &str, bytes: u64) -> io::Result<()> {
+pub fn read_all(place: impl Into<Place>, export: &str, bytes: u64) -> io::Result<()> {
     let load = Load {
         kind: Kind::Read,
         ..whole(bytes)
     };
-    once(&load, bytes / u64::from(load.block), socket, export)
+    once(&load, bytes / u64::from(load.block), place, export)
 }
 
 fn whole(bytes: u64) -> Load {
@@ -247,8 +294,8 @@ fn whole(bytes: u64) -> Load {
     }
 }
 
-fn once(load: &Load, count: u64, socket: &Path, export: &str) -> io::Result<()> {
-    load.run_count(socket, export, count, 0).map(drop)
+fn once(load: &Load, count: u64, place: impl Into<Place>, export: &str) -> io::Result<()> {
+    load.run_count(place, export, count, 0).map(drop)
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -258,7 +305,7 @@ fn nanos(time: Duration) -> u64 {
 /// One connection.
 struct Runner {
     load: Load,
-    socket: Socket,
+    socket: Box<dyn Client>,
     random: Random,
     noise: Vec<u8>,
     next: u64,
@@ -277,8 +324,8 @@ struct Runner {
 }
 
 impl Runner {
-    fn new(load: &Load, socket: &Path, export: &str, seed: u64) -> io::Result<Runner> {
-        let (socket, size) = Socket::open(socket, export)?;
+    fn new(load: &Load, place: &Place, export: &str, seed: u64) -> io::Result<Runner> {
+        let (socket, size) = place.open(export)?;
         if size < load.bytes {
             return Err(io::Error::other(format!("{export} has {size} bytes")));
         }
@@ -369,7 +416,7 @@ impl Runner {
         let (uncovered, covered) = (&mut self.uncovered, &mut self.covered);
         let mut answered: Option<Instant> = None;
         let mut to_flush = 0;
-        self.socket.receive(|cookie| {
+        self.socket.receive(&mut |cookie| {
             let now = *answered.get_or_insert_with(Instant::now);
             free.push(cookie);
             let (begun, is_flush) = flight[cookie as usize];

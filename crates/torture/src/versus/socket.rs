@@ -6,9 +6,9 @@
 //! newstyle, `NBD_OPT_EXPORT_NAME`, simple replies: what every server of the comparison speaks.
 
 use std::io::{self, IoSlice, Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::time::Duration;
+
+use crate::client::Address;
+use crate::client::stream::Stream;
 
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const REPLY_MAGIC: u32 = 0x6744_6698;
@@ -16,8 +16,6 @@ const REQUEST_BYTES: usize = 28;
 const REPLY_BYTES: usize = 16;
 /// The most bytes that one call receives. No pattern has more in flight.
 const ROOM_BYTES: usize = 2 << 20;
-/// A server that is silent for so long hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A command of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +36,24 @@ pub(super) struct Ask {
     pub(super) length: u32,
 }
 
+/// A connection on which requests are queued, sent together, and answered in any order.
+pub(super) trait Client: Send {
+    /// Queues a request; `payload` is the first byte of a write's contents in the noise.
+    fn queue(&mut self, ask: Ask, payload: usize);
+
+    /// Sends all that is queued with one call, or as few as the kernel allows.
+    fn send(&mut self, noise: &[u8]) -> io::Result<()>;
+
+    /// Waits for replies, and passes the cookie of each to `replied`, which says how many bytes a
+    /// read returns. There may be none, if the server wants more to be sent.
+    fn receive(&mut self, replied: &mut dyn FnMut(u32) -> usize) -> io::Result<()>;
+
+    /// Says goodbye, which has no reply.
+    fn close(self: Box<Self>) -> io::Result<()>;
+}
+
 pub(super) struct Socket {
-    stream: UnixStream,
+    stream: Stream,
     headers: Vec<[u8; REQUEST_BYTES]>,
     /// Which part of the noise each queued request carries.
     payloads: Vec<Option<(usize, usize)>>,
@@ -51,10 +65,8 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    pub(super) fn open(path: &Path, export: &str) -> io::Result<(Socket, u64)> {
-        let mut stream = UnixStream::connect(path)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+    pub(super) fn open(address: &Address, export: &str) -> io::Result<(Socket, u64)> {
+        let mut stream = Stream::connect(address)?;
         let mut greeting = [0; 18];
         stream.read_exact(&mut greeting)?;
         if &greeting[..16] != b"NBDMAGICIHAVEOPT" {
@@ -81,17 +93,17 @@ impl Socket {
         };
         Ok((socket, u64::from_be_bytes(size)))
     }
+}
 
-    /// Says goodbye, which has no reply.
-    pub(super) fn close(mut self) -> io::Result<()> {
+impl Client for Socket {
+    fn close(mut self: Box<Self>) -> io::Result<()> {
         let mut header = [0; REQUEST_BYTES];
         header[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
         header[7] = 2;
         self.stream.write_all(&header)
     }
 
-    /// Queues a request; `payload` is the first byte of a write's contents in the noise.
-    pub(super) fn queue(&mut self, ask: Ask, payload: usize) {
+    fn queue(&mut self, ask: Ask, payload: usize) {
         let (code, flags) = match ask.verb {
             Verb::Read => (0u16, 0u16),
             Verb::Write => (1, 0),
@@ -111,8 +123,7 @@ impl Socket {
             .push(has_payload.then_some((payload, ask.length as usize)));
     }
 
-    /// Sends all that is queued with one call, or as few as the kernel allows.
-    pub(super) fn send(&mut self, noise: &[u8]) -> io::Result<()> {
+    fn send(&mut self, noise: &[u8]) -> io::Result<()> {
         let mut pieces = Vec::with_capacity(2 * self.headers.len());
         for (header, payload) in self.headers.iter().zip(&self.payloads) {
             pieces.push(IoSlice::new(header));
@@ -131,9 +142,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Waits for replies, and passes the cookie of each to `replied`, which says how many bytes of
-    /// data follow.
-    pub(super) fn receive(&mut self, mut replied: impl FnMut(u32) -> usize) -> io::Result<()> {
+    fn receive(&mut self, replied: &mut dyn FnMut(u32) -> usize) -> io::Result<()> {
         let mut got_one = false;
         while !got_one {
             let bytes = self.stream.read(&mut self.room[self.kept..])?;

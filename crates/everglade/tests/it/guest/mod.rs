@@ -8,6 +8,7 @@
 
 mod initramfs;
 mod machine;
+mod nvme;
 
 use std::path::PathBuf;
 
@@ -19,16 +20,11 @@ use machine::Machine;
 const MIB: u64 = 1 << 20;
 /// Kernel modules wanted; those they need come along.
 const MODULES: [&str; 4] = ["virtio_pci", "virtio_net", "nbd", "xfs"];
-/// Programs besides busybox.
-const PROGRAMS: [&str; 5] = [
-    "nbd-client",
-    "mkfs.ext4",
-    "e2fsck",
-    "mkfs.xfs",
-    "xfs_repair",
-];
+/// Programs for file systems.
+const FILE_SYSTEMS: [&str; 4] = ["mkfs.ext4", "e2fsck", "mkfs.xfs", "xfs_repair"];
+const CLIENT: &str = "nbd-client";
 
-/// As [`MODULES`] and [`PROGRAMS`], for iSCSI.
+/// Modules and programs for iSCSI.
 const ISCSI_MODULES: [&str; 7] = [
     "virtio_pci",
     "virtio_net",
@@ -40,11 +36,14 @@ const ISCSI_MODULES: [&str; 7] = [
 ];
 const ISCSI_PROGRAMS: [&str; 4] = ["iscsid", "iscsiadm", "mkfs.ext4", "e2fsck"];
 
-/// An initramfs with these programs and modules, and this first process.
+/// Writes an archive with these modules, with these programs besides busybox, and with `script` as
+/// the first process.
 fn write_initramfs(
     dir: &TestDir,
     kernel: &Kernel,
-    (programs, modules, init): (&[&str], &[&str], &[u8]),
+    modules: &[&str],
+    programs: &[&str],
+    script: &[u8],
 ) -> PathBuf {
     let mut root = Initramfs::default();
     let installed = |name: &str| find(name).expect("it is installed");
@@ -61,7 +60,7 @@ fn write_initramfs(
     for (name, bytes) in &modules {
         root.file(&format!("modules/{name}"), bytes);
     }
-    root.file("init", init);
+    root.file("init", script);
     root.directory("mnt");
     let path = dir.file("initramfs");
     std::fs::write(&path, root.finish()).expect("write");
@@ -81,7 +80,7 @@ fn allocated(server: &Server, export: &str) -> u64 {
 
 #[test]
 fn a_linux_guest_makes_uses_and_checks_ext4_and_xfs() {
-    if !have(&["qemu-system-x86_64", "busybox", "ldd", "nbdinfo"]) || !have(&PROGRAMS) {
+    if !have(&["qemu-system-x86_64", "busybox", "ldd", "nbdinfo", CLIENT]) || !have(&FILE_SYSTEMS) {
         return;
     }
     if !cfg!(target_arch = "x86_64") {
@@ -95,11 +94,9 @@ fn a_linux_guest_makes_uses_and_checks_ext4_and_xfs() {
     let create = ["lun", "create", "vol0/xfs", "--size", "512MiB"];
     let output = dir.run(&create);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let initramfs = write_initramfs(
-        &dir,
-        &kernel,
-        (&PROGRAMS, &MODULES, include_bytes!("init.sh")),
-    );
+    let programs: Vec<&str> = FILE_SYSTEMS.iter().copied().chain([CLIENT]).collect();
+    let script = include_bytes!("init.sh");
+    let initramfs = write_initramfs(&dir, &kernel, &MODULES, &programs, script);
     let mut guest = Machine::start(&kernel.image, &initramfs);
     let mut server = Some(server);
     let mut heard = Vec::new();
@@ -167,12 +164,8 @@ fn a_linux_guest_goes_on_over_iscsi_when_the_daemon_is_killed() {
     };
     // The second daemon must be where the first was.
     let address = portal(&server);
-    let programs = (
-        &ISCSI_PROGRAMS[..],
-        &ISCSI_MODULES[..],
-        &include_bytes!("iscsi.sh")[..],
-    );
-    let initramfs = write_initramfs(&dir, &kernel, programs);
+    let script = include_bytes!("iscsi.sh");
+    let initramfs = write_initramfs(&dir, &kernel, &ISCSI_MODULES, &ISCSI_PROGRAMS, script);
     let mut guest = Machine::start(&kernel.image, &initramfs);
     let mut server = Some(server);
     let mut heard = Vec::new();

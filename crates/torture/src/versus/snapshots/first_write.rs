@@ -7,11 +7,12 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use super::super::server::Server;
-use super::super::socket::{Ask, Socket, Verb};
+use super::super::socket::{Ask, Client as _, Socket, Verb};
 use super::creation::SMALL;
 use super::results::Results;
 use super::store::Store;
 use super::{IMAGE, Plan, ensure};
+use crate::client::Address;
 use crate::versus::Ratio;
 use crate::{Failure, Random};
 
@@ -32,7 +33,7 @@ struct Writer {
 
 impl Writer {
     fn open(server: &Server, bytes: u64, seed: u64) -> io::Result<Writer> {
-        let (socket, _) = Socket::open(&server.socket, &server.export)?;
+        let (socket, _) = Socket::open(&Address::Unix(server.socket.clone()), &server.export)?;
         let mut random = Random::new(seed);
         let noise = (0..u64::from(BLOCK) / 8).flat_map(|_| random.number().to_le_bytes());
         Ok(Writer {
@@ -53,7 +54,7 @@ impl Writer {
         let begun = Instant::now();
         self.socket.queue(ask, 0);
         self.socket.send(&self.noise)?;
-        self.socket.receive(|_| 0)?;
+        self.socket.receive(&mut |_| 0)?;
         Ok(begun.elapsed())
     }
 

@@ -1,0 +1,176 @@
+#!/bin/busybox sh
+# First process of the guest: finds our subsystems over NVMe/TCP, makes file systems on them, uses
+# them, checks them. Lines that begin with "@@" are for the test.
+/bin/busybox mkdir -p /proc /sys /dev /mnt /tmp /run /etc/nvme
+/bin/busybox --install -s /bin
+export PATH=/bin:/usr/bin:/sbin:/usr/sbin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+stty -echo 2>/dev/null
+
+fail() {
+    echo "@@ failed: $*"
+    dmesg | tail -n 40
+    poweroff -f
+    sleep 60
+}
+
+# Runs a command that must succeed.
+must() {
+    "$@" >/tmp/said 2>&1 || { cat /tmp/said; fail "$*"; }
+}
+
+# Runs a command whose output must have a text.
+says() {
+    text=$1
+    shift
+    must "$@"
+    grep -q "$text" /tmp/said || { cat /tmp/said; fail "no '$text' in: $*"; }
+}
+
+for module in $(cat /modules/order); do
+    must insmod "/modules/$module"
+done
+must ip link set lo up
+must ip link set eth0 up
+must ip addr add 10.0.2.15/24 dev eth0
+echo nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555 >/etc/nvme/hostnqn
+echo 11111111-2222-3333-4444-555555555555 >/etc/nvme/hostid
+echo "@@ booted"
+read -r port
+
+to="-t tcp -a 10.0.2.2 -s $port"
+name=nqn.2026-11.dev.everglade:vol0
+
+# wait_for COMMAND: until it succeeds, for a minute at most.
+wait_for() {
+    tries=0
+    until "$@" >/dev/null 2>&1; do
+        tries=$((tries + 1))
+        [ $tries -lt 600 ] || fail "waited for: $*"
+        sleep 0.1
+    done
+}
+
+says "$name.lun0" nvme discover $to
+grep -q "$name.xfs" /tmp/said || fail "two subsystems"
+# Digests on one of them.
+must nvme connect $to -n "$name.lun0" --reconnect-delay=1
+must nvme connect $to -n "$name.xfs" --reconnect-delay=1 --hdr-digest --data-digest
+wait_for test -b /dev/nvme0n1
+wait_for test -b /dev/nvme1n1
+for disk in nvme0n1 nvme1n1; do
+    [ "$(blockdev --getsize64 /dev/$disk)" = 536870912 ] || fail "size of $disk"
+    [ "$(cat /sys/block/$disk/queue/physical_block_size)" = 4096 ] || fail "blocks of $disk"
+    [ "$(cat /sys/block/$disk/queue/write_cache)" = "write back" ] || fail "cache of $disk"
+done
+says "Everglade" nvme list
+says "$name.lun0" nvme id-ctrl /dev/nvme0
+says "nsze *: 0x100000" nvme id-ns /dev/nvme0n1
+says "0x1" nvme list-ns /dev/nvme0
+must nvme ns-descs /dev/nvme0n1
+must nvme smart-log /dev/nvme0
+must nvme error-log /dev/nvme0
+must nvme fw-log /dev/nvme0
+must nvme effects-log /dev/nvme0
+says "optimized" nvme ana-log /dev/nvme0
+must nvme get-feature /dev/nvme0 -f 6
+must nvme get-feature /dev/nvme0 -f 7
+must nvme flush /dev/nvme0n1
+echo "@@ identified"
+
+# Commands that file systems do not use.
+dd if=/dev/urandom of=/tmp/block bs=4096 count=1 2>/dev/null
+must nvme write /dev/nvme0n1 -s 8 -c 7 -z 4096 -d /tmp/block
+must nvme read /dev/nvme0n1 -s 8 -c 7 -z 4096 -d /tmp/again
+must cmp /tmp/block /tmp/again
+must nvme compare /dev/nvme0n1 -s 8 -c 7 -z 4096 -d /tmp/block
+nvme compare /dev/nvme0n1 -s 16 -c 7 -z 4096 -d /tmp/block >/dev/null 2>&1 && fail "compare"
+must nvme verify /dev/nvme0n1 -s 0 -c 63
+must nvme copy /dev/nvme0n1 --sdlba=64 --slbs=8 --blocks=7
+must nvme compare /dev/nvme0n1 -s 64 -c 7 -z 4096 -d /tmp/block
+must nvme write-zeroes /dev/nvme0n1 -s 8 -c 7
+must nvme read /dev/nvme0n1 -s 8 -c 7 -z 4096 -d /tmp/again
+[ "$(tr -d '\000' </tmp/again | wc -c)" = 0 ] || fail "zeroes"
+must nvme dsm /dev/nvme0n1 --ad --slbs=64 --blocks=8
+echo "@@ commanded"
+
+# fill FOLDER: files of all sizes, and their sums.
+fill() {
+    mkdir "$1/many"
+    number=0
+    while [ $number -lt 100 ]; do
+        dd if=/dev/urandom of="$1/many/$number" bs=777 count=$((number % 17 + 1)) 2>/dev/null ||
+            fail "write a file"
+        number=$((number + 1))
+    done
+    must dd if=/dev/urandom of="$1/large" bs=1M count=24
+    (cd "$1" && find many large -type f | sort | xargs md5sum) >"/tmp/sums-$2" || fail "sums"
+}
+
+# same FOLDER: what fill left is still there.
+same() {
+    (cd "$1" && md5sum -c -s "/tmp/sums-$2") || fail "contents of $2"
+}
+
+# check KIND DEVICE
+check() {
+    case $1 in
+    ext4) must e2fsck -f -n "$2" ;;
+    xfs) must xfs_repair -n "$2" ;;
+    esac
+}
+
+# use KIND DEVICE: make, mount, write, delete, trim, unmount, check.
+use() {
+    case $1 in
+    ext4) must mkfs.ext4 -q -E discard "$2" ;;
+    xfs) must mkfs.xfs -q "$2" ;;
+    esac
+    must mount -t "$1" "$2" /mnt
+    must dd if=/dev/urandom of=/mnt/doomed bs=1M count=32
+    must sync
+    echo "@@ full $1"
+    read -r port
+    fill /mnt "$1"
+    must rm /mnt/doomed
+    must sync
+    must fstrim /mnt
+    same /mnt "$1"
+    must umount /mnt
+    check "$1" "$2"
+}
+
+use ext4 /dev/nvme0n1
+use xfs /dev/nvme1n1
+
+# The LUN grows, and the kernel notices by itself.
+echo "@@ grow"
+read -r port
+grown() { [ "$(blockdev --getsize64 /dev/nvme0n1)" = 671088640 ]; }
+wait_for grown
+
+# The daemon is killed and started again while files are written; the kernel goes on.
+must mount -t ext4 /dev/nvme0n1 /mnt
+dd if=/dev/urandom of=/mnt/under bs=64k count=400 conv=fsync >/tmp/dd 2>&1 &
+writer=$!
+echo "@@ restart"
+read -r port
+wait $writer || { cat /tmp/dd; fail "a write during the restart"; }
+same /mnt ext4
+md5sum /mnt/under >/tmp/sum || fail "sum"
+must umount /mnt
+check ext4 /dev/nvme0n1
+must mount -t ext4 /dev/nvme0n1 /mnt
+must md5sum -c /tmp/sum
+must umount /mnt
+must mount -t xfs /dev/nvme1n1 /mnt
+same /mnt xfs
+must umount /mnt
+check xfs /dev/nvme1n1
+must nvme disconnect -n "$name.lun0"
+must nvme disconnect -n "$name.xfs"
+echo "@@ done"
+poweroff -f
+sleep 60
