@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The admin queue's session owns the controller: features, events and properties are its own. What
-//! other sessions need is in a [`Controller`]: atomics that they read with each command, and a lock
+//! other sessions need is in a `Controller`: atomics that they read with each command, and a lock
 //! for what happens when queues come and go. Nothing waits under a lock, and no session holds two.
 //!
 //! The [`Registry`] finds a controller by its number. All reactors share it.
