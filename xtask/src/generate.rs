@@ -54,7 +54,8 @@ const DOCUMENTS: [Document; 4] = [
             -->\n\n\
             The daemon serves them on `http://127.0.0.1:9810/metrics`; `[metrics] tcp` changes \
             the\n\
-            address. Counters begin at 0 when the daemon starts.\n\
+            address. Counters begin at 0 when the daemon starts. A\n\
+            protocol that is off has no metrics.\n\
             [Monitoring](../operating/monitoring.md) says which of them matter.\n\n",
     },
 ];

@@ -48,7 +48,10 @@ fn what_clients_do_is_counted() {
         return;
     }
     let dir = TestDir::new();
-    let server = serve(&dir);
+    // A protocol that is off has no metrics.
+    let sizes = ["--lun-size", "64MiB", "--aggregate-size", "2GiB"];
+    let protocols = ["--iscsi-tcp", ":0", "--nvme-tcp", ":0"];
+    let server = dir.serve(&[sizes, protocols].concat());
     let page = || {
         let answer = http::tcp(&server.metrics, "GET", "/metrics", "");
         assert_eq!(answer.status, 200);
