@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::failure::{Failure, exit};
 use crate::growth;
 use crate::listing::{self, Cell, Column, if_asked};
+use crate::moving;
 use crate::output::{Output, size};
 use crate::path::absolute;
 use crate::session::Session;
@@ -18,7 +19,7 @@ use crate::table::{Align, Table};
 use crate::verb::{AggregateCreate, AggregateDelete, AggregateVerb};
 
 /// The columns of aggregates. `df` shows a different selection of them.
-pub(crate) const COLUMNS: [Column<Aggregate>; 22] = [
+const COLUMNS: [Column<Aggregate>; 22] = [
     Column::text("name", |it| Cell::text(&it.name)),
     Column::words("state", "AggregateState", |it| Cell::text(it.state)),
     Column::bytes("size", |it| Cell::Bytes(it.size_bytes)),
@@ -105,6 +106,8 @@ pub(crate) fn run(
         }
         AggregateVerb::Add(add) => growth::add(add, session, output, yes)?,
         AggregateVerb::Resize(resize) => growth::resize(resize, session, output)?,
+        AggregateVerb::Export(export) => moving::export(export, session, output)?,
+        AggregateVerb::Import(import) => moving::import(import, &COLUMNS, session, output)?,
         AggregateVerb::Delete(delete) => remove(delete, session, output, yes)?,
     }
     Ok(exit::OK)

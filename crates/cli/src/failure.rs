@@ -84,6 +84,14 @@ impl Failure {
         }
     }
 
+    /// Names an argument of the verb instead of the option that other verbs have for it.
+    pub(crate) fn of_argument(mut self, option: &str, argument: &str) -> Failure {
+        let option = format!("{option}: ");
+        let argument = format!("{argument}: ");
+        self.message = self.message.replacen(&option, &argument, 1);
+        self
+    }
+
     /// Returns the problem document: of the daemon's refusal with the words of the command line.
     #[must_use]
     pub fn document(&self) -> Value {

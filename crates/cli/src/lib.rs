@@ -18,6 +18,7 @@ mod interrupt;
 mod job;
 mod listing;
 mod lun;
+mod moving;
 mod output;
 mod path;
 mod policy;

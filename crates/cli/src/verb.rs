@@ -2,6 +2,7 @@
 //! noun.
 
 mod clone;
+mod moving;
 mod policy;
 mod snapshot;
 
@@ -11,6 +12,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use everglade_api::{LunName, Name, Size, SnapshotName};
 
 pub(crate) use clone::{CloneCreate, CloneVerb, SplitStart, SplitVerb};
+pub(crate) use moving::{AggregateExport, AggregateImport};
 pub(crate) use policy::{PolicyCreate, PolicyVerb};
 pub(crate) use snapshot::{
     SnapshotDiff, SnapshotHold, SnapshotRestore, SnapshotScan, SnapshotShow, SnapshotVerb,
@@ -135,6 +137,10 @@ pub enum AggregateVerb {
     Add(AggregateAdd),
     /// Make an aggregate larger with its devices; clients go on working
     Resize(AggregateResize),
+    /// Stop an aggregate and close its devices, to move it; nothing is lost
+    Export(AggregateExport),
+    /// Take up an aggregate that is on these devices
+    Import(AggregateImport),
     /// Delete an aggregate and clear its devices; needs --yes
     Delete(AggregateDelete),
 }

@@ -84,6 +84,6 @@ pub use crate::pool::space::Usage;
 pub use crate::pool::trigger::{CpCounts, PHASE_BOUNDS, PhaseTimes};
 pub use crate::reactor::{AdminDone, Core, Joined};
 pub use crate::shared::{
-    AggregateInfo, Engine, LunInfo, MemberInfo, Options, VolumeId, VolumeInfo,
+    AggregateInfo, Engine, Found, LunInfo, MemberInfo, Options, VolumeId, VolumeInfo,
 };
 pub use crate::tree::notes::Unreadable;

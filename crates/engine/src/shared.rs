@@ -228,6 +228,23 @@ impl VolumeId {
     }
 }
 
+/// The aggregate that devices have, as their labels say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its name.
+    pub name: String,
+    /// Its UUID.
+    pub uuid: [u8; 16],
+    /// The membership epoch.
+    pub epoch: u64,
+    /// The consistency point that it would be opened with.
+    pub cp: u64,
+    /// Its devices.
+    pub members: usize,
+    /// Those of them that are not there.
+    pub missing: usize,
+}
+
 /// A LUN, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LunInfo {
@@ -280,7 +297,7 @@ impl Engine {
         expected: Option<&labels::Expected>,
     ) -> Result<u32, Refusal> {
         let labels = labels::read(storage, devices, joining, expected, Missing::IfSafe)?;
-        self.open_labelled(storage, labels)
+        self.open_labelled(storage, labels, None)
     }
 
     /// Opens an aggregate like [`Engine::open`], also if members are missing that may have newer
@@ -296,17 +313,56 @@ impl Engine {
         expected: Option<&labels::Expected>,
     ) -> Result<u32, Refusal> {
         let labels = labels::read(storage, devices, joining, expected, Missing::Allowed)?;
-        self.open_labelled(storage, labels)
+        self.open_labelled(storage, labels, None)
     }
 
-    fn open_labelled(&self, storage: &dyn Storage, labels: Labels) -> Result<u32, Refusal> {
+    /// Opens an aggregate like [`Engine::open`], under another name if there is one. The name is on
+    /// the devices when clients are admitted.
+    ///
+    /// # Errors
+    /// See [`Engine::open`].
+    pub fn open_as(
+        &self,
+        storage: &dyn Storage,
+        devices: &[DeviceId],
+        expected: Option<&labels::Expected>,
+        name: Option<&str>,
+    ) -> Result<u32, Refusal> {
+        let labels = labels::read(storage, devices, &[], expected, Missing::IfSafe)?;
+        self.open_labelled(storage, labels, name)
+    }
+
+    /// Reads which aggregate these devices have, without opening it.
+    ///
+    /// # Errors
+    /// The refusal that [`Engine::open`] would give.
+    pub fn examine(storage: &dyn Storage, devices: &[DeviceId]) -> Result<Found, Refusal> {
+        let labels = labels::read(storage, devices, &[], None, Missing::IfSafe)?;
+        let (config, superblock) = (labels.config, labels.superblock);
+        Ok(Found {
+            members: config.members.len(),
+            missing: labels.devices.iter().filter(|it| it.is_none()).count(),
+            name: superblock.name.unwrap_or(config.name),
+            uuid: config.uuid,
+            epoch: config.epoch,
+            cp: superblock.cp.0,
+        })
+    }
+
+    fn open_labelled(
+        &self,
+        storage: &dyn Storage,
+        labels: Labels,
+        name: Option<&str>,
+    ) -> Result<u32, Refusal> {
         let shared = &self.0;
         // Reactors use the table of aggregates all the time, so they do not wait while devices are
         // read here.
         let opening = shared.opening.lock();
         let _alone = opening;
         let known = shared.all();
-        if let Some(twin) = known.iter().find(|known| known.uuid == labels.config.uuid) {
+        let mut open = known.iter().filter(|known| !known.is_forgotten());
+        if let Some(twin) = open.find(|known| known.uuid == labels.config.uuid) {
             return Err(Refusal::new(
                 format!("aggregate {} is open already", twin.name),
                 "each aggregate once",
@@ -364,7 +420,10 @@ impl Engine {
             &superblock,
             space,
         );
-        aggregate.has_cut_commit = healing.is_needed();
+        aggregate.commits_first = healing.is_needed();
+        if let Some(name) = name {
+            aggregate.begin_as(name);
+        }
         (aggregate.lost_segments, aggregate.spared_segments) = (lost.missed, lost.spared);
         let aggregate = Arc::new(aggregate);
         let aggregates = shared.aggregates.write();

@@ -346,6 +346,22 @@ pub const ROUTES: &[Route] = &[
         Answers::Found("Growth"),
     )
     .by_admin(),
+    Route::change(
+        "POST",
+        "/v1/aggregates/{aggregate}/actions/export",
+        "stops an aggregate, closes its devices and forgets it; nothing on them is lost",
+        None,
+        Answers::Found("ExportedAggregate"),
+    )
+    .by_admin(),
+    Route::change(
+        "POST",
+        "/v1/aggregates/actions/import",
+        "takes up an aggregate that is on these devices; with dry_run, only shows which one",
+        Some("ImportAggregate"),
+        Answers::MadeOr("Aggregate", "ImportPlan"),
+    )
+    .by_admin(),
     Route::get(
         "/v1/aggregates/{aggregate}/repair",
         "the progress and the outcome of the last repair",

@@ -55,8 +55,9 @@ pub(crate) struct Aggregate {
     /// When it was opened, its labels had the record of a change of its devices that was cut
     /// ([`crate::mount::labels`]).
     pub(crate) has_cut_change: bool,
-    /// When it was opened, a copy of a superblock was to be healed ([`crate::media::heal`]).
-    pub(crate) has_cut_commit: bool,
+    /// A consistency point comes before clients: when it was opened, a copy of a superblock was to
+    /// be healed ([`crate::media::heal`]), or it has got another name.
+    pub(crate) commits_first: bool,
     /// The journal, unless it has none.
     pub(crate) log: Option<Log>,
     pub(crate) counts: Counts,
@@ -113,7 +114,7 @@ impl Aggregate {
             lost_segments: Vec::new(),
             spared_segments: Vec::new(),
             has_cut_change: highest_epoch > config.epoch,
-            has_cut_commit: false,
+            commits_first: false,
             topology: AtomicU64::new(0),
             recovery: Mutex::new(None),
             uuid: config.uuid,
@@ -139,6 +140,12 @@ impl Aggregate {
         (name != self.media.layout().config.name).then_some(name)
     }
 
+    /// Gives it another name before anybody knows it. The first consistency point writes the name.
+    pub(crate) fn begin_as(&mut self, name: &str) {
+        self.name.set(name);
+        self.commits_first = true;
+    }
+
     /// The consistency point an operation joins; stable while inside any of the aggregate's
     /// affinities.
     pub(crate) fn joining(&self) -> CpNumber {
@@ -154,10 +161,10 @@ impl Aggregate {
     }
 
     /// True if its first consistency point does not wait for a change after it was opened: a change
-    /// of its devices was cut, a missing drive is to be recorded, or what clients see may depend on
-    /// a single copy of a superblock.
+    /// of its devices was cut, a missing drive is to be recorded, what clients see may depend on a
+    /// single copy of a superblock, or its name has changed.
     pub(crate) fn must_commit_first(&self) -> bool {
-        self.has_cut_change || self.has_cut_commit || self.media.is_waiting()
+        self.has_cut_change || self.commits_first || self.media.is_waiting()
     }
 
     /// The consistency point that must be committed before clients are admitted after a change of

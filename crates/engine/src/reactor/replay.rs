@@ -235,7 +235,7 @@ impl<O: Outside> Core<O> {
             replay.info.next_sequence = outcome.end.sequence;
             // Another drive of the journal may have traces that the one that was read has not.
             let has_copies = aggregate.media.has_groups();
-            let is_cut = aggregate.has_cut_change || aggregate.has_cut_commit;
+            let is_cut = aggregate.has_cut_change || aggregate.commits_first;
             let commits = outcome.has_traces() || is_cut || has_copies;
             let at = Position {
                 // Records of this generation cannot be left from an earlier life.

@@ -6,6 +6,7 @@ mod devices;
 mod failing;
 mod growing;
 mod mirrors;
+mod moving;
 mod refusals;
 mod remedies;
 mod renaming;

@@ -44,7 +44,7 @@ use crate::schedule::Schedule;
 use crate::{Config, DataDir};
 
 /// Each has affinities, areas and maps in memory.
-const AGGREGATES_MAX: usize = 64;
+pub(super) const AGGREGATES_MAX: usize = 64;
 /// Interval between checks of an aggregate that is mounting.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(1);
 

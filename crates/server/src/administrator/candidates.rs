@@ -24,6 +24,7 @@ const HALF_USUAL_MAX: Size = Size::mib(256);
 const PATH_BYTES_MAX: usize = 1024;
 /// Devices of all aggregates together.
 const DEVICES_MAX: usize = 256;
+const NO_DEVICE: &str = "expected a directory, a regular file or a block device";
 const FIELD: &str = "devices";
 const JOURNAL_FIELD: &str = "journal_device";
 
@@ -326,14 +327,7 @@ fn existing(
     text: &str,
     size: Option<Size>,
 ) -> Result<(Device, Identity), Problem> {
-    let path = PathBuf::from(text);
-    if !path.is_absolute() || text.len() > PATH_BYTES_MAX || text.chars().any(char::is_control) {
-        let text = format!(
-            "{text:.80?} is not a path to a device; use an absolute one of at most \
-            {PATH_BYTES_MAX} bytes"
-        );
-        return Err(Problem::invalid(FIELD, text));
-    }
+    let path = path_of(text)?;
     let unusable = |problem: &dyn std::fmt::Display| {
         Problem::of_field(Code::DeviceUnusable, FIELD, format!("{text}: {problem}"))
     };
@@ -354,8 +348,7 @@ fn existing(
     } else if kind.is_block_device() {
         (DeviceKind::Block, 0)
     } else {
-        let problem = "expected a directory, a regular file or a block device";
-        return Err(unusable(&problem));
+        return Err(unusable(&NO_DEVICE));
     };
     let device = Device {
         path,
@@ -366,14 +359,73 @@ fn existing(
     Ok((device, identity))
 }
 
-/// Refuses devices of an aggregate, devices in the data directory, and directories that contain it.
-fn refuse_ours(
+/// Returns the devices that a request for an import names, with sizes of 0. Those of the aggregates
+/// in `unavailable` may be named, because nobody has them open. A device below the data directory
+/// is recorded by its path there, like those that the daemon makes.
+pub(super) fn imported(
     directory: &DataDir,
+    paths: &[String],
+    unavailable: &[String],
+) -> Result<Vec<Device>, Problem> {
+    refuse_too_many(directory, paths.len())?;
+    let mut identities = Vec::new();
+    let mut devices = Vec::new();
+    for text in paths {
+        let path = path_of(text)?;
+        let unusable = |problem: &dyn std::fmt::Display| {
+            Problem::of_field(Code::DeviceUnusable, FIELD, format!("{text}: {problem}"))
+        };
+        let real = fs::canonicalize(&path).map_err(|error| unusable(&error))?;
+        let metadata = fs::metadata(&real).map_err(|error| unusable(&error))?;
+        let identity = Identity::of(&metadata);
+        if identities.contains(&identity) {
+            return Err(Problem::invalid(FIELD, format!("{text} is there twice")));
+        }
+        identities.push(identity);
+        let aggregates = directory.state().aggregates.iter();
+        let open = aggregates.filter(|it| !unavailable.contains(&it.name));
+        refuse_used(directory, open, text, identity)?;
+        let kind = match metadata.file_type() {
+            kind if kind.is_dir() => DeviceKind::Directory,
+            kind if kind.is_file() => DeviceKind::File,
+            kind if kind.is_block_device() => DeviceKind::Block,
+            _ => return Err(unusable(&NO_DEVICE)),
+        };
+        let data = fs::canonicalize(directory.path()).ok();
+        let own = data.and_then(|data| real.strip_prefix(data).ok().map(Path::to_owned));
+        devices.push(Device {
+            path: own
+                .filter(|_| kind == DeviceKind::Directory)
+                .unwrap_or(path),
+            kind,
+            size_bytes: 0,
+            joining: false,
+        });
+    }
+    Ok(devices)
+}
+
+/// Refuses a text that is no absolute path, or a long one.
+fn path_of(text: &str) -> Result<PathBuf, Problem> {
+    let path = PathBuf::from(text);
+    if !path.is_absolute() || text.len() > PATH_BYTES_MAX || text.chars().any(char::is_control) {
+        let text = format!(
+            "{text:.80?} is not a path to a device; use an absolute one of at most \
+            {PATH_BYTES_MAX} bytes"
+        );
+        return Err(Problem::invalid(FIELD, text));
+    }
+    Ok(path)
+}
+
+/// Refuses a device of one of these aggregates.
+fn refuse_used<'a>(
+    directory: &DataDir,
+    aggregates: impl Iterator<Item = &'a AggregateState>,
     text: &str,
-    real: &Path,
     identity: Identity,
 ) -> Result<(), Problem> {
-    for aggregate in &directory.state().aggregates {
+    for aggregate in aggregates {
         for device in &aggregate.devices {
             let known = fs::metadata(directory.device_path(device));
             if known.is_ok_and(|known| Identity::of(&known) == identity) {
@@ -382,6 +434,22 @@ fn refuse_ours(
             }
         }
     }
+    Ok(())
+}
+
+/// Refuses devices of an aggregate, devices in the data directory, and directories that contain it.
+fn refuse_ours(
+    directory: &DataDir,
+    text: &str,
+    real: &Path,
+    identity: Identity,
+) -> Result<(), Problem> {
+    refuse_used(
+        directory,
+        directory.state().aggregates.iter(),
+        text,
+        identity,
+    )?;
     let data = fs::canonicalize(directory.path());
     if data.is_ok_and(|data| real.starts_with(&data) || data.starts_with(real)) {
         let text = format!("{text} belongs to the data directory of this daemon");

@@ -112,8 +112,17 @@ impl Administrator {
     }
 
     /// Ends its sessions and consistency points, and closes its devices.
-    fn end_serving(&self, name: &str) {
-        let Some(info) = self.find_aggregate(name) else {
+    pub(super) fn end_serving(&self, name: &str) {
+        if let Some(info) = self.find_aggregate(name) {
+            self.end_serving_number(info.id);
+        }
+    }
+
+    /// Ends the sessions and consistency points of the aggregate of this number, and closes its
+    /// devices.
+    pub(super) fn end_serving_number(&self, id: u32) {
+        let aggregates = self.engine.aggregates();
+        let Some(info) = aggregates.into_iter().find(|known| known.id == id) else {
             return;
         };
         self.engine.request_stop_of(info.id);

@@ -48,6 +48,11 @@ impl Unavailable {
         }
     }
 
+    /// Returns its UUID as text; empty if none is recorded.
+    pub(super) fn uuid(&self) -> &str {
+        &self.uuid
+    }
+
     /// Returns the recorded properties. Those that only the pool knows are left out.
     pub(super) fn view(&self) -> Aggregate {
         Aggregate {

@@ -51,12 +51,7 @@ fn is_root() -> bool {
 /// Returns the path as one word of a shell's command.
 #[must_use]
 pub fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@%=".contains(c);
-    if text.chars().all(is_plain) {
-        return text;
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
+    everglade_api::shell_word(&path.display().to_string())
 }
 
 /// Makes `path` absolute without checking whether it exists.

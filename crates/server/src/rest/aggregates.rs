@@ -6,7 +6,8 @@ use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, header};
 use everglade_api::{
-    AddDevices, Code, CreateAggregate, Growth, Outcome, Problem, Rename, ResizeAggregate, Size,
+    AddDevices, Code, CreateAggregate, Growth, ImportAggregate, Outcome, Problem, Rename,
+    ResizeAggregate, Size,
 };
 
 use super::answer::{Answer, created, found, gone, tagged, with_tag};
@@ -168,6 +169,60 @@ async fn grow(
     });
     let (grown, tag) = grown.await?;
     with_tag(&tag, &grown)
+}
+
+pub(super) async fn import(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Body(body): Body,
+) -> Answer {
+    let request = ImportAggregate::parse(&body)?;
+    if request.dry_run {
+        let plan = desk
+            .ask(move |administrator| administrator.plan_import(&request))
+            .await?;
+        return found(plan);
+    }
+    let deed = Deed {
+        what: "aggregate import",
+        object: match &request.name {
+            Some(name) => name.to_string(),
+            None => "under its name".to_owned(),
+        },
+        detail: list_of(&request.devices),
+    };
+    let aggregate = desk
+        .change(caller, deed, move |administrator| {
+            administrator.import_aggregate(&request)
+        })
+        .await?;
+    let place = format!("/v1/aggregates/{}", aggregate.name);
+    created(&place, &Tag::of_aggregate(&aggregate), &aggregate)
+}
+
+pub(super) async fn export(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Answer {
+    let condition = Condition::read(&headers, &header::IF_MATCH)?;
+    let editing = desk.edit(&format!("aggregate {name}"))?;
+    let deed = Deed {
+        what: "aggregate export",
+        object: name.clone(),
+        detail: "with what it has".to_owned(),
+    };
+    let aggregate = name.clone();
+    let exported = desk
+        .change(caller, deed, move |administrator| {
+            let _editing = editing;
+            condition.allows(&Tag::of_aggregate(&administrator.aggregate(&name)?))?;
+            administrator.export_aggregate(&name)
+        })
+        .await?;
+    desk.end_jobs_of(&aggregate);
+    found(exported)
 }
 
 pub(super) async fn delete(

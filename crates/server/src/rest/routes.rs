@@ -33,6 +33,11 @@ pub(super) fn all(desk: Arc<Desk>) -> Router {
             "/v1/aggregates",
             get(aggregates::list).post(aggregates::create),
         )
+        .route("/v1/aggregates/actions/import", post(aggregates::import))
+        .route(
+            "/v1/aggregates/{aggregate}/actions/export",
+            post(aggregates::export),
+        )
         .route(
             "/v1/aggregates/{aggregate}",
             get(aggregates::show).delete(aggregates::delete),

@@ -1,0 +1,74 @@
+//! `everglade aggregate export` and `everglade aggregate import`.
+
+use everglade_api::{
+    Aggregate, ExportedAggregate, ImportAggregate, ImportPlan, counted, shell_word,
+};
+
+use crate::failure::Failure;
+use crate::listing::{self, Column};
+use crate::output::Output;
+use crate::path::absolute;
+use crate::session::Session;
+use crate::verb::{AggregateExport, AggregateImport};
+
+pub(crate) fn export(
+    export: &AggregateExport,
+    session: &Session,
+    output: &Output,
+) -> Result<(), Failure> {
+    let path = format!("/v1/aggregates/{}/actions/export", export.name);
+    let told = session.post::<ExportedAggregate>(&path, &serde_json::json!({}))?;
+    output.made(&told.raw, || exported(&told.meant))
+}
+
+/// Says how to take the aggregate up again.
+fn exported(aggregate: &ExportedAggregate) -> String {
+    let devices: Vec<String> = aggregate.devices.iter().map(|it| shell_word(it)).collect();
+    format!(
+        "exported aggregate {}; to take it up again:\n  everglade aggregate import {}\n",
+        aggregate.name,
+        devices.join(" ")
+    )
+}
+
+pub(crate) fn import(
+    import: &AggregateImport,
+    columns: &[Column<Aggregate>],
+    session: &Session,
+    output: &Output,
+) -> Result<(), Failure> {
+    let devices = import.devices.iter().map(|path| absolute(path, "PATH"));
+    let request = ImportAggregate {
+        devices: devices.collect::<Result<_, _>>()?,
+        name: import.name.clone(),
+        accept_rollback: import.accept_rollback,
+        dry_run: import.dry_run,
+    };
+    let path = "/v1/aggregates/actions/import";
+    let named = |failure: Failure| failure.of_argument("--devices", "PATH");
+    if import.dry_run {
+        let told = session.post::<ImportPlan>(path, &request).map_err(named)?;
+        return output.data(&told.raw, || plan(&told.meant));
+    }
+    let told = session.post::<Aggregate>(path, &request).map_err(named)?;
+    output.made(&told.raw, || listing::of_one(&told.meant, columns))
+}
+
+/// Describes the aggregate that would be imported.
+fn plan(plan: &ImportPlan) -> String {
+    let name = match plan.name == plan.former_name {
+        true => plan.name.clone(),
+        false => format!("{}, as {}", plan.former_name, plan.name),
+    };
+    let devices = match plan.missing_count {
+        0 => counted(plan.device_count, "device"),
+        missing => format!(
+            "{}, {missing} missing",
+            counted(plan.device_count, "device")
+        ),
+    };
+    format!(
+        "would import aggregate {name} ({}) at consistency point {}, with {devices}\n",
+        plan.uuid, plan.committed_cp
+    )
+}

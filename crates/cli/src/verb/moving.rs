@@ -1,0 +1,47 @@
+//! Verbs of `aggregate` that move one between daemons.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use everglade_api::Name;
+
+/// Options of `aggregate export`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Clients of its LUNs are disconnected. Everything is written to the devices, which keep all data,
+snapshots and policies. The daemon closes the devices and forgets them; 'aggregate import' takes the
+aggregate up again, in this daemon or in another one.")]
+pub struct AggregateExport {
+    /// The aggregate
+    #[arg(value_name = "AGGREGATE")]
+    pub name: Name,
+}
+
+/// Options of `aggregate import`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  everglade aggregate import /dev/sdb /dev/sdc
+  everglade aggregate import /mnt/old/everglade/aggregates/aggr0/dev0 --as old
+  everglade aggregate import /dev/sdb --dry-run
+
+Nothing may have the devices open: never import a copy, or a device that another machine uses. An
+aggregate whose devices are at other paths now is imported again: that corrects its record.")]
+pub struct AggregateImport {
+    /// All devices of the aggregate, in any order
+    #[arg(value_name = "PATH", required = true)]
+    pub devices: Vec<PathBuf>,
+
+    /// Name of the aggregate from now on [default: the name that it has]
+    #[arg(long = "as", value_name = "NAME")]
+    pub name: Option<Name>,
+
+    /// Also import devices that are all older than what this daemon has seen of the aggregate; what
+    /// was written since is lost
+    #[arg(long)]
+    pub accept_rollback: bool,
+
+    /// Show which aggregate the devices have; change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
