@@ -34,6 +34,7 @@ pub(crate) mod points;
 pub(crate) mod pools;
 pub(crate) mod renaming;
 mod repairs;
+mod reservations;
 mod room;
 mod scan;
 mod scheduled;
