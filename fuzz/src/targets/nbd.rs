@@ -133,7 +133,7 @@ fn session(input: &[u8]) {
         asks_for_home: true,
         ..Settings::default()
     };
-    let mut sessions = Sessions::new(settings, 64 << 20);
+    let mut sessions = Sessions::new(settings.clone(), 64 << 20);
     let mut other = Sessions::new(settings, 64 << 20);
     let _ = other.attach(0);
     let Some(mut id) = sessions.attach(0) else {
