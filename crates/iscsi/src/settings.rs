@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use everglade_env::{BLOCK_SIZE, Nanos};
+use everglade_env::Nanos;
+use everglade_target::sessions::Staging;
 use everglade_target::sessions::memory::LARGEST_BYTES;
 
 use crate::login::chap::{Accounts, CHALLENGE_BYTES};
@@ -71,8 +72,7 @@ impl Settings {
             true => Self::STAGING_BYTES_MIN,
             false => Self::STAGING_BYTES_LEAST,
         };
-        let allowed = allowed - allowed % BLOCK_SIZE;
-        self.staging_bytes.min(allowed).max(least)
+        Staging::size_within(self.staging_bytes, allowed, least)
     }
 }
 

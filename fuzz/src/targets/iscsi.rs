@@ -1,7 +1,5 @@
 //! iSCSI: a whole session from bytes, against the model; and the codec's parsers one by one.
 
-use std::io::{self, Read};
-
 use everglade_iscsi::scsi::{Command, cdb::Cdb};
 use everglade_iscsi::wire::request::{self, Request};
 use everglade_iscsi::wire::{Response, text};
@@ -10,6 +8,7 @@ use everglade_target::model::Model;
 use everglade_target::reservations::Reservations;
 
 use super::Target;
+use super::world::World;
 
 const LUN: &str = "v/l";
 const BLOCK: usize = 4096;
@@ -170,90 +169,28 @@ pub(super) const SESSION: Target = Target {
 /// Sends the input in two pieces, everything the session says being taken at once. A session that
 /// asks where it is to be stays or goes to another table, as the length says.
 fn session(input: &[u8]) {
-    let mut model = Model::with_lun(LUN, 64 * BLOCK as u64);
     let settings = Settings {
         asks_for_home: true,
         ..Settings::default()
     };
-    let mut sessions = Sessions::new(settings.clone(), 64 << 20);
-    let mut other = Sessions::new(settings, 64 << 20);
+    let mut other = Sessions::new(settings.clone(), 64 << 20);
     let _ = other.attach(0);
-    let Some(mut id) = sessions.attach(0) else {
-        return;
-    };
     let moves = input.len() % 2 == 1;
+    let mut world = World {
+        sessions: Sessions::new(settings, 64 << 20),
+        other: moves.then_some(other),
+        model: Model::with_lun(LUN, 64 * BLOCK as u64),
+    };
+    let mut id = world.sessions.attach(0).expect("a place");
     let (first, second) = input.split_at(input.len() / 3);
     for (piece, is_last) in [(first, false), (second, true)] {
-        let mut stream = Piece {
-            bytes: piece,
-            is_last,
-        };
-        for _ in 0..100_000 {
-            let before = stream.bytes.len();
-            sessions.receive(id, &mut stream, &mut model);
-            let polled = sessions.poll(&mut model);
-            let mut said = Count(0);
-            sessions.transmit(id, &mut said, &mut model);
-            let is_asking = sessions.interest(id).home;
-            if is_asking && moves {
-                let moving = sessions.release(id);
-                std::mem::swap(&mut sessions, &mut other);
-                id = sessions.adopt(0, moving, &mut model).expect("a place");
-            } else if is_asking {
-                sessions.stay_here(id, &mut model);
-            }
-            let is_moving = is_asking || before != stream.bytes.len() || polled > 0;
-            if sessions.interest(id).closed || !is_moving && said.0 == 0 {
-                break;
-            }
-        }
-        sessions.sweep(1_000_000_000, &mut model);
+        id = world.send(id, piece, is_last);
+        world.sessions.sweep(1_000_000_000, &mut world.model);
     }
-    sessions.abandon(id, &mut model);
-    sessions.poll(&mut model);
-    assert!(
-        sessions.interest(id).closed,
-        "a session without a socket ends"
-    );
-    sessions.detach(id);
-    assert_eq!(sessions.memory().used(), 0, "all memory was given back");
-    assert_eq!(model.open_handles(), 0, "the LUN is closed");
-}
-
-/// Bytes, then the end or a pause.
-struct Piece<'a> {
-    bytes: &'a [u8],
-    is_last: bool,
-}
-
-impl Read for Piece<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.bytes.is_empty() && !self.is_last {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        self.bytes.read(buffer)
-    }
-
-    fn read_vectored(&mut self, buffers: &mut [io::IoSliceMut<'_>]) -> io::Result<usize> {
-        if self.bytes.is_empty() && !self.is_last {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        self.bytes.read_vectored(buffers)
-    }
-}
-
-/// Counts what is said.
-struct Count(usize);
-
-impl io::Write for Count {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    world.end(id);
+    let held = world.sessions.memory().used();
+    assert_eq!(held, 0, "all memory was given back");
+    assert_eq!(world.model.open_handles(), 0, "the LUN is closed");
 }
 
 pub(super) const CODEC: Target = Target {

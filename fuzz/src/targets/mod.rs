@@ -10,6 +10,7 @@ mod journal;
 mod nbd;
 mod nvme_tcp;
 mod streams;
+mod world;
 
 /// A decoder with its harness.
 pub(crate) struct Target {

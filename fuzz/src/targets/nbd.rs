@@ -7,7 +7,7 @@ use everglade_nbd::{Sessions, Settings};
 use everglade_target::model::Model;
 
 use super::Target;
-use super::streams::{Count, Piece};
+use super::world::World;
 
 const LUN: &str = "v/l";
 const BLOCK: usize = 4096;
@@ -128,55 +128,25 @@ pub(super) const SESSION: Target = Target {
 /// Sends the input in two pieces, everything the session says being taken at once. A session that
 /// asks where it is to be stays or goes to another table, as the first byte says.
 fn session(input: &[u8]) {
-    let mut model = Model::with_lun(LUN, 64 * BLOCK as u64);
     let settings = Settings {
         asks_for_home: true,
         ..Settings::default()
-    };
-    let mut sessions = Sessions::new(settings, 64 << 20);
-    let mut other = Sessions::new(settings, 64 << 20);
-    let _ = other.attach(0);
-    let Some(mut id) = sessions.attach(0) else {
-        return;
     };
     let moves = input.first().is_some_and(|byte| byte % 2 == 1);
     let cut = input
         .first()
         .map_or(0, |byte| usize::from(*byte) * 7 % input.len());
-    let (first, second) = input.split_at(cut);
-    for (piece, is_last) in [(first, false), (second, true)] {
-        let mut stream = Piece {
-            bytes: piece,
-            is_last,
-        };
-        for _ in 0..100_000 {
-            let before = stream.bytes.len();
-            sessions.receive(id, &mut stream, &mut model);
-            let polled = sessions.poll(&mut model);
-            let mut said = Count(0);
-            sessions.transmit(id, &mut said, &mut model);
-            let is_asking = sessions.interest(id).home;
-            if is_asking && moves {
-                let moving = sessions.release(id);
-                std::mem::swap(&mut sessions, &mut other);
-                id = sessions.adopt(0, moving, &mut model).expect("a place");
-            } else if is_asking {
-                sessions.stay_here(id, &mut model);
-            }
-            let is_moving = is_asking || before != stream.bytes.len() || polled > 0;
-            let is_still = !is_moving && said.0 == 0;
-            if sessions.interest(id).closed || is_still {
-                break;
-            }
-        }
-    }
-    sessions.abandon(id, &mut model);
-    sessions.poll(&mut model);
-    assert!(
-        sessions.interest(id).closed,
-        "a session without a socket ends"
-    );
-    sessions.detach(id);
+    let mut other = Sessions::new(settings, 64 << 20);
+    let _ = other.attach(0);
+    let mut world = World {
+        sessions: Sessions::new(settings, 64 << 20),
+        other: moves.then_some(other),
+        model: Model::with_lun(LUN, 64 * BLOCK as u64),
+    };
+    let id = world.sessions.attach(0).expect("a place");
+    let id = world.send(id, &input[..cut], false);
+    let id = world.send(id, &input[cut..], true);
+    world.end(id);
 }
 
 pub(super) const CODEC: Target = Target {

@@ -8,12 +8,11 @@ use everglade_nvme_tcp::wire::{
     Command, CommonHeader, Completion, Connect, ConnectData, DataHeader, Digests, Layout, PduKind,
     Sgl, SglKind, nqn,
 };
-use everglade_nvme_tcp::{Registry, Sessions, Settings};
+use everglade_nvme_tcp::{Registry, Session, Sessions, Settings};
 use everglade_target::model::Model;
-use everglade_target::sessions::SessionId;
 
 use super::Target;
-use super::streams::{Count, Piece};
+use super::world::World;
 
 const LUN: &str = "v/l";
 const BLOCK: usize = 4096;
@@ -153,40 +152,6 @@ pub(super) const SESSION: Target = Target {
     run: session,
 };
 
-/// A server and the connections of one host.
-struct World {
-    sessions: Sessions,
-    model: Model,
-}
-
-impl World {
-    /// Sends bytes on a connection, everything that the session says being taken at once.
-    fn send(&mut self, id: SessionId, bytes: &[u8], is_last: bool) {
-        let mut stream = Piece { bytes, is_last };
-        for _ in 0..100_000 {
-            let before = stream.bytes.len();
-            self.sessions.receive(id, &mut stream, &mut self.model);
-            let polled = self.sessions.poll(&mut self.model);
-            let mut said = Count(0);
-            self.sessions.transmit(id, &mut said, &mut self.model);
-            let is_still = before == stream.bytes.len() && polled == 0 && said.0 == 0;
-            if self.sessions.interest(id).closed || is_still {
-                break;
-            }
-        }
-    }
-
-    fn end(&mut self, id: SessionId) {
-        self.sessions.abandon(id, &mut self.model);
-        self.sessions.poll(&mut self.model);
-        assert!(
-            self.sessions.interest(id).closed,
-            "a session without a socket ends"
-        );
-        self.sessions.detach(id);
-    }
-}
-
 /// Sends the input in two pieces on a connection that was begun in order: the admin queue, a queue
 /// for input and output, or, if the byte says so, one on which nothing was said.
 fn session(input: &[u8]) {
@@ -196,9 +161,10 @@ fn session(input: &[u8]) {
     let settings = Settings::new(Arc::new(Registry::new()));
     let mut world = World {
         sessions: Sessions::new(settings, 64 << 20),
+        other: None,
         model: Model::with_lun(LUN, 64 * BLOCK as u64),
     };
-    let open = |world: &mut World| world.sessions.attach(0).expect("a place");
+    let open = |world: &mut World<Session>| world.sessions.attach(0).expect("a place");
     let first = open(&mut world);
     world.send(first, &admin().0, false);
     let second = open(&mut world);

@@ -3,7 +3,7 @@
 use everglade_env::Nanos;
 use everglade_target::Target;
 
-use super::full::{Admission, Cx, Goes, answer_text, reject, reject_message};
+use super::full::{Admission, Goes, answer_text, reject, reject_message};
 use super::link::Order;
 use super::outgoing::Data;
 use super::segment::Dest;
@@ -68,33 +68,14 @@ impl Session {
         }
         match Request::parse(bhs) {
             Some(Request::Text(asked)) => {
-                let Session {
-                    phase,
-                    settings,
-                    link,
-                    ledger,
-                    parameters,
-                    metrics,
-                    caller,
-                    token_base,
-                    ..
-                } = self;
-                let Phase::Discovery(discovery) = phase else {
-                    return Goes::On;
-                };
-                let mut cx = Cx {
-                    settings,
-                    link,
-                    ledger,
-                    parameters,
-                    metrics,
-                    caller,
-                    target,
-                    token_base: *token_base,
-                };
-                if !answer_text(&mut discovery.text, None, &asked, &bytes, &mut cx) {
-                    reject_message(bhs, reject::PROTOCOL_ERROR, cx.link);
-                }
+                self.with_phase(target, |phase, cx| {
+                    let Phase::Discovery(discovery) = phase else {
+                        return;
+                    };
+                    if !answer_text(&mut discovery.text, None, &asked, &bytes, cx) {
+                        reject_message(bhs, reject::PROTOCOL_ERROR, cx.link);
+                    }
+                });
                 Goes::On
             }
             Some(Request::Logout(Logout { itt, .. })) => {

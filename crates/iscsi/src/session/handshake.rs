@@ -287,27 +287,9 @@ impl Session {
     }
 }
 
-fn with_tsih(response: Response, number: u16) -> Response {
-    match response {
-        Response::Login {
-            transits,
-            continues,
-            current,
-            next,
-            isid,
-            itt,
-            status,
-            ..
-        } => Response::Login {
-            transits,
-            continues,
-            current,
-            next,
-            isid,
-            tsih: number,
-            itt,
-            status,
-        },
-        other => other,
+fn with_tsih(mut response: Response, number: u16) -> Response {
+    if let Response::Login { tsih, .. } = &mut response {
+        *tsih = number;
     }
+    response
 }

@@ -290,8 +290,6 @@ impl Session {
         self.drain(target);
         if self.state == State::Draining {
             self.state = State::Abandoned;
-            let released = self.link.outgoing.clear();
-            released.amounts().for_each(|held| self.ledger.give(held));
         }
         self.settle(target);
     }
@@ -311,7 +309,7 @@ impl Session {
     pub fn transmitted(&mut self, bytes: usize, target: &mut dyn Target) {
         self.bytes_sent += bytes as u64;
         let released = self.link.outgoing.transmitted(bytes);
-        released.amounts().for_each(|held| self.ledger.give(held));
+        self.ledger.give_all(released);
         self.go_on(target);
         self.settle(target);
     }
@@ -488,9 +486,18 @@ impl Session {
         target: &mut dyn Target,
         work: impl FnOnce(&mut Full, &mut Cx<'_>) -> T,
     ) -> Option<T> {
-        let Phase::Full(full) = &mut self.phase else {
-            return None;
-        };
+        self.with_phase(target, |phase, cx| match phase {
+            Phase::Full(full) => Some(work(full, cx)),
+            Phase::Login(_) | Phase::Discovery(_) => None,
+        })
+    }
+
+    /// Calls `work` with the phase, and with all else that a phase uses.
+    fn with_phase<T>(
+        &mut self,
+        target: &mut dyn Target,
+        work: impl FnOnce(&mut Phase, &mut Cx<'_>) -> T,
+    ) -> T {
         let mut cx = Cx {
             settings: &self.settings,
             link: &mut self.link,
@@ -501,7 +508,7 @@ impl Session {
             target,
             token_base: self.token_base,
         };
-        Some(work(full, &mut cx))
+        work(&mut self.phase, &mut cx)
     }
 
     /// Stops receiving. Commands whose data is incomplete are forgotten.
@@ -522,7 +529,7 @@ impl Session {
         if self.state == State::Abandoned {
             // Answers that became due since then have nobody to go to.
             let released = self.link.outgoing.clear();
-            released.amounts().for_each(|held| self.ledger.give(held));
+            self.ledger.give_all(released);
         }
         let is_done = self.operations_in_flight() == 0 && self.link.outgoing.is_empty();
         if !self.is_draining() || !is_done {

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use everglade_target::ReadSpan;
-use everglade_target::sessions::memory::{CLASSES, Class, Reservation};
+use everglade_target::sessions::memory::{Released, Reservation};
 use everglade_target::span::{self, page_index};
 
 use crate::wire::digest::{DIGEST_BYTES, digest};
@@ -54,26 +54,6 @@ pub(super) struct Outgoing {
     answers: usize,
     /// Bytes of data that are not pages of reads.
     answer_bytes: u64,
-}
-
-/// The released memory, by class.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Released([u64; CLASSES]);
-
-impl Released {
-    fn add(&mut self, held: Reservation) {
-        self.0[held.class as usize] += held.bytes;
-    }
-
-    /// As amounts to release.
-    pub(super) fn amounts(self) -> impl Iterator<Item = Reservation> {
-        let classes = [Class::Small, Class::Large, Class::Again];
-        let amounts = classes.map(|class| Reservation {
-            bytes: self.0[class as usize],
-            class,
-        });
-        amounts.into_iter().filter(|held| held.bytes > 0)
-    }
 }
 
 impl Data {

@@ -138,7 +138,12 @@ fn an_orwrite_keeps_what_others_write_meanwhile() {
     let answers = initiator.send_bytes(&[]);
     assert_eq!(Initiator::outcome(&answers).0, GOOD);
     assert_eq!(lun(&initiator, 0, 512), [6; 512]);
-    let expected = ["read 0+512", "compare 0+512", "read 0+512", "compare 0+512"];
+    let expected = [
+        "read 0+512",
+        "compare and write 0+512",
+        "read 0+512",
+        "compare and write 0+512",
+    ];
     assert_eq!(initiator.target.log, expected);
 }
 

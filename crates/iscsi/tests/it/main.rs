@@ -5,6 +5,8 @@
 mod codec;
 mod commands;
 mod data;
+#[expect(dead_code, reason = "the tests of NBD need all of it")]
+#[path = "../../../target/tests/support/held.rs"]
 mod held;
 mod host;
 mod initiator;

@@ -338,7 +338,7 @@ impl Session {
         if self.state == State::Draining {
             self.state = State::Abandoned;
             let released = self.outgoing.clear();
-            released.amounts().for_each(|held| self.ledger.give(held));
+            self.ledger.give_all(released);
             if let Phase::Transmission(transmission) = &mut self.phase {
                 transmission.forget_replies();
                 transmission.yield_kept(&mut self.ledger);
@@ -363,7 +363,7 @@ impl Session {
     pub fn transmitted(&mut self, bytes: usize, target: &mut dyn Target) {
         self.bytes_sent += bytes as u64;
         let released = self.outgoing.transmitted(bytes);
-        released.amounts().for_each(|held| self.ledger.give(held));
+        self.ledger.give_all(released);
         self.waits_for_peer = false;
         self.go_on(target);
         self.settle(target);

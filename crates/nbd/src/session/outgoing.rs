@@ -17,7 +17,7 @@ use std::io::IoSlice;
 
 use everglade_target::ReadSpan;
 use everglade_target::sessions::memory::{
-    CLASSES, Class, Reservation, SHORT_PIECE_BYTES, page_bytes,
+    Class, Released, Reservation, SHORT_PIECE_BYTES, page_bytes,
 };
 
 use crate::wire::Chunk;
@@ -79,26 +79,6 @@ pub(super) enum Part {
         offset: u64,
         length: u32,
     },
-}
-
-/// The released memory, by class.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Released([u64; CLASSES]);
-
-impl Released {
-    fn add(&mut self, held: Reservation) {
-        self.0[held.class as usize] += held.bytes;
-    }
-
-    /// As amounts to release.
-    pub(super) fn amounts(self) -> impl Iterator<Item = Reservation> {
-        let classes = [Class::Small, Class::Large, Class::Again];
-        let amounts = classes.map(|class| Reservation {
-            bytes: self.0[class as usize],
-            class,
-        });
-        amounts.into_iter().filter(|held| held.bytes > 0)
-    }
 }
 
 impl Head {

@@ -1,7 +1,8 @@
 //! The bounds of a session.
 
-use everglade_env::{BLOCK_SIZE, Nanos};
+use everglade_env::Nanos;
 use everglade_target::Limits;
+use everglade_target::sessions::Staging;
 use everglade_target::sessions::memory::LARGEST_BYTES;
 
 /// Bounds of one session. [`Settings::default`] has the values of the product.
@@ -67,9 +68,7 @@ impl Settings {
             true => Self::STAGING_BYTES_MIN,
             false => Self::STAGING_BYTES_LEAST,
         };
-        // Whole pages, so that it seldom changes when sessions come and go.
-        let allowed = allowed - allowed % BLOCK_SIZE;
-        self.staging_bytes.min(allowed).max(least)
+        Staging::size_within(self.staging_bytes, allowed, least)
     }
 }
 

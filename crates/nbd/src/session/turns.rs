@@ -64,7 +64,7 @@ impl Session {
     ) {
         if takes_nothing {
             let released = self.outgoing.yield_memory();
-            released.amounts().for_each(|held| self.ledger.give(held));
+            self.ledger.give_all(released);
             self.waits_for_peer = !self.outgoing.is_empty() && !self.outgoing.is_ready();
         }
         let may_cut = sends_nothing && self.state == State::Open;

@@ -11,6 +11,7 @@ mod extended;
 mod fragments;
 mod garbage;
 mod handshake;
+#[path = "../../../target/tests/support/held.rs"]
 mod held;
 mod host;
 mod memory;

@@ -289,7 +289,7 @@ impl Session {
         if self.state == State::Draining {
             self.state = State::Abandoned;
             let released = self.outgoing.clear();
-            self.give_all(released);
+            self.ledger.give_all(released);
         }
     }
 
@@ -310,10 +310,6 @@ impl Session {
                 queue.controller.leave(queue.id, queue.epoch, operations);
             }
         }
-    }
-
-    fn give_all(&mut self, released: outgoing::Released) {
-        released.amounts().for_each(|held| self.ledger.give(held));
     }
 
     /// Tries again what failed for lack of memory or room.
@@ -371,7 +367,7 @@ impl Session {
     fn note_sent(&mut self, bytes: usize, target: &mut dyn Target) {
         self.bytes_sent += bytes as u64;
         let released = self.outgoing.transmitted(bytes);
-        self.give_all(released);
+        self.ledger.give_all(released);
         self.go_on(target);
         self.settle(target);
     }

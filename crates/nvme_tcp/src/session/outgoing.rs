@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use everglade_target::ReadSpan;
-use everglade_target::sessions::memory::{CLASSES, Class, Reservation};
+use everglade_target::sessions::memory::{Class, Released, Reservation};
 
 /// A response with its digest, or the header of data with its digest; and a digest of data before
 /// it.
@@ -46,21 +46,6 @@ pub(super) struct Outgoing {
     sent: u64,
     /// Answers among the messages.
     answers: usize,
-}
-
-/// Released memory, by class.
-#[derive(Default)]
-pub(super) struct Released([u64; CLASSES]);
-
-impl Released {
-    /// Returns it as amounts to release.
-    pub(super) fn amounts(self) -> impl Iterator<Item = Reservation> {
-        let amounts = [Class::Small, Class::Large].map(|class| Reservation {
-            bytes: self.0[class as usize],
-            class,
-        });
-        amounts.into_iter().filter(|held| held.bytes > 0)
-    }
 }
 
 impl Bytes {
@@ -163,7 +148,7 @@ impl Outgoing {
     pub(super) fn clear(&mut self) -> Released {
         let mut released = Released::default();
         for message in self.messages.drain(..) {
-            released.0[message.held.class as usize] += message.held.bytes;
+            released.add(message.held);
         }
         (self.sent, self.answers) = (0, 0);
         released
@@ -194,7 +179,7 @@ impl Outgoing {
             && self.sent >= first.length
         {
             self.sent -= first.length;
-            released.0[first.held.class as usize] += first.held.bytes;
+            released.add(first.held);
             self.answers -= usize::from(first.is_answer);
             self.messages.pop_front();
         }

@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 use std::sync::Arc;
 
-use everglade_env::BLOCK_SIZE;
+use everglade_target::sessions::Staging;
 use everglade_target::sessions::memory::LARGEST_BYTES;
 use everglade_target::{OP_BYTES_MAX, reservations};
 
@@ -73,10 +73,7 @@ impl Settings {
 
     /// Returns the size of the staging buffer of a session that may have `allowed` bytes.
     pub(crate) fn staging_bytes(&self, allowed: usize) -> usize {
-        // Whole pages, so that it seldom changes when sessions come and go.
-        let allowed = allowed - allowed % BLOCK_SIZE;
-        let bytes = self.staging_bytes.min(allowed);
-        bytes.max(Self::STAGING_BYTES_MIN)
+        Staging::size_within(self.staging_bytes, allowed, Self::STAGING_BYTES_MIN)
     }
 
     /// Returns the address at which a host that came to `local` reaches subsystems.

@@ -253,8 +253,9 @@ impl Layout {
             return Err(Fatal::field(4));
         }
         let has_data = length > front;
-        // The rest of a termination is the header that it is about. It is not looked at.
-        if matches!(kind, PduKind::HostTerminates) {
+        // The rest of a termination is the header that it is about. It is not looked at. Without
+        // data the flag of its digest means nothing.
+        if matches!(kind, PduKind::HostTerminates) || !has_data {
             return Ok(Layout {
                 kind,
                 header_bytes,
@@ -264,23 +265,12 @@ impl Layout {
                 has_data_digest: false,
             });
         }
-        if has_data && !kind.may_have_data() {
+        if !kind.may_have_data() {
             return Err(Fatal::field(4));
         }
-        let has_data_digest = has_data && digests.data;
-        // Without data the flag means nothing.
-        if has_data && (header.flags & pdu_flags::DATA_DIGEST != 0) != has_data_digest {
+        let has_data_digest = digests.data;
+        if (header.flags & pdu_flags::DATA_DIGEST != 0) != has_data_digest {
             return Err(Fatal::field(1));
-        }
-        if !has_data {
-            return Ok(Layout {
-                kind,
-                header_bytes,
-                has_header_digest,
-                data_at: front,
-                data_bytes: 0,
-                has_data_digest: false,
-            });
         }
         let data_at = usize::from(header.data_offset);
         if data_at < front || !data_at.is_multiple_of(alignment) {

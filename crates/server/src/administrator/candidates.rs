@@ -4,6 +4,7 @@
 //! A path is stored as it was given, because names such as `/dev/disk/by-id/…` are permanent. Two
 //! paths are compared by the devices that they lead to, because one device has many names.
 
+use std::fmt;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -327,12 +328,7 @@ fn existing(
     text: &str,
     size: Option<Size>,
 ) -> Result<(Device, Identity), Problem> {
-    let path = path_of(text)?;
-    let unusable = |problem: &dyn std::fmt::Display| {
-        Problem::of_field(Code::DeviceUnusable, FIELD, format!("{text}: {problem}"))
-    };
-    let real = fs::canonicalize(&path).map_err(|error| unusable(&error))?;
-    let metadata = fs::metadata(&real).map_err(|error| unusable(&error))?;
+    let (path, real, metadata) = look_up(text)?;
     let identity = Identity::of(&metadata);
     refuse_ours(directory, text, &real, identity)?;
     let kind = metadata.file_type();
@@ -348,7 +344,7 @@ fn existing(
     } else if kind.is_block_device() {
         (DeviceKind::Block, 0)
     } else {
-        return Err(unusable(&NO_DEVICE));
+        return Err(unusable(text, &NO_DEVICE));
     };
     let device = Device {
         path,
@@ -371,12 +367,7 @@ pub(super) fn imported(
     let mut identities = Vec::new();
     let mut devices = Vec::new();
     for text in paths {
-        let path = path_of(text)?;
-        let unusable = |problem: &dyn std::fmt::Display| {
-            Problem::of_field(Code::DeviceUnusable, FIELD, format!("{text}: {problem}"))
-        };
-        let real = fs::canonicalize(&path).map_err(|error| unusable(&error))?;
-        let metadata = fs::metadata(&real).map_err(|error| unusable(&error))?;
+        let (path, real, metadata) = look_up(text)?;
         let identity = Identity::of(&metadata);
         if identities.contains(&identity) {
             return Err(Problem::invalid(FIELD, format!("{text} is there twice")));
@@ -389,7 +380,7 @@ pub(super) fn imported(
             kind if kind.is_dir() => DeviceKind::Directory,
             kind if kind.is_file() => DeviceKind::File,
             kind if kind.is_block_device() => DeviceKind::Block,
-            _ => return Err(unusable(&NO_DEVICE)),
+            _ => return Err(unusable(text, &NO_DEVICE)),
         };
         let data = fs::canonicalize(directory.path()).ok();
         let own = data.and_then(|data| real.strip_prefix(data).ok().map(Path::to_owned));
@@ -403,6 +394,18 @@ pub(super) fn imported(
         });
     }
     Ok(devices)
+}
+
+/// Returns the path that a text is, the path without links, and what is there.
+fn look_up(text: &str) -> Result<(PathBuf, PathBuf, Metadata), Problem> {
+    let path = path_of(text)?;
+    let real = fs::canonicalize(&path).map_err(|error| unusable(text, &error))?;
+    let metadata = fs::metadata(&real).map_err(|error| unusable(text, &error))?;
+    Ok((path, real, metadata))
+}
+
+fn unusable(text: &str, problem: &dyn fmt::Display) -> Problem {
+    Problem::of_field(Code::DeviceUnusable, FIELD, format!("{text}: {problem}"))
 }
 
 /// Refuses a text that is no absolute path, or a long one.
@@ -461,9 +464,7 @@ fn refuse_ours(
 /// Refuses a directory that has files, because a directory device uses it alone; a fresh file
 /// system's `lost+found` does not count.
 fn refuse_filled(text: &str, real: &Path) -> Result<(), Problem> {
-    let unusable = |error: std::io::Error| {
-        Problem::of_field(Code::DeviceUnusable, FIELD, format!("{text}: {error}"))
-    };
+    let unusable = |error: std::io::Error| unusable(text, &error);
     for entry in fs::read_dir(real).map_err(unusable)? {
         let name = entry.map_err(unusable)?.file_name();
         if name == "DEVICE" {

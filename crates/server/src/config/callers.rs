@@ -19,6 +19,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use everglade_env::Nanos;
 use everglade_target::sessions::AllowList;
 
 use super::ConfigError;
@@ -39,6 +40,17 @@ pub struct Callers {
     pub idle_timeout: Option<Interval>,
     /// The exports that each client may use.
     pub allow: Rules,
+}
+
+impl Callers {
+    /// Returns the time after which an idle connection is closed, as sessions count time.
+    #[must_use]
+    pub fn idle_max(&self) -> Option<Nanos> {
+        self.idle_timeout.map(|time| {
+            let nanos = time.duration().as_nanos();
+            Nanos::try_from(nanos).unwrap_or(Nanos::MAX)
+        })
+    }
 }
 
 /// Whether connections over TCP are encrypted.

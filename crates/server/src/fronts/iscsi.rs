@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
-use everglade_env::Nanos;
 use everglade_iscsi::login::chap::{Accounts, CHALLENGE_BYTES};
 use everglade_iscsi::{Node, Sessions, Settings, names};
 use everglade_target::Export;
@@ -86,12 +85,8 @@ impl Protocol for Iscsi {
             self.config.secrets.is_some(),
             "the secrets were read before anybody can log in"
         );
-        let idle_max = self.config.callers.idle_timeout.map(|time| {
-            let nanos = time.duration().as_nanos();
-            Nanos::try_from(nanos).unwrap_or(Nanos::MAX)
-        });
         let settings = Settings {
-            idle_max,
+            idle_max: self.config.callers.idle_max(),
             asks_for_home: true,
             accounts,
             node: Arc::clone(&self.node),

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use everglade_env::Nanos;
 use everglade_nbd::{Sessions, Settings};
 use everglade_target::Export;
 use everglade_target::sessions::Owner;
@@ -67,12 +66,8 @@ impl Protocol for Nbd {
     }
 
     fn front(&self, owner: Owner, memory_bytes: u64) -> Box<dyn Front> {
-        let idle_max = self.config.callers.idle_timeout.map(|time| {
-            let nanos = time.duration().as_nanos();
-            Nanos::try_from(nanos).unwrap_or(Nanos::MAX)
-        });
         let settings = Settings {
-            idle_max,
+            idle_max: self.config.callers.idle_max(),
             asks_for_home: true,
             ..Settings::default()
         };

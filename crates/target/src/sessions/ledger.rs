@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::memory::{CLASSES, Class, Memory, Reservation};
+use super::memory::{CLASSES, Class, Memory, Released, Reservation};
 
 /// A session's account. The memory that is left in it is released when it is dropped.
 pub struct Ledger {
@@ -93,6 +93,15 @@ impl Ledger {
         );
         *mine -= held.bytes;
         self.memory.give(held);
+    }
+
+    /// Releases memory of several classes.
+    ///
+    /// # Panics
+    /// If that is more than was taken.
+    #[inline]
+    pub fn give_all(&mut self, released: Released) {
+        released.amounts().for_each(|held| self.give(held));
     }
 
     /// Clears the session's wait for memory, because all that waits tries again.

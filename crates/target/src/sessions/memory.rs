@@ -100,6 +100,29 @@ pub struct Reservation {
     pub class: Class,
 }
 
+/// Amounts that are given back together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Released([u64; CLASSES]);
+
+impl Released {
+    /// Adds an amount.
+    #[inline]
+    pub fn add(&mut self, held: Reservation) {
+        self.0[held.class as usize] += held.bytes;
+    }
+
+    /// Returns one amount for each class of which there is something.
+    #[inline]
+    pub fn amounts(self) -> impl Iterator<Item = Reservation> {
+        let classes = [Class::Small, Class::Large, Class::Again];
+        let amounts = classes.map(|class| Reservation {
+            bytes: self.0[class as usize],
+            class,
+        });
+        amounts.into_iter().filter(|held| held.bytes > 0)
+    }
+}
+
 /// The numbers of a [`Memory`] at about one moment. Those of several tables add up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemorySnapshot {

@@ -32,14 +32,9 @@ impl Full {
     pub(super) fn run(&mut self, id: usize, cx: &mut Cx<'_>) {
         // The data may have taken a while: others may have aborted the task, reserved the unit or
         // made it smaller.
-        self.look_around(cx);
-        if !self.tasks.contains(id) {
+        let Some(command) = self.still_allowed(id, cx) else {
             return;
-        }
-        let command = self.tasks.get_mut(id).command;
-        if !self.is_allowed(&command) {
-            return self.end_with_conflict(id, cx);
-        }
+        };
         if let Err(sense) = self.check_range(&command) {
             return self.end(id, Err(sense), cx);
         }
@@ -83,21 +78,29 @@ impl Full {
         }
     }
 
+    /// Looks at what others did. Returns the task's command if it may go on; otherwise the task has
+    /// ended, or is gone.
+    fn still_allowed(&mut self, id: usize, cx: &mut Cx<'_>) -> Option<Command> {
+        self.look_around(cx);
+        if !self.tasks.contains(id) {
+            return None;
+        }
+        let command = self.tasks.get_mut(id).command;
+        if !self.is_allowed(&command) {
+            self.end_with_conflict(id, cx);
+            return None;
+        }
+        Some(command)
+    }
+
     /// Does the next step of a task.
     fn step(&mut self, id: usize, is_first: bool, cx: &mut Cx<'_>) {
         let work = self.tasks.get_mut(id).work.as_mut();
         match work.expect("it has begun").next() {
             Next::Submit(op) => {
                 // Between two operations of a command others may come first.
-                if !is_first {
-                    self.look_around(cx);
-                    if !self.tasks.contains(id) {
-                        return;
-                    }
-                    let command = self.tasks.get_mut(id).command;
-                    if !self.is_allowed(&command) {
-                        return self.end_with_conflict(id, cx);
-                    }
+                if !is_first && self.still_allowed(id, cx).is_none() {
+                    return;
                 }
                 self.tasks.submitted(id);
                 let token = cx.token_base + id as u64;

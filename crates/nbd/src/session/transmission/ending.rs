@@ -115,7 +115,7 @@ impl Transmission {
         let class = request.held.class;
         let Some(outgoing) = outgoing else {
             if let Ok(Success::Data(Data::Many(parts))) = outcome {
-                parts.held().amounts().for_each(|held| ledger.give(held));
+                ledger.give_all(parts.held());
             }
             return ledger.give(request.held);
         };
@@ -128,7 +128,7 @@ impl Transmission {
         let freed = match outcome {
             Ok(Success::Data(data)) if style.has_chunks() && is_hole(&data) => {
                 if let Data::Many(parts) = &data {
-                    parts.held().amounts().for_each(|held| ledger.give(held));
+                    ledger.give_all(parts.held());
                 }
                 replies.whole_hole(request.asker, request.offset, &data, own);
                 request.held.bytes - own.bytes
