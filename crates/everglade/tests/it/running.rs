@@ -155,6 +155,14 @@ impl TestDir {
     }
 }
 
+/// Where the server of a ready line listens for a protocol.
+#[track_caller]
+fn address_in(line: &str, protocol: &str) -> String {
+    let of_protocol = |word: &str| Some(word.strip_prefix(protocol)?.strip_prefix('=')?.to_owned());
+    let found = line.split(' ').find_map(of_protocol);
+    found.unwrap_or_else(|| panic!("no {protocol} in: {line}"))
+}
+
 /// A ready server.
 pub(crate) struct Server {
     child: Child,
@@ -198,20 +206,14 @@ impl Server {
                 stderr: said.as_bytes()[begun..].to_vec(),
             });
         };
-        let field = |name: &str| {
-            let found = line.split(' ').find_map(|word| word.strip_prefix(name));
-            found
-                .unwrap_or_else(|| panic!("no {name} in: {line}"))
-                .to_owned()
-        };
         assert!(line.starts_with("ready nbd="), "not a ready line: {line}");
         Ok(Server {
             child,
             stdout,
             log,
-            tcp: field("nbd="),
-            unix: field("nbd-unix="),
-            metrics: field("metrics="),
+            tcp: address_in(&line, "nbd"),
+            unix: address_in(&line, "nbd-unix"),
+            metrics: address_in(&line, "metrics"),
             ready: line,
         })
     }
@@ -224,6 +226,12 @@ impl Server {
     /// `nbd+unix:///EXPORT?socket=PATH`.
     pub(crate) fn unix_uri(&self, export: &str) -> String {
         format!("nbd+unix:///{export}?socket={}", self.unix)
+    }
+
+    /// Where it listens for a protocol, by the protocol's name in the ready line.
+    #[track_caller]
+    pub(crate) fn address(&self, protocol: &str) -> String {
+        address_in(&self.ready, protocol)
     }
 
     /// What it proposes to a person after the ready line; once.

@@ -20,9 +20,9 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Returns the size of the buffer of a session that has `usual` bytes, or `allowed` if these are
-    /// fewer, but at least `least`. Only whole pages of `allowed` count, so that the size seldom
-    /// changes when sessions come and go.
+    /// Returns the size of the buffer of a session: `usual` bytes, or `allowed` if these are fewer,
+    /// but at least `least`. Only whole pages of `allowed` count, so that the size seldom changes
+    /// when sessions come and go.
     #[must_use]
     pub fn size_within(usual: usize, allowed: usize, least: usize) -> usize {
         let allowed = allowed - allowed % BLOCK_SIZE;

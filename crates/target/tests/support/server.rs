@@ -1,5 +1,5 @@
-//! A small server for tests of protocols: sessions over loopback TCP on one thread, with the model as
-//! the target.
+//! A small server for tests of protocols: sessions over loopback TCP on one thread, with the model
+//! as the target.
 //!
 //! It is also the shortest example of a reactor around [`Sessions`].
 

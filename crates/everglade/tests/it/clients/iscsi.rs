@@ -79,15 +79,8 @@ fn qemu_is_ready(programs: &[&str]) -> bool {
     is_known
 }
 
-/// Where the daemon listens.
-fn portal(server: &Server) -> String {
-    let mut words = server.ready.split(' ');
-    let word = words.find_map(|word| word.strip_prefix("iscsi="));
-    word.expect("iSCSI is on").to_owned()
-}
-
 fn url(server: &Server) -> String {
-    format!("iscsi://{}/{TARGET}/0", portal(server))
+    format!("iscsi://{}/{TARGET}/0", server.address("iscsi"))
 }
 
 /// What the suite printed: failed tests, and reasons of skips that nobody expects.
@@ -285,7 +278,7 @@ fn who_does_not_know_the_secret_does_not_get_in() {
     );
     fs::set_permissions(&secrets, fs::Permissions::from_mode(0o600)).expect("changed");
     let server = dir.serve(&args);
-    let portal = portal(&server);
+    let portal = server.address("iscsi");
     let with = |user: &str| format!("iscsi://{user}{portal}/{TARGET}/0");
     let said = must("iscsi-inq", &[&with("alice%a-long-secret-1@")]);
     assert!(said.contains("EVERGLAD"), "{said}");
@@ -313,7 +306,7 @@ fn exports_of_others_do_not_exist() {
     let mut command = vec!["--config", text(&config)];
     command.extend(SERVE);
     let server = dir.serve(&command);
-    let portal = portal(&server);
+    let portal = server.address("iscsi");
     let said = must("iscsi-ls", &[&format!("iscsi://{portal}")]);
     assert_eq!(said, "");
     let output = run("iscsi-inq", &[&url(&server)]);

@@ -4,29 +4,7 @@
 /bin/busybox mkdir -p /proc /sys /dev /mnt /tmp /run /run/lock/iscsi /etc/iscsi /var/lib/iscsi
 /bin/busybox --install -s /bin
 export PATH=/bin:/usr/bin:/sbin:/usr/sbin
-mount -t proc proc /proc
-mount -t sysfs sys /sys
-mount -t devtmpfs dev /dev
-stty -echo 2>/dev/null
-
-fail() {
-    echo "@@ failed: $*"
-    dmesg | tail -n 30
-    poweroff -f
-    sleep 60
-}
-
-# Runs a command that must succeed.
-must() {
-    "$@" >/tmp/said 2>&1 || { cat /tmp/said; fail "$*"; }
-}
-
-for module in $(cat /modules/order); do
-    must insmod "/modules/$module"
-done
-must ip link set lo up
-must ip link set eth0 up
-must ip addr add 10.0.2.15/24 dev eth0
+. /common.sh
 echo "root:x:0:0::/:/bin/sh" >/etc/passwd
 echo "InitiatorName=iqn.2026-11.dev.example:guest" >/etc/iscsi/initiatorname.iscsi
 cat >/etc/iscsi/iscsid.conf <<CONF
@@ -71,14 +49,9 @@ must dd if=/dev/urandom of=/mnt/doomed bs=1M count=32
 must sync
 echo "@@ full"
 read -r port
-number=0
-mkdir /mnt/many
-while [ $number -lt 100 ]; do
-    must dd if=/dev/urandom of=/mnt/many/$number bs=777 count=$((number % 17 + 1))
-    number=$((number + 1))
-done
+make_many /mnt 100
 must sync
-(cd /mnt && find many -type f | sort | xargs md5sum) >/tmp/sums || fail "sums"
+note_sums /mnt many many
 must rm /mnt/doomed
 must sync
 must fstrim /mnt
@@ -96,7 +69,7 @@ wait $!
 [ "$(cat /tmp/dd-ended)" = 0 ] || { cat /tmp/dd; fail "a write did not survive the restart"; }
 [ "$(stat -c %s /mnt/under-way)" = 39321600 ] || fail "the length of the file"
 echo 3 >/proc/sys/vm/drop_caches
-(cd /mnt && md5sum -c -s /tmp/sums) || fail "contents"
+same /mnt many
 must umount /mnt
 must e2fsck -f -n /dev/sda
 must iscsiadm -m node -T $target --logout

@@ -36,6 +36,28 @@ const ISCSI_MODULES: [&str; 7] = [
 ];
 const ISCSI_PROGRAMS: [&str; 4] = ["iscsid", "iscsiadm", "mkfs.ext4", "e2fsck"];
 
+/// Returns the kernel of a guest with these programs; `None` if the calling test is to return, and
+/// has been counted as skipped.
+fn kernel_for(programs: &[&str]) -> Option<Kernel> {
+    if !have(&["qemu-system-x86_64", "busybox", "ldd", "nbdinfo"]) || !have(programs) {
+        return None;
+    }
+    if !cfg!(target_arch = "x86_64") {
+        skip("the guest runs programs of this machine, which are not for its processor");
+        return None;
+    }
+    let kernel = Kernel::find();
+    if kernel.is_none() {
+        skip("no kernel for a guest");
+    }
+    kernel
+}
+
+/// The port of an address, for the guest, which reaches the daemon at an address of its own.
+fn port(address: &str) -> &str {
+    address.rsplit(':').next().expect("a port")
+}
+
 /// Writes an archive with these modules, with these programs besides busybox, and with `script` as
 /// the first process.
 fn write_initramfs(
@@ -61,6 +83,7 @@ fn write_initramfs(
         root.file(&format!("modules/{name}"), bytes);
     }
     root.file("init", script);
+    root.file("common.sh", include_bytes!("common.sh"));
     root.directory("mnt");
     let path = dir.file("initramfs");
     std::fs::write(&path, root.finish()).expect("write");
@@ -80,21 +103,15 @@ fn allocated(server: &Server, export: &str) -> u64 {
 
 #[test]
 fn a_linux_guest_makes_uses_and_checks_ext4_and_xfs() {
-    if !have(&["qemu-system-x86_64", "busybox", "ldd", "nbdinfo", CLIENT]) || !have(&FILE_SYSTEMS) {
+    let programs: Vec<&str> = FILE_SYSTEMS.iter().copied().chain([CLIENT]).collect();
+    let Some(kernel) = kernel_for(&programs) else {
         return;
-    }
-    if !cfg!(target_arch = "x86_64") {
-        return skip("the guest runs programs of this machine, which are not for its processor");
-    }
-    let Some(kernel) = Kernel::find() else {
-        return skip("no kernel for a guest");
     };
     let dir = TestDir::new();
     let server = dir.serve(&["--lun-size", "512MiB", "--aggregate-size", "4GiB"]);
     let create = ["lun", "create", "vol0/xfs", "--size", "512MiB"];
     let output = dir.run(&create);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let programs: Vec<&str> = FILE_SYSTEMS.iter().copied().chain([CLIENT]).collect();
     let script = include_bytes!("init.sh");
     let initramfs = write_initramfs(&dir, &kernel, &MODULES, &programs, script);
     let mut guest = Machine::start(&kernel.image, &initramfs);
@@ -121,7 +138,7 @@ fn a_linux_guest_makes_uses_and_checks_ext4_and_xfs() {
             "booted" | "full ext4" | "full xfs" | "restart"
         ) {
             let address = &server.as_ref().expect("it is running").tcp;
-            guest.answer(address.rsplit(':').next().expect("a port"));
+            guest.answer(port(address));
         }
         heard.push(said);
     }
@@ -145,25 +162,14 @@ fn a_linux_guest_makes_uses_and_checks_ext4_and_xfs() {
 /// The kernel's initiator: the guest goes on writing while the daemon is killed and started again.
 #[test]
 fn a_linux_guest_goes_on_over_iscsi_when_the_daemon_is_killed() {
-    if !have(&["qemu-system-x86_64", "busybox", "ldd", "nbdinfo"]) || !have(&ISCSI_PROGRAMS) {
+    let Some(kernel) = kernel_for(&ISCSI_PROGRAMS) else {
         return;
-    }
-    if !cfg!(target_arch = "x86_64") {
-        return skip("the guest runs programs of this machine, which are not for its processor");
-    }
-    let Some(kernel) = Kernel::find() else {
-        return skip("no kernel for a guest");
     };
     let dir = TestDir::new();
     let sizes = ["--lun-size", "512MiB", "--aggregate-size", "4GiB"];
     let server = dir.serve(&[&sizes[..], &["--iscsi-tcp", ":0"]].concat());
-    let portal = |server: &Server| {
-        let mut words = server.ready.split(' ');
-        let word = words.find_map(|word| word.strip_prefix("iscsi="));
-        word.expect("iSCSI is on").to_owned()
-    };
     // The second daemon must be where the first was.
-    let address = portal(&server);
+    let address = server.address("iscsi");
     let script = include_bytes!("iscsi.sh");
     let initramfs = write_initramfs(&dir, &kernel, &ISCSI_MODULES, &ISCSI_PROGRAMS, script);
     let mut guest = Machine::start(&kernel.image, &initramfs);
@@ -182,7 +188,7 @@ fn a_linux_guest_goes_on_over_iscsi_when_the_daemon_is_killed() {
             _ => {}
         }
         if matches!(said.as_str(), "booted" | "full" | "restart") {
-            guest.answer(address.rsplit(':').next().expect("a port"));
+            guest.answer(port(&address));
         }
         heard.push(said);
     }

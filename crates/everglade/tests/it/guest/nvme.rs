@@ -3,31 +3,17 @@
 //! `nvme connect-all` is not tried: the guest reaches us by an address that only its emulated
 //! network knows, so the addresses of the discovery log page are of no use to it.
 
-use super::initramfs::Kernel;
 use super::machine::Machine;
-use super::{FILE_SYSTEMS, MIB, allocated, write_initramfs};
-use crate::running::{Server, TestDir, code, stderr};
-use crate::tools::{have, skip};
+use super::{FILE_SYSTEMS, MIB, allocated, kernel_for, port, write_initramfs};
+use crate::running::{TestDir, code, stderr};
 
 const MODULES: [&str; 4] = ["virtio_pci", "virtio_net", "nvme_tcp", "xfs"];
 
-/// Port of NVMe/TCP in the ready line.
-fn port(server: &Server) -> String {
-    let field = |word: &str| word.strip_prefix("nvme=").map(str::to_owned);
-    let address = server.ready.split(' ').find_map(field).expect("it is on");
-    address.rsplit(':').next().expect("a port").to_owned()
-}
-
 #[test]
 fn a_linux_guest_uses_nvme_over_tcp() {
-    if !have(&["qemu-system-x86_64", "busybox", "ldd", "nbdinfo", "nvme"]) || !have(&FILE_SYSTEMS) {
+    let programs: Vec<&str> = FILE_SYSTEMS.iter().copied().chain(["nvme"]).collect();
+    let Some(kernel) = kernel_for(&programs) else {
         return;
-    }
-    if !cfg!(target_arch = "x86_64") {
-        return skip("the guest runs programs of this machine, which are not for its processor");
-    }
-    let Some(kernel) = Kernel::find() else {
-        return skip("no kernel for a guest");
     };
     let dir = TestDir::new();
     let sizes = ["--lun-size", "512MiB", "--aggregate-size", "4GiB"];
@@ -37,11 +23,11 @@ fn a_linux_guest_uses_nvme_over_tcp() {
         assert_eq!(code(&output), 0, "{words:?}: {}", stderr(&output));
     };
     must(&["lun", "create", "vol0/xfs", "--size", "512MiB"]);
-    let programs: Vec<&str> = FILE_SYSTEMS.iter().copied().chain(["nvme"]).collect();
     let script = include_bytes!("nvme.sh");
     let initramfs = write_initramfs(&dir, &kernel, &MODULES, &programs, script);
     let mut guest = Machine::start(&kernel.image, &initramfs);
-    let port = port(&server);
+    let address = server.address("nvme");
+    let port = port(&address).to_owned();
     let mut server = Some(server);
     let mut heard = Vec::new();
     while let Some(said) = guest.next() {

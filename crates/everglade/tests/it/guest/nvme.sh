@@ -4,22 +4,7 @@
 /bin/busybox mkdir -p /proc /sys /dev /mnt /tmp /run /etc/nvme
 /bin/busybox --install -s /bin
 export PATH=/bin:/usr/bin:/sbin:/usr/sbin
-mount -t proc proc /proc
-mount -t sysfs sys /sys
-mount -t devtmpfs dev /dev
-stty -echo 2>/dev/null
-
-fail() {
-    echo "@@ failed: $*"
-    dmesg | tail -n 40
-    poweroff -f
-    sleep 60
-}
-
-# Runs a command that must succeed.
-must() {
-    "$@" >/tmp/said 2>&1 || { cat /tmp/said; fail "$*"; }
-}
+. /common.sh
 
 # Runs a command whose output must have a text.
 says() {
@@ -29,12 +14,6 @@ says() {
     grep -q "$text" /tmp/said || { cat /tmp/said; fail "no '$text' in: $*"; }
 }
 
-for module in $(cat /modules/order); do
-    must insmod "/modules/$module"
-done
-must ip link set lo up
-must ip link set eth0 up
-must ip addr add 10.0.2.15/24 dev eth0
 echo nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555 >/etc/nvme/hostnqn
 echo 11111111-2222-3333-4444-555555555555 >/etc/nvme/hostid
 echo "@@ booted"
@@ -96,50 +75,11 @@ must nvme read /dev/nvme0n1 -s 8 -c 7 -z 4096 -d /tmp/again
 must nvme dsm /dev/nvme0n1 --ad --slbs=64 --blocks=8
 echo "@@ commanded"
 
-# fill FOLDER: files of all sizes, and their sums.
+# fill FOLDER NAME: files of all sizes, and their sums.
 fill() {
-    mkdir "$1/many"
-    number=0
-    while [ $number -lt 100 ]; do
-        dd if=/dev/urandom of="$1/many/$number" bs=777 count=$((number % 17 + 1)) 2>/dev/null ||
-            fail "write a file"
-        number=$((number + 1))
-    done
+    make_many "$1" 100
     must dd if=/dev/urandom of="$1/large" bs=1M count=24
-    (cd "$1" && find many large -type f | sort | xargs md5sum) >"/tmp/sums-$2" || fail "sums"
-}
-
-# same FOLDER: what fill left is still there.
-same() {
-    (cd "$1" && md5sum -c -s "/tmp/sums-$2") || fail "contents of $2"
-}
-
-# check KIND DEVICE
-check() {
-    case $1 in
-    ext4) must e2fsck -f -n "$2" ;;
-    xfs) must xfs_repair -n "$2" ;;
-    esac
-}
-
-# use KIND DEVICE: make, mount, write, delete, trim, unmount, check.
-use() {
-    case $1 in
-    ext4) must mkfs.ext4 -q -E discard "$2" ;;
-    xfs) must mkfs.xfs -q "$2" ;;
-    esac
-    must mount -t "$1" "$2" /mnt
-    must dd if=/dev/urandom of=/mnt/doomed bs=1M count=32
-    must sync
-    echo "@@ full $1"
-    read -r port
-    fill /mnt "$1"
-    must rm /mnt/doomed
-    must sync
-    must fstrim /mnt
-    same /mnt "$1"
-    must umount /mnt
-    check "$1" "$2"
+    note_sums "$1" "$2" many large
 }
 
 use ext4 /dev/nvme0n1

@@ -39,11 +39,7 @@ pub(crate) fn serve(dir: &TestDir, more: &[&str]) -> (Server, String) {
         tokens.to_str().expect("UTF-8"),
     ];
     let server = dir.serve(&[&args, more].concat());
-    let words = server.ready.split(' ');
-    let address = words
-        .into_iter()
-        .find_map(|word| word.strip_prefix("api-tcp="));
-    let address = address.expect("an address").to_owned();
+    let address = server.address("api-tcp");
     (server, address)
 }
 
