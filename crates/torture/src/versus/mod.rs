@@ -34,6 +34,7 @@ mod socket;
 pub mod stage;
 pub mod steady;
 pub mod store;
+mod stream;
 pub mod tail;
 pub mod turns;
 

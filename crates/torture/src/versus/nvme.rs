@@ -7,11 +7,12 @@
 //! controller asks for it. Numbers and places are those of the standard, written down here once
 //! more: nothing of the server's is used.
 
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
 use super::socket::{Ask, Client, Verb};
+use super::stream::{Batch, Heard, Room};
 
 /// Bytes of a message with a command, without its data.
 const CAPSULE_BYTES: usize = 72;
@@ -19,8 +20,6 @@ const CAPSULE_BYTES: usize = 72;
 const HEADER_BYTES: usize = 24;
 /// Entries of the queue for input and output.
 const ENTRIES: u16 = 128;
-/// The most bytes that one call receives.
-const ROOM_BYTES: usize = 2 << 20;
 /// A server that is silent for so long hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 const BLOCK_BYTES: u64 = 512;
@@ -33,22 +32,22 @@ const READY_TO_TRANSFER: u8 = 9;
 /// Flag of data: no response follows.
 const SUCCESS: u8 = 1 << 3;
 
+/// An answer, or a request for data, has no data behind it.
+const NO_DATA: Heard = Heard {
+    skip: 0,
+    is_answer: true,
+};
+
 pub(super) struct Queue {
     /// Kept open: the controller ends with it.
     _admin: TcpStream,
     stream: TcpStream,
     /// Longest data in the message of a command.
     in_capsule_max: usize,
-    heads: Vec<Vec<u8>>,
-    /// Which part of the noise follows each head.
-    payloads: Vec<Option<(usize, usize)>>,
+    batch: Batch<Vec<u8>>,
     /// By cookie: where the data of a write is, for when it is asked for.
     written: Vec<(usize, usize)>,
-    room: Box<[u8]>,
-    /// Bytes in `room` that are not dealt with: less than a header.
-    kept: usize,
-    /// Bytes of data still to come, which nobody looks at.
-    skip: usize,
+    room: Room<HEADER_BYTES>,
 }
 
 fn bad(what: impl Into<String>) -> io::Error {
@@ -206,62 +205,30 @@ impl Queue {
             _admin: admin,
             stream,
             in_capsule_max: capsule.saturating_sub(64),
-            heads: Vec::new(),
-            payloads: Vec::new(),
+            batch: Batch::new(),
             written: vec![(0, 0); usize::from(ENTRIES)],
-            room: vec![0; ROOM_BYTES].into_boxed_slice(),
-            kept: 0,
-            skip: 0,
+            room: Room::new(),
         };
         Ok((queue, blocks * BLOCK_BYTES))
     }
+}
 
-    /// Deals with one message whose header is at the front; returns whether a command was answered
-    /// or data is wanted.
-    fn message(
-        &mut self,
-        header: &[u8; HEADER_BYTES],
-        replied: &mut dyn FnMut(u32) -> usize,
-    ) -> io::Result<bool> {
-        match header[0] {
-            DATA => {
-                self.skip = u32_at(header, 16) as usize;
-                let is_whole_answer = header[1] & SUCCESS != 0;
-                if is_whole_answer {
-                    replied(u32::from(u16_at(header, 8)));
-                }
-                Ok(is_whole_answer)
-            }
-            RESPONSE => {
-                let status = u16_at(header, 22) >> 1 & 0x7ff;
-                if status != 0 {
-                    return Err(bad(format!("status {status:#x}")));
-                }
-                replied(u32::from(u16_at(header, 20)));
-                Ok(true)
-            }
-            READY_TO_TRANSFER => {
-                let (id, tag) = (u16_at(header, 8), u16_at(header, 10));
-                let length = u32_at(header, 16);
-                let (from, all) = self.written[usize::from(id)];
-                if length as usize != all || u32_at(header, 12) != 0 {
-                    return Err(bad("a request for a part of the data"));
-                }
-                let plen = u32::try_from(HEADER_BYTES).unwrap_or(0) + length;
-                let mut head = vec![6, 4, 24, 24];
-                head.extend(plen.to_le_bytes());
-                head.extend(id.to_le_bytes());
-                head.extend(tag.to_le_bytes());
-                head.extend(0_u32.to_le_bytes());
-                head.extend(length.to_le_bytes());
-                head.extend([0; 4]);
-                self.heads.push(head);
-                self.payloads.push(Some((from, all)));
-                Ok(true)
-            }
-            kind => Err(bad(format!("a message of kind {kind}"))),
-        }
+/// Returns the head of the data that the server wants, which must be all of a write's.
+fn wanted_data(header: &[u8; HEADER_BYTES], all: usize) -> io::Result<Vec<u8>> {
+    let (id, tag) = (u16_at(header, 8), u16_at(header, 10));
+    let length = u32_at(header, 16);
+    if length as usize != all || u32_at(header, 12) != 0 {
+        return Err(bad("a request for a part of the data"));
     }
+    let plen = u32::try_from(HEADER_BYTES).unwrap_or(0) + length;
+    let mut head = vec![6, 4, 24, 24];
+    head.extend(plen.to_le_bytes());
+    head.extend(id.to_le_bytes());
+    head.extend(tag.to_le_bytes());
+    head.extend(0_u32.to_le_bytes());
+    head.extend(length.to_le_bytes());
+    head.extend([0; 4]);
+    Ok(head)
 }
 
 impl Client for Queue {
@@ -294,57 +261,49 @@ impl Client for Queue {
                 0,
             ],
         };
-        self.heads.push(entry.head());
-        self.payloads
-            .push(is_in_capsule.then_some((payload, length)));
+        let here = is_in_capsule.then_some((payload, length));
+        self.batch.push(entry.head(), here);
         if is_write {
             self.written[usize::from(id)] = (payload, length);
         }
     }
 
     fn send(&mut self, noise: &[u8]) -> io::Result<()> {
-        let mut pieces = Vec::with_capacity(2 * self.heads.len());
-        for (head, payload) in self.heads.iter().zip(&self.payloads) {
-            pieces.push(IoSlice::new(head));
-            if let Some((from, length)) = payload {
-                pieces.push(IoSlice::new(&noise[*from..from + length]));
-            }
-        }
-        let mut rest = &mut pieces[..];
-        while !rest.is_empty() {
-            let sent = self.stream.write_vectored(rest)?;
-            IoSlice::advance_slices(&mut rest, sent);
-        }
-        drop(pieces);
-        self.heads.clear();
-        self.payloads.clear();
-        Ok(())
+        self.batch.send(&mut self.stream, noise)
     }
 
     fn receive(&mut self, replied: &mut dyn FnMut(u32) -> usize) -> io::Result<()> {
-        let mut got_one = false;
-        while !got_one {
-            let bytes = self.stream.read(&mut self.room[self.kept..])?;
-            if bytes == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
+        let Queue {
+            stream,
+            batch,
+            written,
+            room,
+            ..
+        } = self;
+        room.receive(stream, |header| match header[0] {
+            DATA => {
+                let is_answer = header[1] & SUCCESS != 0;
+                if is_answer {
+                    replied(u32::from(u16_at(header, 8)));
+                }
+                let skip = u32_at(header, 16) as usize;
+                Ok(Heard { skip, is_answer })
             }
-            let end = self.kept + bytes;
-            let mut at = 0;
-            loop {
-                let skipped = self.skip.min(end - at);
-                at += skipped;
-                self.skip -= skipped;
-                let Some(header) = self.room[at..end].first_chunk() else {
-                    break;
-                };
-                let header = *header;
-                got_one |= self.message(&header, replied)?;
-                at += HEADER_BYTES;
+            RESPONSE => {
+                let status = u16_at(header, 22) >> 1 & 0x7ff;
+                if status != 0 {
+                    return Err(bad(format!("status {status:#x}")));
+                }
+                replied(u32::from(u16_at(header, 20)));
+                Ok(NO_DATA)
             }
-            self.room.copy_within(at..end, 0);
-            self.kept = end - at;
-        }
-        Ok(())
+            READY_TO_TRANSFER => {
+                let place = written[usize::from(u16_at(header, 8))];
+                batch.push(wanted_data(header, place.1)?, Some(place));
+                Ok(NO_DATA)
+            }
+            kind => Err(bad(format!("a message of kind {kind}"))),
+        })
     }
 
     fn close(self: Box<Self>) -> io::Result<()> {

@@ -5,17 +5,17 @@
 //! It is not [`crate::client`], whose two halves and checked replies serve other ends. Fixed
 //! newstyle, `NBD_OPT_EXPORT_NAME`, simple replies: what every server of the comparison speaks.
 
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, Read, Write};
 
 use crate::client::Address;
 use crate::client::stream::Stream;
+
+use super::stream::{Batch, Heard, Room};
 
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const REPLY_MAGIC: u32 = 0x6744_6698;
 const REQUEST_BYTES: usize = 28;
 const REPLY_BYTES: usize = 16;
-/// The most bytes that one call receives. No pattern has more in flight.
-const ROOM_BYTES: usize = 2 << 20;
 
 /// A command of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,14 +54,8 @@ pub(super) trait Client: Send {
 
 pub(super) struct Socket {
     stream: Stream,
-    headers: Vec<[u8; REQUEST_BYTES]>,
-    /// Which part of the noise each queued request carries.
-    payloads: Vec<Option<(usize, usize)>>,
-    room: Box<[u8]>,
-    /// Bytes in `room` that are not dealt with: less than a header.
-    kept: usize,
-    /// Bytes of a read's data still to come, which nobody looks at.
-    skip: usize,
+    batch: Batch<[u8; REQUEST_BYTES]>,
+    room: Room<REPLY_BYTES>,
 }
 
 impl Socket {
@@ -85,11 +79,8 @@ impl Socket {
         size.copy_from_slice(&described[..8]);
         let socket = Socket {
             stream,
-            headers: Vec::new(),
-            payloads: Vec::new(),
-            room: vec![0; ROOM_BYTES].into_boxed_slice(),
-            kept: 0,
-            skip: 0,
+            batch: Batch::new(),
+            room: Room::new(),
         };
         Ok((socket, u64::from_be_bytes(size)))
     }
@@ -117,67 +108,34 @@ impl Client for Socket {
         header[12..16].copy_from_slice(&ask.cookie.to_be_bytes());
         header[16..24].copy_from_slice(&ask.offset.to_be_bytes());
         header[24..].copy_from_slice(&ask.length.to_be_bytes());
-        self.headers.push(header);
         let has_payload = matches!(ask.verb, Verb::Write | Verb::DurableWrite);
-        self.payloads
-            .push(has_payload.then_some((payload, ask.length as usize)));
+        let payload = has_payload.then_some((payload, ask.length as usize));
+        self.batch.push(header, payload);
     }
 
     fn send(&mut self, noise: &[u8]) -> io::Result<()> {
-        let mut pieces = Vec::with_capacity(2 * self.headers.len());
-        for (header, payload) in self.headers.iter().zip(&self.payloads) {
-            pieces.push(IoSlice::new(header));
-            if let Some((from, length)) = payload {
-                pieces.push(IoSlice::new(&noise[*from..from + length]));
-            }
-        }
-        let mut rest = &mut pieces[..];
-        while !rest.is_empty() {
-            let sent = self.stream.write_vectored(rest)?;
-            IoSlice::advance_slices(&mut rest, sent);
-        }
-        drop(pieces);
-        self.headers.clear();
-        self.payloads.clear();
-        Ok(())
+        self.batch.send(&mut self.stream, noise)
     }
 
     fn receive(&mut self, replied: &mut dyn FnMut(u32) -> usize) -> io::Result<()> {
-        let mut got_one = false;
-        while !got_one {
-            let bytes = self.stream.read(&mut self.room[self.kept..])?;
-            if bytes == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
+        self.room.receive(&mut self.stream, |reply| {
+            let word = |from: usize| {
+                let mut word = [0; 4];
+                word.copy_from_slice(&reply[from..from + 4]);
+                u32::from_be_bytes(word)
+            };
+            if word(0) != REPLY_MAGIC {
+                return Err(io::Error::other("the server sent something else"));
             }
-            let end = self.kept + bytes;
-            let mut at = 0;
-            loop {
-                let skipped = self.skip.min(end - at);
-                at += skipped;
-                self.skip -= skipped;
-                if end - at < REPLY_BYTES {
-                    break;
-                }
-                let word = |from: usize| {
-                    let mut word = [0; 4];
-                    word.copy_from_slice(&self.room[at + from..at + from + 4]);
-                    u32::from_be_bytes(word)
-                };
-                if word(0) != REPLY_MAGIC {
-                    return Err(io::Error::other("the server sent something else"));
-                }
-                if word(4) != 0 {
-                    // Numbers of the protocol are those of the system, as far as they are used.
-                    let number = i32::try_from(word(4)).map_err(io::Error::other)?;
-                    return Err(io::Error::from_raw_os_error(number));
-                }
-                self.skip = replied(word(12));
-                got_one = true;
-                at += REPLY_BYTES;
+            if word(4) != 0 {
+                // Numbers of the protocol are those of the system, as far as they are used.
+                let number = i32::try_from(word(4)).map_err(io::Error::other)?;
+                return Err(io::Error::from_raw_os_error(number));
             }
-            self.room.copy_within(at..end, 0);
-            self.kept = end - at;
-        }
-        Ok(())
+            Ok(Heard {
+                skip: replied(word(12)),
+                is_answer: true,
+            })
+        })
     }
 }
