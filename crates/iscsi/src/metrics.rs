@@ -1,4 +1,4 @@
-//! Counters of the sessions of one reactor, by kind of command (N-02).
+//! What the sessions of one reactor have done: counters for each kind of command (N-02).
 
 use everglade_env::Nanos;
 pub use everglade_target::sessions::metrics::{

@@ -152,8 +152,8 @@ pub(super) const SESSION: Target = Target {
     run: session,
 };
 
-/// Sends the input in two pieces on a connection that was begun in order: the admin queue, a queue
-/// for input and output, or, if the byte says so, one on which nothing was said.
+/// Sends the input in two pieces on one of three connections, which the first byte chooses: an
+/// admin queue that is ready, a queue for input and output that is ready, or a new connection.
 fn session(input: &[u8]) {
     let Some((choice, input)) = input.split_first() else {
         return;

@@ -25,8 +25,8 @@ Examples:
   everglade aggregate import /mnt/old/everglade/aggregates/aggr0/dev0 --as old
   everglade aggregate import /dev/sdb --dry-run
 
-Nothing may have the devices open: never import a copy, or a device that another machine uses. An
-aggregate whose devices are at other paths now is imported again: that corrects its record.")]
+No other program may use the devices. Do not import a copy of a device, or a device that another
+machine uses. If the devices of an aggregate are at other paths now, import it again from there.")]
 pub struct AggregateImport {
     /// All devices of the aggregate, in any order
     #[arg(value_name = "PATH", required = true)]

@@ -196,7 +196,8 @@ impl Exchange {
         let (Some(id), Some(challenge)) = (id, challenge) else {
             return Err(Failure::Incomplete);
         };
-        // RFC 7143 §9.2.1: a challenge that comes back is an attempt to have us answer it.
+        // An initiator that sends our own challenge back wants to learn the right answer from us
+        // (RFC 7143 §9.2.1).
         let is_ours = challenge == self.challenge;
         let target = accounts.target.as_ref().filter(|_| !is_ours);
         let target = target.ok_or(Failure::Mutual)?;

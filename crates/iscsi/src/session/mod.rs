@@ -53,7 +53,7 @@ use std::sync::Arc;
 use everglade_env::Nanos;
 use everglade_target::sessions::memory::Reservation;
 use everglade_target::sessions::seats::OWN_BITS;
-use everglade_target::sessions::{Caller, Ledger, Memory, Staging};
+use everglade_target::sessions::{Caller, Ledger, Memory, Staging, State};
 use everglade_target::{Error, LunHandle, Reply, Target, Token};
 
 use crate::login::Parameters;
@@ -102,16 +102,6 @@ enum Phase {
     Login(Box<Handshake>),
     Discovery(Box<Discovery>),
     Full(Box<Full>),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Open,
-    /// No more bytes are received; replies are still sent.
-    Draining,
-    /// The peer is gone; only operations in flight are awaited.
-    Abandoned,
-    Closed,
 }
 
 impl Session {

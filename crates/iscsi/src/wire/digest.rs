@@ -34,7 +34,7 @@ impl Sum {
     }
 }
 
-/// Returns the digest of `pieces`, as if they were one.
+/// Returns the digest of all the bytes of `pieces`, in order.
 #[must_use]
 pub fn digest<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> [u8; DIGEST_BYTES] {
     let mut sum = Sum::default();

@@ -334,7 +334,7 @@ fn residuals_say_how_much_room_was_wrong() {
         };
         assert_eq!((found, answers[0].data.len()), (residual, length));
     }
-    // Of two blocks with data for one and a half, one is written.
+    // The command names two blocks and has data for one and a half: only the first is written.
     let mut command = initiator.next_command(&Initiator::write_16(0, 2), 0, 768);
     command.expected_bytes = 768;
     let answers = initiator.send(&Request::Command(command), false, &[5; 768]);

@@ -9,7 +9,7 @@ use everglade_iscsi::{Sessions, Settings, names};
 use everglade_target::model::Model;
 use everglade_target::sessions::SessionId;
 
-const SESSIONS: usize = 24;
+const SESSIONS: u8 = 24;
 const LONG: u32 = 768 << 10;
 const SHORT: u32 = 128 << 10;
 const TASK_SET_FULL: u8 = 0x28;
@@ -63,6 +63,32 @@ impl Write for Host {
 }
 
 impl Host {
+    /// A connection of the host with this number, which is about to log in.
+    fn begin(sessions: &mut Sessions, number: u8, keys: &str) -> Host {
+        let login = Request::Login(request::Login {
+            transits: true,
+            continues: false,
+            current: 1,
+            next: 3,
+            version_min: 0,
+            isid: [0x80, 0, 0, 0, 0, number],
+            tsih: 0,
+            itt: 0,
+            cid: 0,
+            cmd_sn: 1,
+            exp_stat_sn: 0,
+        });
+        let target = names::target_name("v/l").unwrap();
+        let text = format!("InitiatorName=iqn.host{number}\0TargetName={target}\0{keys}");
+        Host {
+            id: sessions.attach(0).unwrap(),
+            to_send: login.message(true, text.as_bytes()),
+            received: Vec::new(),
+            cmd_sn: 1,
+            statuses: Vec::new(),
+        }
+    }
+
     fn command(&mut self, cdb: [u8; 16], reads: u32, writes: u32, data: &[u8]) {
         let command = Request::Command(request::Command {
             is_final: true,
@@ -130,31 +156,10 @@ fn cdb(opcode: u8, blocks: u32) -> [u8; 16] {
 fn sessions_that_want_more_than_there_is_all_get_their_turn() {
     let mut model = Model::with_lun("v/l", 4 << 20);
     let mut sessions = Sessions::new(Settings::default(), 3 << 20);
-    let target = names::target_name("v/l").unwrap();
     let mut hosts: Vec<Host> = Vec::new();
     for number in 0..SESSIONS {
-        let login = Request::Login(request::Login {
-            transits: true,
-            continues: false,
-            current: 1,
-            next: 3,
-            version_min: 0,
-            isid: [0x80, 0, 0, 0, 0, u8::try_from(number).unwrap()],
-            tsih: 0,
-            itt: 0,
-            cid: 0,
-            cmd_sn: 1,
-            exp_stat_sn: 0,
-        });
         let keys = "ImmediateData=Yes\0FirstBurstLength=131072\0MaxBurstLength=131072\0";
-        let text = format!("InitiatorName=iqn.host{number}\0TargetName={target}\0{keys}");
-        let mut host = Host {
-            id: sessions.attach(0).unwrap(),
-            to_send: login.message(true, text.as_bytes()),
-            received: Vec::new(),
-            cmd_sn: 1,
-            statuses: Vec::new(),
-        };
+        let mut host = Host::begin(&mut sessions, number, keys);
         host.command([0; 16], 0, 0, &[]);
         // A write that waits for its data, and behind it commands with and without data.
         for _ in 0..3 {
@@ -200,30 +205,9 @@ fn sessions_that_want_more_than_there_is_all_get_their_turn() {
 fn a_peer_that_sends_no_data_is_ended_while_others_wait() {
     let mut model = Model::with_lun("v/l", 4 << 20);
     let mut sessions = Sessions::new(Settings::default(), 3 << 20);
-    let target = names::target_name("v/l").unwrap();
     let mut hosts = Vec::new();
     for number in 0..8_u8 {
-        let login = Request::Login(request::Login {
-            transits: true,
-            continues: false,
-            current: 1,
-            next: 3,
-            version_min: 0,
-            isid: [0x80, 0, 0, 0, 0, number],
-            tsih: 0,
-            itt: 0,
-            cid: 0,
-            cmd_sn: 1,
-            exp_stat_sn: 0,
-        });
-        let text = format!("InitiatorName=iqn.host{number}\0TargetName={target}\0");
-        let mut host = Host {
-            id: sessions.attach(0).unwrap(),
-            to_send: login.message(true, text.as_bytes()),
-            received: Vec::new(),
-            cmd_sn: 1,
-            statuses: Vec::new(),
-        };
+        let mut host = Host::begin(&mut sessions, number, "");
         host.command([0; 16], 0, 0, &[]);
         host.command(cdb(0x8a, LONG / 512), 0, LONG, &[]);
         hosts.push(host);

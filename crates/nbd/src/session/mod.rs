@@ -50,7 +50,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 
 use everglade_target::sessions::seats::OWN_BITS;
-use everglade_target::sessions::{Allowed, Caller, Ledger, Memory, Staging};
+use everglade_target::sessions::{Allowed, Caller, Ledger, Memory, Staging, State};
 use everglade_target::{Error, LunHandle, Reply, Target, Token};
 
 use crate::SessionMetrics;
@@ -94,16 +94,6 @@ enum Phase {
     ClientFlags,
     Options(Haggling),
     Transmission(Transmission),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Open,
-    /// No more bytes are received; replies are still sent.
-    Draining,
-    /// The peer is gone; only operations in flight are awaited.
-    Abandoned,
-    Closed,
 }
 
 /// The result of one step of a phase. Small, because every request is a step.

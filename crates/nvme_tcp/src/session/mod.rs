@@ -20,8 +20,9 @@
 //!    (`everglade_target::sessions::memory`). A command is charged when it is admitted, and data
 //!    from the host when it arrives. The host is asked for data at once and without memory: if
 //!    there is none when the data comes, the session stops reading, as it does for a command.
-//! 3. A session that waits for memory while the host owes it data may hold memory that only its own
-//!    progress frees. So it waits ten seconds at most (`Session::look_around`).
+//! 3. A session may wait for memory while the host still has to send data of an earlier write. It
+//!    holds memory for that data, and gives it back only after it has gone on. Two such sessions
+//!    could wait for each other, so each waits ten seconds at most (`Session::look_around`).
 //! 4. A command is one operation, so it is atomic; exceptions are Compare, Verify, Copy and Dataset
 //!    Management, which promise nothing about a moment.
 //! 5. A command is answered once, and its id is free when the answer is queued.
@@ -66,7 +67,7 @@ use std::sync::atomic::Ordering;
 use everglade_env::Nanos;
 use everglade_target::sessions::memory::Reservation;
 use everglade_target::sessions::seats::OWN_BITS;
-use everglade_target::sessions::{Caller, Common, Ledger, Staging};
+use everglade_target::sessions::{Caller, Common, Ledger, Staging, State};
 use everglade_target::{Error, Reply, Target, Token};
 
 use crate::SessionMetrics;
@@ -117,16 +118,6 @@ enum Phase {
     Connect,
     /// A queue of a controller.
     Queue(Box<Queue>),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Open,
-    /// No more bytes are received; answers are still sent.
-    Draining,
-    /// The peer is gone; only operations in flight are awaited.
-    Abandoned,
-    Closed,
 }
 
 /// The result of one step of receiving.

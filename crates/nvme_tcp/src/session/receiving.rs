@@ -182,7 +182,8 @@ impl Session {
         };
     }
 
-    /// Takes the header of data that the host was asked for.
+    /// Checks the header of a message with data of a write (H2CData), and prepares to receive the
+    /// data. We have asked the host for it.
     fn host_data(&mut self, header: &CommonHeader, layout: &Layout) -> StepEnd {
         if self.is_over() {
             return StepEnd::End;

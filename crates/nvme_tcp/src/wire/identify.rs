@@ -34,8 +34,8 @@ pub mod cns {
 
 /// Bytes of a block as 2 to the power of this.
 pub const BLOCK_SHIFT: u32 = 9;
-/// Bytes of a block. Filesystems and partition tables of 512-byte disks work; hints tell hosts that
-/// 4 KiB cost less.
+/// Bytes of a block: 512, so that hosts can use file systems and partition tables that were made on
+/// disks with blocks of 512 bytes. Other fields tell hosts that requests of whole 4 KiB are faster.
 pub const BLOCK_BYTES: u64 = 1 << BLOCK_SHIFT;
 /// Bytes of a page of the controller as 2 to the power of this, the unit of some limits.
 pub const PAGE_SHIFT: u32 = 12;

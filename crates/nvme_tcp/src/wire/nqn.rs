@@ -1,9 +1,10 @@
 //! Names of subsystems, made from names of LUNs and back.
 //!
-//! `vol0/lun0` is `nqn.2026-11.dev.everglade:vol0.lun0`. A name of a LUN is two names with `/`
-//! between them. A name begins with a letter or a digit and goes on with these, `.`, `_` and `-`
-//! (`api::name`). The slash becomes a dot, and a dot becomes two dots. Because the second name does
-//! not begin with a dot, the slash is the last dot of the only run of an odd number of dots:
+//! `vol0/lun0` is `nqn.2026-11.dev.everglade:vol0.lun0`. A LUN's full name is two names with `/`
+//! between them. The first character of each is a letter or a digit; the others may also be `.`,
+//! `_` and `-` (`api::name`). The slash becomes a dot, and a dot becomes two dots. Because the
+//! second name does not begin with a dot, the slash is the last dot of the only run of an odd
+//! number of dots:
 //!
 //! | LUN | subsystem |
 //! | --- | --- |

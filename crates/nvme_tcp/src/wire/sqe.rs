@@ -1,4 +1,5 @@
-//! Commands: submission queue entries of 64 bytes (NVMe base 2.0, figure "Common Command Format").
+//! Commands. Each is a submission queue entry of 64 bytes (NVMe base 2.0, figure "Common Command
+//! Format").
 //!
 //! | place | field |
 //! | --- | --- |

@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// A connection on which nothing was said.
+    /// A connection on which nothing was sent yet.
     pub(crate) fn open(&mut self) -> Link {
         self.sessions.tick(self.now);
         let id = self.sessions.attach_caller(self.now, self.caller.clone());

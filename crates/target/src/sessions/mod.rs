@@ -30,7 +30,7 @@ pub use ledger::Ledger;
 pub use memory::{Memory, MemorySnapshot};
 pub use metrics::{Metrics, Snapshot};
 pub use seats::{Owner, SessionId};
-pub use session::{Common, Session};
+pub use session::{Common, Session, State};
 pub use staging::Staging;
 pub use streams::{Received, Sent};
 pub use table::{Interest, Moving, Sessions};

@@ -30,6 +30,19 @@ pub struct Common<S: Session> {
     pub memory: Arc<Memory>,
 }
 
+/// How far the end of a session has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It receives and answers.
+    Open,
+    /// It receives no more bytes; replies are still sent.
+    Draining,
+    /// The peer is gone. The session is closed when its operations in flight have ended.
+    Abandoned,
+    /// Nothing happens any more.
+    Closed,
+}
+
 /// See the module's documentation.
 pub trait Session: Sized + Send + 'static {
     /// Bounds of a session, the same for all sessions of a table.
