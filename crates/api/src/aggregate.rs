@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::fields::required;
-use crate::{Fields, Name, Problem, Raid};
+use crate::{CatchingUp, Fields, Name, Problem, Raid};
 
 /// Limit of devices in one request. The label has room for many more than any host has.
 pub const DEVICES_MAX: usize = 64;
@@ -298,6 +298,27 @@ pub struct Device {
     /// Whether it is in use; absent if the aggregate is unavailable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<DeviceState>,
+    /// How far it has caught up; absent if it does not catch up now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catching_up: Option<CatchingUp>,
+    /// Its faults since the daemon started, or since it came; absent without redundancy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub faults: Option<DriveFaults>,
+}
+
+/// Faults of a drive of a mirror.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DriveFaults {
+    /// Reads of a block that failed.
+    pub read_error_count: u64,
+    /// Reads of a block that gave other contents than were written.
+    pub wrong_block_count: u64,
+    /// Writes and flushes that failed. The first one costs the drive.
+    pub write_error_count: u64,
+    /// Blocks that were written again, with the contents of another drive.
+    pub mended_block_count: u64,
+    /// Blocks in use that it did not get when it caught up, since no drive in use had them right.
+    pub not_copied_block_count: u64,
 }
 
 /// State of a device of an aggregate.
@@ -308,8 +329,8 @@ pub enum DeviceState {
     Online,
     /// It failed since the daemon started, and is not used any more.
     Failed,
-    /// It is there, but missed writes before the daemon started. It catches up, and is not read
-    /// until it has everything.
+    /// It is there, but missed writes before the daemon started, or has just replaced another
+    /// drive. It catches up, and is not read until it has everything.
     Behind,
     /// It is not there, or could not be opened when the daemon started.
     Missing,

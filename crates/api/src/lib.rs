@@ -29,7 +29,9 @@ mod policy;
 mod problem;
 mod raid;
 mod repair;
+mod replacement;
 mod scan;
+mod scrub;
 mod shell;
 mod size;
 mod snapshot;
@@ -41,8 +43,8 @@ mod volume;
 
 pub use aggregate::{
     Aggregate, AggregateState, Aggregates, ConsistencyPoints, Copies, CreateAggregate,
-    CreationPlan, DEVICES_MAX, Damage, Device, DeviceKind, DeviceState, Journal, PlannedDevice,
-    Recovery,
+    CreationPlan, DEVICES_MAX, Damage, Device, DeviceKind, DeviceState, DriveFaults, Journal,
+    PlannedDevice, Recovery,
 };
 pub use code::Code;
 pub use comparison::{ChangedRange, CompareSnapshot, SnapshotChanges};
@@ -66,7 +68,9 @@ pub use policy::{
 pub use problem::{CONTENT_TYPE as PROBLEM_CONTENT_TYPE, Problem, ProblemBody};
 pub use raid::{GROUP_SIZE_DEFAULT, GROUP_SIZE_MAX, Raid};
 pub use repair::{Repair, RepairState};
+pub use replacement::{CatchingUp, ReplaceDrive, Replacement};
 pub use scan::{Scan, SetScan};
+pub use scrub::{Scrub, ScrubState};
 pub use shell::shell_word;
 pub use size::{NotASize, Size};
 pub use snapshot::{

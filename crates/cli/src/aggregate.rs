@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use everglade_api::{
     Aggregate, AggregateState, Aggregates, CreateAggregate, CreationPlan, Device, DeviceKind,
-    DeviceState, Rename, Size, Volume, Volumes, counted,
+    DeviceState, DriveFaults, Rename, Size, Volume, Volumes, counted,
 };
 use serde_json::json;
 
@@ -14,6 +14,8 @@ use crate::listing::{self, Cell, Column, if_asked};
 use crate::moving;
 use crate::output::{Output, size};
 use crate::path::absolute;
+use crate::replacement;
+use crate::scrub;
 use crate::session::Session;
 use crate::table::{Align, Table};
 use crate::verb::{AggregateCreate, AggregateDelete, AggregateVerb};
@@ -106,6 +108,8 @@ pub(crate) fn run(
         }
         AggregateVerb::Add(add) => growth::add(add, session, output, yes)?,
         AggregateVerb::Resize(resize) => growth::resize(resize, session, output)?,
+        AggregateVerb::Replace(replace) => replacement::replace(replace, session, output, yes)?,
+        AggregateVerb::Scrub { verb } => scrub::scrub(verb, session, output)?,
         AggregateVerb::Export(export) => moving::export(export, session, output)?,
         AggregateVerb::Import(import) => moving::import(import, &COLUMNS, session, output)?,
         AggregateVerb::Delete(delete) => remove(delete, session, output, yes)?,
@@ -399,6 +403,9 @@ fn devices(aggregate: &Aggregate, exact: bool) -> String {
         ("GROUP", Align::Right),
         ("COLUMN", Align::Right),
         ("STATE", Align::Left),
+        ("ERRORS", Align::Right),
+        ("WRONG", Align::Right),
+        ("MENDED", Align::Right),
     ];
     let seat = seat.into_iter().filter(|_| has_groups);
     let columns = [
@@ -412,11 +419,17 @@ fn devices(aggregate: &Aggregate, exact: bool) -> String {
         let bytes = size(device.size_bytes, exact);
         let mut cells = vec![device.path.clone(), device.kind.to_string(), bytes];
         if has_groups {
-            let state = device.state.map_or("-", DeviceState::word);
             cells.extend([
                 number(device.group),
                 number(device.column),
-                state.to_owned(),
+                replacement::state(device),
+            ]);
+            let faults = device.faults;
+            let count = |of: fn(&DriveFaults) -> u64| number(faults.as_ref().map(of));
+            cells.extend([
+                count(|it| it.read_error_count + it.write_error_count),
+                count(|it| it.wrong_block_count),
+                count(|it| it.mended_block_count),
             ]);
         }
         table.row(cells);

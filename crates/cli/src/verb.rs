@@ -137,6 +137,14 @@ pub enum AggregateVerb {
     Add(AggregateAdd),
     /// Make an aggregate larger with its devices; clients go on working
     Resize(AggregateResize),
+    /// Put a new drive into the place of a drive of a mirror; clients go on working
+    Replace(AggregateReplace),
+    /// Read every block in use from every drive, and mend what one of them has wrong
+    Scrub {
+        /// What to do.
+        #[command(subcommand)]
+        verb: ScrubVerb,
+    },
     /// Stop an aggregate and close its devices, to move it; nothing is lost
     Export(AggregateExport),
     /// Take up an aggregate that is on these devices
@@ -217,6 +225,57 @@ pub struct AggregateResize {
     /// Show by how much the aggregate would grow; change nothing
     #[arg(long)]
     pub dry_run: bool,
+}
+
+/// Options of `aggregate replace`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  everglade aggregate replace safe /dev/sdb --with /dev/sdd --dry-run
+  everglade aggregate replace safe /dev/sdb --with /dev/sdd
+
+The drive may be missing, failed, or still in use: then it is taken out first. The new drive catches
+up in the background, which 'everglade aggregate show' shows. The old drive keeps its contents, and
+is not used again. A file or block device with data is overwritten only with --yes.")]
+pub struct AggregateReplace {
+    /// The aggregate
+    #[arg(value_name = "AGGREGATE")]
+    pub name: Name,
+
+    /// The drive that is replaced, as 'everglade aggregate show' names it
+    #[arg(value_name = "DRIVE")]
+    pub drive: PathBuf,
+
+    /// The new drive: an empty directory, a regular file or a block device
+    #[arg(long, value_name = "PATH")]
+    pub with: PathBuf,
+
+    /// Size of the new drive if it is a directory [default: that of the old one]
+    #[arg(long, value_name = "SIZE")]
+    pub size: Option<Size>,
+
+    /// Show whether the drive could be replaced, and what would be lost; change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Verbs of `aggregate scrub`.
+#[derive(Debug, Subcommand)]
+pub enum ScrubVerb {
+    /// Begin a scrub in the background, or let a paused one go on
+    Start(ScrubOf),
+    /// Let a scrub wait
+    Pause(ScrubOf),
+    /// Show how far the last scrub is, and what it found
+    Status(ScrubOf),
+}
+
+/// The aggregate of a scrub.
+#[derive(Debug, Args)]
+pub struct ScrubOf {
+    /// The aggregate
+    #[arg(value_name = "AGGREGATE")]
+    pub name: Name,
 }
 
 /// Options of `aggregate delete`.

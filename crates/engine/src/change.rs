@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use everglade_affinity::{Affinities, Stranded};
+use everglade_env::DeviceId;
 use everglade_env::lock::Mutex;
 use everglade_format::volume::Sync;
 
@@ -36,8 +37,14 @@ pub enum Change {
         /// The new one.
         to: String,
     },
+    /// Stops using a drive of a mirror, as if it had failed: the config record says that it is
+    /// behind. It is not used again before the aggregate is opened anew.
+    TakeOut {
+        /// The drive; another one of its mirror must have everything.
+        device: DeviceId,
+    },
     /// Makes the devices that were prepared members of the aggregate, or takes what members became
-    /// larger by.
+    /// larger by, or gives the seat of a drive that is out to the one that was prepared for it.
     Grow {
         /// The result of [`crate::Engine::prepare_growth`].
         next: NextGeometry,
@@ -186,6 +193,10 @@ pub enum Change {
     /// Reads all metadata that can be derived from other metadata, and replaces damaged blocks, in
     /// the background.
     StartRepair,
+    /// Begins to read every block in use from every drive, or goes on with it.
+    StartScrub,
+    /// Lets that wait.
+    PauseScrub,
     /// Ends a repair. Blocks that it has mended stay mended.
     StopRepair,
     /// Holds the scans of a volume's snapshots back, or lets them go on.
@@ -248,6 +259,7 @@ impl Change {
             | Change::ShrinkLun { .. }
             | Change::RenameAggregate { .. }
             | Change::Grow { .. }
+            | Change::TakeOut { .. }
             | Change::RenameVolume { .. }
             | Change::RenameLun { .. }
             | Change::RenameSnapshot { .. }
@@ -255,6 +267,8 @@ impl Change {
             | Change::HoldSnapshot { .. }
             | Change::CancelLunClone { .. }
             | Change::StartRepair
+            | Change::StartScrub
+            | Change::PauseScrub
             | Change::StopRepair
             | Change::SetScanPace { .. }
             | Change::StartSplit { .. }

@@ -64,14 +64,15 @@ mod tree;
 
 pub use crate::cp::freeze::RECLAIM_REGIONS;
 pub use crate::holders::table::Counts as ScanCounts;
-pub use crate::media::copies::CopiesInfo;
+pub use crate::media::copies::{CatchUpInfo, CopiesInfo, DriveFaults};
 pub use crate::media::host::HOST_MARGIN_BYTES;
 pub use crate::media::next::NextGeometry;
 pub use crate::mount::copies::LostCopy;
 pub use crate::mount::create::{
     CreateError, Plan, check_sizes, create, host_bytes, usual_half_blocks,
 };
-pub use crate::mount::growth::{GrowError, Growth, GrowthInfo};
+pub use crate::mount::grow_error::GrowError;
+pub use crate::mount::growth::{Growth, GrowthInfo};
 pub use crate::mount::labels::Expected;
 pub use crate::mount::refusal::Refusal;
 pub use crate::pool::aggregate::State;
@@ -80,6 +81,7 @@ pub use crate::pool::log::{JournalInfo, RecoveryInfo};
 pub use crate::pool::lost::{DamageLine, LostInfo};
 pub use crate::pool::mended::{MendedInfo, RepairInfo, RepairState};
 pub use crate::pool::refused::RefusedInfo;
+pub use crate::pool::scrub::{ScrubInfo, ScrubState};
 pub use crate::pool::space::Usage;
 pub use crate::pool::trigger::{CpCounts, PHASE_BOUNDS, PhaseTimes};
 pub use crate::reactor::{AdminDone, Core, Joined};

@@ -14,24 +14,27 @@ use everglade_pagecache::PageCache;
 
 use crate::background::split;
 use crate::cp::freeze::RECLAIM_REGIONS;
-use crate::media::Layout;
-use crate::media::copies::CopiesInfo;
+use crate::media::copies::{CopiesInfo, DriveFaults};
 use crate::media::heal::Healing;
 use crate::media::next::NextGeometry;
+use crate::media::{Layout, Media};
 use crate::mend::Mender;
 use crate::mount::copies::{self, LostCopy};
-use crate::mount::growth::{self, GrowError, Growth, GrowthInfo};
+use crate::mount::grow_error::GrowError;
+use crate::mount::growth::{self, Growth, GrowthInfo};
 use crate::mount::labels::{self, Labels};
 use crate::mount::lost;
 use crate::mount::members::Missing;
 use crate::mount::mounting::Mounting;
 use crate::mount::refusal::Refusal;
+use crate::mount::replacement;
 use crate::pool::aggregate::{Aggregate, State};
 use crate::pool::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo};
 use crate::pool::log::{JournalInfo, Log, RecoveryInfo};
 use crate::pool::lost::LostInfo;
 use crate::pool::mended::MendedInfo;
 use crate::pool::refused::RefusedInfo;
+use crate::pool::scrub::ScrubInfo;
 use crate::pool::space::{Space, Usage};
 use crate::pool::trigger::CpCounts;
 use crate::pool::volume::Volume;
@@ -150,6 +153,8 @@ pub struct AggregateInfo {
     pub members: Vec<MemberInfo>,
     /// Reads of other copies.
     pub copies: CopiesInfo,
+    /// The scrub that is under way, or the last one.
+    pub scrub: ScrubInfo,
 }
 
 /// A member of an aggregate, for people.
@@ -163,15 +168,20 @@ pub struct MemberInfo {
     pub seat: Seat,
     /// True if it is read and written.
     pub is_used: bool,
+    /// Its faults since the aggregate was opened, or since it came. Counted in mirrors only.
+    pub faults: DriveFaults,
 }
 
-fn members_of(layout: &Layout) -> Vec<MemberInfo> {
+fn members_of(media: &Media) -> Vec<MemberInfo> {
+    let layout = media.layout();
+    let faults = |device| media.copies.faults_of(device);
     let seats = layout.seats();
     let info = seats.map(|(member, device, is_used)| MemberInfo {
         device,
         uuid: member.uuid,
         seat: member.seat,
         is_used,
+        faults: device.map(faults).unwrap_or_default(),
     });
     info.collect()
 }
@@ -504,6 +514,22 @@ impl Engine {
         growth::prepare(storage, &self.0.aggregate(id), growth)
     }
 
+    /// Fills the labels and the journal of a drive that is to get the seat of a member with zeroes,
+    /// and reads them back, while the old drive is still in use. Blocks the caller.
+    ///
+    /// # Errors
+    /// Why the drive cannot have the seat, or could not be written.
+    pub fn make_ready(
+        &self,
+        storage: &dyn Storage,
+        id: u32,
+        member: u32,
+        device: DeviceId,
+    ) -> Result<(), GrowError> {
+        let layout = self.0.aggregate(id).media.layout();
+        replacement::make_ready(storage, &layout, member, device)
+    }
+
     /// Erases what [`Engine::prepare_growth`] wrote, after the change was refused or could not be
     /// asked for. Blocks the caller. Does nothing if the change took effect.
     pub fn abandon_growth(&self, storage: &dyn Storage, id: u32, next: NextGeometry) {
@@ -577,8 +603,9 @@ impl Engine {
             stale_reads: aggregate.redirects.count(),
             recovery: aggregate.recovery(),
             devices: aggregate.media.layout().devices().collect(),
-            members: members_of(&aggregate.media.layout()),
+            members: members_of(&aggregate.media),
             copies: aggregate.media.copies.info(),
+            scrub: aggregate.scrub(),
         };
         let all = self.0.all();
         let listed = all.iter().filter(|aggregate| !aggregate.is_forgotten());

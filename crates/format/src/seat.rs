@@ -11,7 +11,7 @@
 //! | 3 | 1 | role: 0 = data, 1 = copy |
 //! | 4 | 1 | state: 0 = current, 1 = behind |
 //! | 5 | 1 | zero |
-//! | 6 | 2 | returns: how often the member caught up, modulo 2^16 |
+//! | 6 | 2 | returns: how often the seat's drive caught up, modulo 2^16 |
 //!
 //! 1. A member of group 0 has column 0, the role *data* and the state *current*.
 //! 2. A mirror is a group with one data column, which is column 0, and one or two copies, which are
@@ -106,6 +106,13 @@ impl Seat {
         }
     }
 
+    /// True if the seat has seen more returns than it had seen in `other`.
+    #[must_use]
+    pub fn is_later_than(self, other: Seat) -> bool {
+        let more = self.returns.wrapping_sub(other.returns);
+        (1..=u16::MAX / 2).contains(&more)
+    }
+
     pub(crate) fn encode(self, out: &mut [u8], at: usize) {
         put(out, at, self.group.to_le_bytes());
         out[at + 2] = self.column;
@@ -188,6 +195,12 @@ mod tests {
         assert_eq!(behind.with_state(SeatState::Behind), behind);
         let back = behind.with_state(SeatState::Current);
         assert_eq!((back.returns, back.is_current()), (1, true));
+        assert!(back.is_later_than(seat) && !seat.is_later_than(back));
+        let last = Seat {
+            returns: u16::MAX,
+            ..seat
+        };
+        assert!(!seat.is_later_than(seat) && seat.is_later_than(last));
     }
 
     #[test]

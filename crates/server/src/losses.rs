@@ -1,16 +1,20 @@
 //! Losses of mirrors: the watch compares the drives and the counters of one second with those of
-//! the second before. It reports each drive that failed or has caught up, and blocks that were read
-//! from another drive.
+//! the second before. It reports each drive that failed, has caught up, has replaced another one or
+//! had blocks wrong, and blocks that were read from another drive.
 //!
 //! `status` has the condition of an aggregate that lost drives. It stays the same condition when
 //! another drive fails, so each failure is an event and a line of the log by itself.
 
 use std::collections::BTreeMap;
 
-use everglade_api::{Aggregate, Code, Copies, Device, DeviceState, EventKind, Moment, Severity};
+use everglade_api::{
+    Aggregate, Code, Copies, Device, DeviceState, DriveFaults, EventKind, Moment, Severity,
+};
 
 use crate::records::events::NewEvent;
 
+/// Seconds between two events about the faults of one drive.
+const FAULTS_EVERY: u64 = 3600;
 /// Seconds between two events about blocks of one aggregate: a drive with many bad blocks must not
 /// push all other events out.
 const COPIES_EVERY: u64 = 10;
@@ -22,6 +26,10 @@ struct Seen {
     failed: Vec<String>,
     /// Paths of the drives that are behind.
     behind: Vec<String>,
+    /// The paths of the drives, by group and column.
+    seats: BTreeMap<(u64, u64), String>,
+    /// When faults of a drive were told, and which, by its path.
+    faults: BTreeMap<String, (Moment, DriveFaults)>,
     /// The counters that were reported last.
     copies: Copies,
     /// The time of that report.
@@ -54,17 +62,38 @@ impl Losses {
                 }
             }
             for device in &aggregate.devices {
+                if let Some(text) = seen.replacement(device) {
+                    events.push(NewEvent {
+                        severity: Severity::Info,
+                        ..told(aggregate, (EventKind::Daemon, None), text)
+                    });
+                    // It may have caught up within a second.
+                    seen.behind.push(device.path.clone());
+                }
+                if let Some(text) = seen.faults(now, device) {
+                    events.push(told(aggregate, (EventKind::Daemon, None), text));
+                }
                 let was_behind = seen.behind.contains(&device.path);
                 seen.behind.retain(|path| *path != device.path);
                 match device.state {
                     Some(DeviceState::Behind) => seen.behind.push(device.path.clone()),
                     Some(DeviceState::Online) if was_behind => {
-                        let text = format!("drive {} has caught up and is in use", device.path);
+                        let lacking = device.faults.map_or(0, |it| it.not_copied_block_count);
+                        let (severity, rest) = match lacking {
+                            0 => (Severity::Info, String::new()),
+                            lacking => {
+                                let lacking = blocks(lacking);
+                                let rest = format!(
+                                    "; it lacks {lacking} that no other drive has right: keep the \
+                                    drive that it replaced, if there is one"
+                                );
+                                (Severity::Warning, rest)
+                            }
+                        };
+                        let path = &device.path;
+                        let text = format!("drive {path} has caught up and is in use{rest}");
                         let event = told(aggregate, (EventKind::Daemon, None), text);
-                        events.push(NewEvent {
-                            severity: Severity::Info,
-                            ..event
-                        });
+                        events.push(NewEvent { severity, ..event });
                     }
                     _ => {}
                 }
@@ -88,6 +117,41 @@ impl Losses {
 }
 
 impl Seen {
+    /// Returns the text about a drive that has the place of another one since the last call.
+    fn replacement(&mut self, device: &Device) -> Option<String> {
+        let seat = device.group.zip(device.column)?;
+        let former = self.seats.insert(seat, device.path.clone())?;
+        (former != device.path).then(|| {
+            format!(
+                "drive {} replaces {former} in group {}",
+                device.path, seat.0
+            )
+        })
+    }
+
+    /// Returns the text about blocks that a drive had wrong or could not read: of the first ones at
+    /// once, and of more of them now and then.
+    fn faults(&mut self, now: Moment, device: &Device) -> Option<String> {
+        let found = device.faults?;
+        let before = self.faults.get(&device.path).copied();
+        let of = |it: &DriveFaults| (it.wrong_block_count, it.read_error_count);
+        let known = before.map_or((0, 0), |(_, faults)| of(&faults));
+        let is_due = before
+            .is_none_or(|(told, _)| now.0 >= told.0.saturating_add(FAULTS_EVERY) || now.0 < told.0);
+        if of(&found) == known || !is_due {
+            return None;
+        }
+        self.faults.insert(device.path.clone(), (now, found));
+        Some(format!(
+            "drive {} had {} wrong and could not read {}, since the daemon started or the drive \
+            came; {} written again",
+            device.path,
+            blocks(found.wrong_block_count),
+            blocks(found.read_error_count),
+            blocks(found.mended_block_count)
+        ))
+    }
+
     /// Returns the text about blocks that were read from another drive or written again since the
     /// last report, if one is due.
     fn blocks(&mut self, now: Moment, copies: Copies) -> Option<String> {
@@ -166,8 +230,10 @@ mod tests {
             kind: DeviceKind::File,
             size_bytes: 4096,
             group: Some(1),
-            column: Some(0),
+            column: Some(u64::from(path == "/g")),
             state: Some(state),
+            catching_up: None,
+            faults: None,
         };
         let devices = ["/f", "/g"].into_iter().zip(states);
         let counted = Copies {
@@ -204,6 +270,61 @@ mod tests {
         );
         let events = losses.check(now, &mirror([online, failed], (0, 0)));
         assert!(events.is_empty(), "it is told once: {events:?}");
+    }
+
+    #[test]
+    fn a_drive_that_replaced_another_one_is_told_also_if_it_is_current_already() {
+        let (online, behind) = (DeviceState::Online, DeviceState::Behind);
+        let now = Moment(1000);
+        for state in [online, behind] {
+            let mut losses = Losses::default();
+            assert!(
+                losses
+                    .check(now, &mirror([online, online], (0, 0)))
+                    .is_empty()
+            );
+            let mut after = mirror([online, state], (0, 0));
+            after[0].devices[1].path = "/h".to_owned();
+            let mut texts: Vec<String> = Vec::new();
+            texts.extend(losses.check(now, &after).into_iter().map(|it| it.text));
+            after[0].devices[1].state = Some(online);
+            texts.extend(losses.check(now, &after).into_iter().map(|it| it.text));
+            assert_eq!(
+                texts,
+                [
+                    "drive /h replaces /g in group 1",
+                    "drive /h has caught up and is in use"
+                ]
+            );
+        }
+    }
+
+    #[test]
+    fn faults_of_a_drive_are_told_at_once_and_then_rarely() {
+        let online = DeviceState::Online;
+        let mut losses = Losses::default();
+        let mut at = |seconds: u64, wrong: u64| {
+            let mut seen = mirror([online, online], (0, 0));
+            seen[0].devices[0].faults = Some(DriveFaults::default());
+            seen[0].devices[1].faults = Some(DriveFaults {
+                wrong_block_count: wrong,
+                mended_block_count: 1,
+                ..DriveFaults::default()
+            });
+            let events = losses.check(Moment(seconds), &seen);
+            events.into_iter().map(|it| it.text).collect::<Vec<_>>()
+        };
+        assert_eq!(at(1000, 0), [""; 0]);
+        assert_eq!(
+            at(1001, 1),
+            [
+                "drive /g had 1 block wrong and could not read 0 blocks, since the daemon started \
+                or the drive came; 1 block written again"
+            ]
+        );
+        assert_eq!(at(1002, 9), [""; 0], "not every second");
+        assert_eq!(at(1001 + FAULTS_EVERY, 9).len(), 1);
+        assert_eq!(at(1002 + 2 * FAULTS_EVERY, 9), [""; 0], "nothing is new");
     }
 
     #[test]

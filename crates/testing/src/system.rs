@@ -5,7 +5,7 @@
 use everglade_target::{Error, Target};
 
 use crate::SimWorld;
-use crate::world::{DeviceSpec, Turn};
+use crate::world::{Breakage, DeviceSpec, Turn};
 
 /// Something an administrator asks for. Durable once it is reported done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +48,10 @@ pub enum Admin {
     },
     /// The pool gets more space.
     GrowPool(PoolGrowth),
+    /// Every block in use is read from every drive.
+    StartScrub,
+    /// A drive of a mirror is replaced by a new one.
+    ReplaceDrive(Replacement),
     /// Makes all acknowledged operations durable.
     ConsistencyPoint,
 }
@@ -62,6 +66,17 @@ pub enum PoolGrowth {
     /// Devices, by their numbers in the world, become larger by some bytes. None, if the host made
     /// them larger before.
     Larger(Vec<(u32, u64)>),
+}
+
+/// A new drive that gets the seat of another one. It appears when this is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replacement {
+    /// The seat: an index into the members of the pool.
+    pub seat: usize,
+    /// Bytes that the new drive has more than the largest one of its mirror.
+    pub more_bytes: u64,
+    /// How the new drive breaks, and after how many writes of the world.
+    pub breaks: Option<(u64, Breakage)>,
 }
 
 /// The end of an administrator's request.

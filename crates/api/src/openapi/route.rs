@@ -348,6 +348,15 @@ pub const ROUTES: &[Route] = &[
     .by_admin(),
     Route::change(
         "POST",
+        "/v1/aggregates/{aggregate}/actions/replace",
+        "puts a new drive into the place of a drive of a mirror; with dry_run, only shows what \
+        would happen",
+        Some("ReplaceDrive"),
+        Answers::Found("Replacement"),
+    )
+    .by_admin(),
+    Route::change(
+        "POST",
         "/v1/aggregates/{aggregate}/actions/export",
         "stops an aggregate, closes its devices and forgets it; nothing on them is lost",
         None,
@@ -381,6 +390,28 @@ pub const ROUTES: &[Route] = &[
         "stops a repair; mended blocks stay mended",
         None,
         Answers::Found("Repair"),
+    )
+    .by_admin(),
+    Route::get(
+        "/v1/aggregates/{aggregate}/scrub",
+        "the progress and the outcome of the last scrub",
+        "Scrub",
+    ),
+    Route::change(
+        "POST",
+        "/v1/aggregates/{aggregate}/actions/scrub",
+        "reads every block in use from every drive, and writes again what one of them has wrong; \
+        a paused scrub goes on",
+        None,
+        Answers::Found("Scrub"),
+    )
+    .by_admin(),
+    Route::change(
+        "POST",
+        "/v1/aggregates/{aggregate}/actions/pause-scrub",
+        "lets a scrub wait until it is started again",
+        None,
+        Answers::Found("Scrub"),
     )
     .by_admin(),
     Route::list(VOLUMES, "volumes, by name", "Volumes", "Volume"),

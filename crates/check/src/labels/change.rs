@@ -4,12 +4,13 @@
 //! A change appends members and extents, and makes members larger. Nothing gets another number or
 //! another place, because blocks are found by them. A larger member keeps its former label copy, so
 //! its new extents begin behind its former end. A member of a group keeps its place in it; only its
-//! state changes. A record of a changed composition has a feature bit, so that builds which do not
-//! know this refuse it.
+//! state changes. Another drive may get the place of one that is behind: it is behind, too, or has
+//! caught up since. A record of a changed composition has a feature bit, so that builds which do
+//! not know this refuse it.
 
 use std::fmt::Display;
 
-use everglade_format::config::INCOMPATIBLE_CHANGED;
+use everglade_format::config::{INCOMPATIBLE_CHANGED, Member};
 use everglade_format::label::config_slot;
 use everglade_format::{Config, Role, Seat};
 
@@ -20,6 +21,16 @@ use crate::problem::{Kind, Object, ProblemPlace};
 /// What a change of the composition leaves as it is.
 fn place_of(seat: Seat) -> (u16, u8, Role) {
     (seat.group, seat.column, seat.role)
+}
+
+/// True if another drive has the place of a member of a group. The former one was behind in the
+/// epoch before; in an earlier epoch it may have been current. The record is of such an epoch if
+/// only drives are there that have caught up since.
+fn is_replaced((before, old): (u64, &Member), (epoch, now): (u64, &Member)) -> bool {
+    let has_returned = now.seat.is_later_than(old.seat);
+    let is_next = before.checked_add(1) == Some(epoch);
+    let may_be = old.seat.group > 0 && (!is_next || !old.seat.is_current());
+    now.uuid != old.uuid && may_be && (!now.seat.is_current() || has_returned)
 }
 
 impl Labels {
@@ -46,9 +57,10 @@ impl Labels {
         }
         for (index, old) in before.members.iter().enumerate() {
             let kept = now.members.get(index).is_some_and(|it| {
-                it.uuid == old.uuid
+                let is_same = it.uuid == old.uuid && it.size_blocks >= old.size_blocks;
+                let is_replaced = is_replaced((before.epoch, old), (now.epoch, it));
+                (is_same || is_replaced)
                     && it.data_first == old.data_first
-                    && it.size_blocks >= old.size_blocks
                     && place_of(it.seat) == place_of(old.seat)
             });
             if !kept {

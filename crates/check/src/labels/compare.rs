@@ -197,16 +197,25 @@ impl Labels {
         });
         let members = 0..self.config.members.len();
         let is_apart = |record: &Config| {
-            let returns = |config: &Config, index: usize| {
-                let entry = config.members.get(index);
-                entry.map(|entry| entry.seat.returns)
+            let entries = |index: usize| {
+                let own = record.members.get(index);
+                own.zip(self.config.members.get(index))
             };
+            let is_same =
+                |index: usize| entries(index).is_some_and(|(own, now)| own.uuid == now.uuid);
             let mut current = members
                 .clone()
                 .filter(|index| is_current(&self.config, *index));
-            let is_met = current.clone().any(|index| is_current(record, index));
-            let has_returned =
-                |index: usize| returns(record, index) != returns(&self.config, index);
+            let is_met = current
+                .clone()
+                .any(|index| is_same(index) && is_current(record, index));
+            // A drive that got the seat of another one has caught up if it is current.
+            let has_returned = |index: usize| {
+                entries(index).is_none_or(|(own, now)| match own.uuid == now.uuid {
+                    true => own.seat.returns != now.seat.returns,
+                    false => now.seat.is_later_than(own.seat),
+                })
+            };
             !is_met && current.any(|index| !has_returned(index))
         };
         records.next().is_some_and(is_apart)

@@ -9,6 +9,7 @@
 //! | current member | all are of older epochs | it missed a change, so its blocks are old |
 //! | member that is behind | any | it is not read, and its labels may be as old as they like |
 //! | no member | all are of a higher epoch, or there are none | a change was cut |
+//! | no member | they are of earlier epochs, and name a seat that another drive has | it was replaced |
 //!
 //! A current member may be absent or unfit if another current member of its group has the same
 //! blocks; otherwise the aggregate cannot be verified. A device that is no member is no trouble if
@@ -162,6 +163,13 @@ fn lost(config: &Config, placed: &[Placed]) -> Option<u32> {
     first.map(|(member, _)| member)
 }
 
+/// True if a record of an earlier epoch says that the device is a member whose seat another drive
+/// has now.
+fn was_replaced(config: &Config, records: &Records) -> bool {
+    let mut earlier = records.whole().map(|(_, record)| record);
+    config.has_groups() && earlier.any(|record| record.epoch < config.epoch)
+}
+
 fn claim(config: &Config, records: &Records) -> Claim {
     let is_own = |record: &Config| {
         let place = record.member_index as usize;
@@ -180,7 +188,12 @@ fn claim(config: &Config, records: &Records) -> Claim {
             old: newest.filter(|_| own.epoch < config.epoch),
         },
         (None, Some(epoch)) => Claim::Stranger {
-            found: format!("a config record of epoch {epoch}, of a change that was cut"),
+            found: match was_replaced(config, records) {
+                true => {
+                    format!("a config record of epoch {epoch}, and another drive has its seat")
+                }
+                false => format!("a config record of epoch {epoch}, of a change that was cut"),
+            },
         },
         (None, None) => Claim::Stranger {
             found: records.trouble().to_string(),

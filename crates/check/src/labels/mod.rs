@@ -34,7 +34,7 @@ mod extents;
 mod members;
 
 use everglade_env::{DeviceId, Storage};
-use everglade_format::config::hex;
+use everglade_format::config::{Member, hex};
 use everglade_format::label::label_offsets;
 use everglade_format::{BLOCK_SIZE, Config, Superblock, TagKey};
 
@@ -189,8 +189,8 @@ fn newest_superblock(
     })
 }
 
-/// True if another device has a record of a later epoch in which the device is behind: others have
-/// overwritten what its superblocks of this epoch name.
+/// True if another device has a record of a later epoch in which the device is behind, or another
+/// one has its seat: others have overwritten what its superblocks of this epoch name.
 fn is_overruled(device: DeviceId, epoch: u64, all: &[Records]) -> bool {
     let own = all.iter().filter(|records| records.device == device);
     let own = own.flat_map(Records::whole).find_map(|(_, own)| {
@@ -204,8 +204,11 @@ fn is_overruled(device: DeviceId, epoch: u64, all: &[Records]) -> bool {
     let mut later = others.flat_map(Records::whole);
     later.any(|(_, record)| {
         let then = record.members.get(index);
-        let is_behind = then.is_some_and(|it| it.uuid == uuid && !it.seat.is_current());
-        record.epoch > epoch && is_behind
+        let is_out = |it: &Member| match record.has_groups() {
+            true => it.uuid != uuid || !it.seat.is_current(),
+            false => false,
+        };
+        record.epoch > epoch && then.is_some_and(is_out)
     })
 }
 

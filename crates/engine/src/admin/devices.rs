@@ -1,22 +1,41 @@
-//! Changes of an aggregate's devices, executed in the freeze (decision 0040).
+//! Changes of an aggregate's devices, executed in the freeze (decisions 0040 and 0044).
 //!
-//! The config records of the next epoch are on all devices already ([`crate::mount::growth`]). From
-//! the freeze on, blocks have their places by the next layout, and the superblock of this
-//! consistency point names the next epoch. So the change is durable with the commit, or it never
-//! was.
+//! A growth: the config records of the next epoch are on all devices already
+//! ([`crate::mount::growth`]). From the freeze on, blocks have their places by the next layout, and
+//! the superblock of this consistency point names the next epoch. So the change is durable with the
+//! commit, or it never was.
+//!
+//! A drive is taken out: from the freeze on it is lost, and this consistency point records that as
+//! it records any loss.
+//!
+//! A drive gets a seat: the label of the new drive is on it ([`crate::mount::replacement`]). This
+//! consistency point writes the record that names it, as it writes those of losses, and its
+//! superblock names the epoch of that record.
 
+use everglade_env::DeviceId;
 use everglade_freespace::Areas;
 
 use crate::change::Error;
 use crate::home::aggregate::Home;
-use crate::media::next::NextGeometry;
+use crate::media::Layout;
+use crate::media::next::{Kind, NextGeometry};
+
+/// Makes a change that was prepared.
+pub(crate) fn change(home: &mut Home, next: &NextGeometry) -> Result<(), Error> {
+    match next.kind() {
+        Kind::Grown(next) => grow(home, next),
+        Kind::Replaced(successor, epoch) => match home.aggregate.media.put_in(successor, *epoch) {
+            true => Ok(()),
+            false => Err(changed()),
+        },
+    }
+}
 
 /// Appends the extents that the next layout adds.
-pub(crate) fn grow(home: &mut Home, next: &NextGeometry) -> Result<(), Error> {
-    let (next, present) = (next.layout(), home.aggregate.media.layout());
+fn grow(home: &mut Home, next: &std::sync::Arc<Layout>) -> Result<(), Error> {
+    let present = home.aggregate.media.layout();
     if !next.follows(&present) {
-        let problem = "the devices of the aggregate were changed meanwhile; ask again";
-        return Err(Error::Busy(problem.to_owned()));
+        return Err(changed());
     }
     let area_blocks = home.fs.area_blocks;
     for extent in &next.config.extents[present.config.extents.len()..] {
@@ -27,4 +46,25 @@ pub(crate) fn grow(home: &mut Home, next: &NextGeometry) -> Result<(), Error> {
     home.aggregate.space.grow(blocks, reserve);
     home.aggregate.media.set_layout(next.clone());
     Ok(())
+}
+
+/// Takes a drive out of its mirror.
+pub(crate) fn take_out(home: &mut Home, device: DeviceId) -> Result<(), Error> {
+    let media = &home.aggregate.media;
+    if !media.layout().has_device(device) {
+        return Err(Error::NotFound("drive of this aggregate".to_owned()));
+    }
+    match media.take_out(device) {
+        true => Ok(()),
+        false => Err(Error::Busy(
+            "no other drive of the mirror has everything; wait until one has caught up, or bring \
+             one back"
+                .to_owned(),
+        )),
+    }
+}
+
+fn changed() -> Error {
+    let problem = "the devices of the aggregate were changed meanwhile; ask again";
+    Error::Busy(problem.to_owned())
 }

@@ -26,7 +26,8 @@ pub(crate) fn execute(
         Change::DeleteVolume { name } => delete_volume(home, permit, context, name),
         Change::RenameVolume { name, to } => rename::volume(home, context, name, to),
         Change::RenameAggregate { to } => rename::aggregate(home, to),
-        Change::Grow { next } => devices::grow(home, next),
+        Change::Grow { next } => devices::change(home, next),
+        Change::TakeOut { device } => devices::take_out(home, *device),
         Change::SetNotes { text } => notes::set(home, cp, context.seconds, text),
         Change::RenameLun { volume, name, to } => rename::lun(home, volume, name, to),
         Change::CreateLun {
@@ -74,6 +75,14 @@ pub(crate) fn execute(
         Change::CancelLunClone { volume, name } => lun_clone::cancel(home, volume, name),
         Change::StartRepair => {
             home.start_repair();
+            Ok(())
+        }
+        Change::StartScrub => {
+            home.start_scrub();
+            Ok(())
+        }
+        Change::PauseScrub => {
+            home.pause_scrub();
             Ok(())
         }
         Change::StopRepair => {

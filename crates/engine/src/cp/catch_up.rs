@@ -9,13 +9,14 @@
 //!    ([`super::commit`]). An error of the drive, or a block of metadata that cannot be read, ends
 //!    this, and nothing else.
 
-use everglade_env::{BLOCK_SIZE, Op, PageRef};
+use everglade_env::{BLOCK_SIZE, DeviceId, Op, PageRef};
 use everglade_format::metafile::ACTIVE_MAP;
 use everglade_format::{BITS_PER_BLOCK, Extent, Pointer, Pvbn, Vvbn, bitmap};
 
 use crate::alloc::tags::tag_of;
 use crate::home::aggregate::Home;
-use crate::home::catching_up::{CatchUp, Chunk};
+use crate::home::catching_up::CatchUp;
+use crate::home::sweep::Chunk;
 use crate::pool::aggregate::State;
 use crate::read::load::{Gather, LoadCx, Stop};
 
@@ -46,13 +47,15 @@ pub(super) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
         let layout = media.layout();
         let is_its = |extent: &&Extent| layout.config.copies_of(extent.member).contains(&member);
         let extents = layout.config.extents.iter().filter(is_its);
-        home.catching_up = CatchUp::begin(device, extents.copied().collect(), number);
+        let stamp = (number, home.wall_seconds);
+        home.catching_up = CatchUp::begin(device, extents.copied().collect(), stamp);
         media.begin_catching_up(device);
     }
     while let Some(chunk) = home.catching_up.next_chunk(number) {
         let run = home.run.as_mut().expect("under way");
         run.writer.throttle(&home.aggregate.media)?;
-        let used = copy(home, cx, chunk)?;
+        let device = home.catching_up.device().expect("it copies");
+        let used = copy(home, cx, device, chunk)?;
         home.catching_up.advance(chunk, used);
     }
     tell(home);
@@ -77,14 +80,18 @@ fn tell(home: &Home) {
 }
 
 /// Queues the writes of a chunk's used blocks. Returns their number.
-fn copy(home: &mut Home, cx: &mut LoadCx<'_>, chunk: Chunk) -> Result<u64, Stop> {
-    let pages = used(home, cx, chunk)?;
+fn copy(home: &mut Home, cx: &mut LoadCx<'_>, device: DeviceId, chunk: Chunk) -> Result<u64, Stop> {
+    let (pages, not_copied) = used(home, cx, chunk)?;
+    if not_copied > 0 {
+        let copies = &home.aggregate.media.copies;
+        copies.count(device, |it| it.not_copied += not_copied);
+    }
     let area = area_to_allocate(home, chunk);
     let run = home.run.as_mut().expect("under way");
     let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
     if area {
         run.writer.submit(Op::Allocate {
-            device: chunk.device,
+            device,
             offset: bytes(chunk.dbn),
             length: bytes(home.fs.area_blocks),
         });
@@ -99,7 +106,7 @@ fn copy(home: &mut Home, cx: &mut LoadCx<'_>, chunk: Chunk) -> Result<u64, Stop>
             run_pages.push(next);
         }
         run.writer.submit(Op::Write {
-            device: chunk.device,
+            device,
             offset: bytes(chunk.dbn + first.0 - chunk.first),
             pages: run_pages,
             durable: false,
@@ -108,19 +115,24 @@ fn copy(home: &mut Home, cx: &mut LoadCx<'_>, chunk: Chunk) -> Result<u64, Stop>
     Ok(count)
 }
 
-/// Returns the used blocks of a chunk that can be read, with their contents.
-fn used(home: &Home, cx: &mut LoadCx<'_>, chunk: Chunk) -> Result<Vec<(Pvbn, PageRef)>, Stop> {
+/// Blocks with their contents.
+type Pages = Vec<(Pvbn, PageRef)>;
+
+/// Returns the used blocks of a chunk that can be read, with their contents, and the number of the
+/// others.
+fn used(home: &Home, cx: &mut LoadCx<'_>, chunk: Chunk) -> Result<(Pages, u64), Stop> {
     let fs = &home.fs;
     let map = &fs.files[&ACTIVE_MAP];
     let block = chunk.first / BITS_PER_BLOCK;
     if block >= map.inode.block_count() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), 0));
     }
     let bits = map.leaf(cx, block)?.to_page();
     let first = chunk.first % BITS_PER_BLOCK;
     let in_use = (0..chunk.count).filter(|index| bitmap::is_set(&bits, first + index));
     let in_use = in_use.map(|index| Pvbn(chunk.first + index));
     let (mut gather, mut pages) = (Gather::default(), Vec::new());
+    let mut not_copied = 0;
     for pvbn in in_use.filter(|pvbn| pvbn.0 > 0) {
         let Some(Some(tag)) = gather.add(tag_of(fs, cx, pvbn)) else {
             continue;
@@ -130,12 +142,14 @@ fn used(home: &Home, cx: &mut LoadCx<'_>, chunk: Chunk) -> Result<Vec<(Pvbn, Pag
             pvbn,
             tag,
         };
-        if let Some(Ok(page)) = gather.add(cx.data_or_damage(pointer)) {
-            pages.push((pvbn, page));
+        match gather.add(cx.data_or_damage(pointer)) {
+            Some(Ok(page)) => pages.push((pvbn, page)),
+            Some(Err(_)) => not_copied += 1,
+            None => {}
         }
     }
     gather.finish()?;
-    Ok(pages)
+    Ok((pages, not_copied))
 }
 
 /// True if an area begins with this chunk for which the other drives' hosts have given space, or

@@ -92,16 +92,21 @@ pub(crate) fn announce(home: &mut Home) -> Result<bool, Stop> {
     Ok(false)
 }
 
-/// Submits a config record to all usable members, into the front label of each first: a member that
-/// has caught up may have no other record than the one in that slot, and is known by it. False if
-/// somebody else writes labels.
+/// Submits a config record to all usable members, and to a drive that gets its seat with it; into
+/// the front label of each first: a member that has caught up, or a new one, may have no other
+/// record than the one in that slot, and is known by it. False if somebody else writes labels.
 fn submit_records(run: &mut Run, media: &Media, recorded: &Layout) -> bool {
     // Whoever mends labels would take these records for those of a change that was cut.
     run.turn = run.turn.take().or_else(|| media.begin_change());
     if run.turn.is_none() {
         return false;
     }
-    for (index, member, device) in recorded.members() {
+    let present = media.layout();
+    let newcomer = present.successor().map(|it| {
+        let index = it.member as usize;
+        (index, &recorded.config.members[index], it.device)
+    });
+    for (index, member, device) in recorded.members().chain(newcomer) {
         let record = recorded.record_of(index).encode();
         let pages = record.chunks_exact(BLOCK_SIZE);
         let pages = pages.map(|page| Page::copy_of(page.try_into().expect("a block")).freeze());

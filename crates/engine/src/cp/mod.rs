@@ -11,7 +11,7 @@
 //! | phase | file | what |
 //! | --- | --- | --- |
 //! | freeze | [`freeze`] | active overlays become frozen ones; administrative changes happen |
-//! | plan | [`freeze`], [`rewrite`] | what one drive of a mirror had wrong is written again; regions sorted by volume, LUN and place |
+//! | plan | [`freeze`], [`rewrite`], [`scrub`] | what one drive of a mirror had wrong is written again; what a scrub reads next is listed; regions sorted by volume, LUN and place |
 //! | repair | [`crate::mend::repair`] | if that was asked for, some of what can be derived is read, so that it is mended |
 //! | drain | [`drain`] | blocks in the overflow files are freed for real (E-08) |
 //! | reclaim | [`crate::background`] | deleted files and snapshots shrink a little (E-11, F-10); clones that are split copy a little (B-10) |
@@ -59,6 +59,7 @@ pub(crate) mod maps;
 pub(crate) mod place;
 pub(crate) mod prune;
 mod rewrite;
+mod scrub;
 #[cfg(test)]
 mod shrinking;
 
@@ -190,6 +191,7 @@ fn step_of_phase(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<StepEnd, Stop> 
             rewrite::step(home, cx)?;
             if !home.mender.is_busy() {
                 catch_up::step(home, cx)?;
+                scrub::step(home, cx)?;
             }
             freeze::plan(home).map(|()| match &mut home.repair {
                 Some(repair) if is_due => {

@@ -42,7 +42,7 @@ pub(super) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     for (pvbn, note, is_good) in decided {
         let place = layout.locate_column(pvbn).filter(|_| is_good);
         let place = place.filter(|_| !layout.is_out(note.drive));
-        media.copies.forget(pvbn, note.tag, place.is_some());
+        media.copies.forget(pvbn, &note, place.is_some());
         if let Some(place) = place {
             run.writer.submit_copy(note.drive, place.offset, note.page);
         }

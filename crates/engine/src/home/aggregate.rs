@@ -13,6 +13,7 @@ use crate::home::catching_up::CatchUp;
 use crate::home::leaving::Leaving;
 use crate::home::ledger::{Ledger, Target};
 use crate::home::run::Run;
+use crate::home::scrubbing::Scrub;
 use crate::home::volume::VolumeHome;
 use crate::media::heal::Healing;
 use crate::media::host::Host;
@@ -58,6 +59,8 @@ pub(crate) struct Home {
     pub(crate) punching: Option<(usize, u64)>,
     /// Brings a drive up to date that was away.
     pub(crate) catching_up: CatchUp,
+    /// Compares all drives.
+    pub(crate) scrub: Scrub,
     /// Work that an interrupted commit left.
     pub(crate) healing: Healing,
     /// Derives damaged blocks.
@@ -108,6 +111,7 @@ impl Home {
             wall_seconds: 0,
             punching: None,
             catching_up: CatchUp::default(),
+            scrub: Scrub::default(),
             healing: Healing::default(),
             mender,
             installed: Vec::new(),
@@ -133,6 +137,19 @@ impl Home {
             let total = self.derivable_blocks();
             self.repair = Some(Repair::new(&self.aggregate, total, self.wall_seconds));
         }
+    }
+
+    /// Begins a scrub, or lets a paused one go on.
+    pub(crate) fn start_scrub(&mut self) {
+        let extents = self.aggregate.media.layout().config.extents.clone();
+        self.scrub.start(extents, self.wall_seconds);
+        self.aggregate.set_scrub(self.scrub.info());
+    }
+
+    /// Lets a scrub wait.
+    pub(crate) fn pause_scrub(&mut self) {
+        self.scrub.pause();
+        self.aggregate.set_scrub(self.scrub.info());
     }
 
     /// Ends it early.

@@ -14,12 +14,13 @@
 use everglade_env::DeviceId;
 use everglade_format::{CpNumber, Extent};
 
+use crate::home::sweep::{Chunk, Sweep};
+use crate::media::copies::CatchUpInfo;
+
 /// Blocks that are copied in one consistency point: 16 MiB.
 const BLOCKS_MAX: u64 = 4096;
 /// Chunks that are looked at in one consistency point, with or without used blocks.
 const CHUNKS_MAX: u64 = 1024;
-/// Blocks of a chunk: 1 MiB, the longest device write.
-const CHUNK_BLOCKS: u64 = 256;
 
 /// See the module's documentation.
 #[derive(Default)]
@@ -28,41 +29,30 @@ pub(crate) struct CatchUp(Option<Active>);
 struct Active {
     device: DeviceId,
     begun: CpNumber,
-    /// The extents of its column.
-    extents: Vec<Extent>,
-    /// The next extent, and blocks of it that are done.
-    next: (usize, u64),
+    begun_seconds: u64,
+    /// Over the extents of its column.
+    sweep: Sweep,
     /// The consistency point that copies, and its work.
     cp: CpNumber,
     copied: u64,
     chunks: u64,
-    /// Blocks that are done, used or not.
-    passed: u64,
-}
-
-/// Blocks to be copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Chunk {
-    pub(crate) device: DeviceId,
-    /// First number.
-    pub(crate) first: u64,
-    pub(crate) count: u64,
-    /// First block on the device.
-    pub(crate) dbn: u64,
 }
 
 impl CatchUp {
-    /// Begins in a consistency point, with the extents of the drive's column.
-    pub(crate) fn begin(device: DeviceId, extents: Vec<Extent>, cp: CpNumber) -> CatchUp {
+    /// Begins in a consistency point, with the extents of the drive's column, at this time.
+    pub(crate) fn begin(
+        device: DeviceId,
+        extents: Vec<Extent>,
+        (cp, seconds): (CpNumber, u64),
+    ) -> CatchUp {
         CatchUp(Some(Active {
             device,
             begun: cp,
-            extents,
-            next: (0, 0),
+            begun_seconds: seconds,
+            sweep: Sweep::of(extents),
             cp,
             copied: 0,
             chunks: 0,
-            passed: 0,
         }))
     }
 
@@ -86,17 +76,7 @@ impl CatchUp {
         if active.copied >= BLOCKS_MAX || active.chunks >= CHUNKS_MAX {
             return None;
         }
-        let (extent, done) = active.next;
-        let extent = active.extents.get(extent)?;
-        let first = extent.base + done;
-        // A chunk has its bits in one block of the active map, because areas have.
-        let count = CHUNK_BLOCKS - first % CHUNK_BLOCKS;
-        Some(Chunk {
-            device: active.device,
-            first,
-            count: count.min(extent.length - done),
-            dbn: extent.first_dbn.0 + done,
-        })
+        active.sweep.next_chunk()
     }
 
     /// Records that a chunk was copied: so many of its blocks are used.
@@ -106,26 +86,25 @@ impl CatchUp {
         };
         active.copied += used;
         active.chunks += 1;
-        active.passed += chunk.count;
-        let (extent, done) = &mut active.next;
-        *done += chunk.count;
-        if *done >= active.extents[*extent].length {
-            (*extent, *done) = (*extent + 1, 0);
-        }
+        active.sweep.advance(chunk);
     }
 
     /// Returns the drive if it has everything when consistency point `cp` is flushed.
     pub(crate) fn has_caught_up(&self, cp: CpNumber) -> Option<DeviceId> {
         let active = self.0.as_ref()?;
-        let is_done = active.next.0 >= active.extents.len();
-        (is_done && cp > active.begun).then_some(active.device)
+        (active.sweep.is_over() && cp > active.begun).then_some(active.device)
     }
 
-    /// Blocks that are done, and all of them, used or not; `None` if no drive catches up.
-    pub(crate) fn progress(&self) -> Option<(u64, u64)> {
+    /// Returns how far the drive is; `None` if no drive catches up.
+    pub(crate) fn progress(&self) -> Option<CatchUpInfo> {
         let active = self.0.as_ref()?;
-        let all = active.extents.iter().map(|extent| extent.length).sum();
-        Some((active.passed, all))
+        let (passed_blocks, total_blocks) = active.sweep.progress();
+        Some(CatchUpInfo {
+            device: active.device,
+            passed_blocks,
+            total_blocks,
+            begun_seconds: active.begun_seconds,
+        })
     }
 }
 
@@ -149,14 +128,19 @@ mod tests {
     #[test]
     fn all_blocks_of_the_column_are_passed_once_and_a_later_consistency_point_has_them() {
         let extents = vec![extent(0, 512, 300), extent(2048, 256, 1000)];
-        let mut catching = CatchUp::begin(DeviceId(3), extents, CpNumber(7));
+        let mut catching = CatchUp::begin(DeviceId(3), extents, (CpNumber(7), 100));
         let mut passed = Vec::new();
         while let Some(chunk) = catching.next_chunk(CpNumber(7)) {
             passed.push((chunk.first, chunk.count, chunk.dbn));
             catching.advance(chunk, 1);
         }
         assert_eq!(passed, [(0, 256, 300), (256, 256, 556), (2048, 256, 1000)]);
-        assert_eq!(catching.progress(), Some((768, 768)));
+        let progress = catching.progress().expect("it catches up");
+        assert_eq!((progress.passed_blocks, progress.total_blocks), (768, 768));
+        assert_eq!(
+            (progress.device, progress.begun_seconds),
+            (DeviceId(3), 100)
+        );
         assert_eq!(catching.has_caught_up(CpNumber(7)), None, "it began in it");
         assert_eq!(catching.has_caught_up(CpNumber(8)), Some(DeviceId(3)));
     }
@@ -164,7 +148,7 @@ mod tests {
     #[test]
     fn a_consistency_point_copies_its_share() {
         let extents = vec![extent(0, 1 << 20, 300)];
-        let mut catching = CatchUp::begin(DeviceId(3), extents, CpNumber(1));
+        let mut catching = CatchUp::begin(DeviceId(3), extents, (CpNumber(1), 0));
         let mut share = |cp| {
             let mut chunks = 0;
             while let Some(chunk) = catching.next_chunk(CpNumber(cp)) {
@@ -174,7 +158,8 @@ mod tests {
             chunks
         };
         assert_eq!((share(1), share(2)), (16, 16));
-        let mut empty = CatchUp::begin(DeviceId(3), vec![extent(0, 1 << 20, 0)], CpNumber(1));
+        let extents = vec![extent(0, 1 << 20, 0)];
+        let mut empty = CatchUp::begin(DeviceId(3), extents, (CpNumber(1), 0));
         let mut chunks = 0;
         while let Some(chunk) = empty.next_chunk(CpNumber(2)) {
             empty.advance(chunk, 0);

@@ -9,5 +9,7 @@ pub(crate) mod leaving;
 pub(crate) mod ledger;
 pub(crate) mod publication;
 pub(crate) mod run;
+pub(crate) mod scrubbing;
 pub(crate) mod site;
+pub(crate) mod sweep;
 pub(crate) mod volume;

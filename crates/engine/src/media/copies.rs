@@ -27,9 +27,36 @@ pub struct CopiesInfo {
     pub read_elsewhere: u64,
     /// Blocks that were then written again on the drive that had them wrong.
     pub rewritten: u64,
-    /// Block numbers that a drive which catches up has passed, and all that it has to pass; none if
-    /// no drive catches up.
-    pub catching_up: Option<(u64, u64)>,
+    /// The drive that catches up, if one does.
+    pub catching_up: Option<CatchUpInfo>,
+}
+
+/// How far a drive has caught up, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CatchUpInfo {
+    /// The drive.
+    pub device: DeviceId,
+    /// Block numbers that it has passed, used or not.
+    pub passed_blocks: u64,
+    /// All that it has to pass.
+    pub total_blocks: u64,
+    /// When it began, in seconds since 1970 UTC.
+    pub begun_seconds: u64,
+}
+
+/// Faults of one drive since the aggregate was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DriveFaults {
+    /// Reads of a block that failed.
+    pub read_errors: u64,
+    /// Reads of a block that gave other contents than were written.
+    pub wrong_blocks: u64,
+    /// Writes, flushes and other changes that failed. The first one costs the drive.
+    pub write_errors: u64,
+    /// Blocks that were written again, with the contents of another drive.
+    pub mended: u64,
+    /// Blocks in use that it did not get when it caught up: no drive in use had them right.
+    pub not_copied: u64,
 }
 
 /// A block that a drive had wrong.
@@ -39,6 +66,9 @@ pub(crate) struct Note {
     pub(crate) page: PageRef,
     /// The drive that had it wrong.
     pub(crate) drive: DeviceId,
+    /// True if it was counted for the drive already; if not, it is when the maps say that the
+    /// block still has this tag.
+    pub(crate) is_counted: bool,
 }
 
 /// See the module's documentation.
@@ -46,8 +76,10 @@ pub(crate) struct Note {
 pub(crate) struct Copies {
     read_elsewhere: AtomicU64,
     rewritten: AtomicU64,
-    noted: Mutex<BTreeMap<Pvbn, Note>>,
-    catching_up: Mutex<Option<(u64, u64)>>,
+    /// By block and drive.
+    noted: Mutex<BTreeMap<(Pvbn, DeviceId), Note>>,
+    catching_up: Mutex<Option<CatchUpInfo>>,
+    faults: Mutex<BTreeMap<DeviceId, DriveFaults>>,
 }
 
 impl Copies {
@@ -58,9 +90,24 @@ impl Copies {
         let mut noted = self.noted.lock();
         let has_room = noted.len() < NOTED_MAX;
         if has_room {
-            noted.insert(pvbn, note);
+            noted.insert((pvbn, note.drive), note);
         }
         has_room
+    }
+
+    /// Counts something of a drive.
+    pub(crate) fn count(&self, drive: DeviceId, add: impl FnOnce(&mut DriveFaults)) {
+        add(self.faults.lock().entry(drive).or_default());
+    }
+
+    /// Returns the faults of a drive.
+    pub(crate) fn faults_of(&self, drive: DeviceId) -> DriveFaults {
+        self.faults.lock().get(&drive).copied().unwrap_or_default()
+    }
+
+    /// True if so many more can be noted.
+    pub(crate) fn has_room(&self, count: usize) -> bool {
+        self.noted.lock().len() + count <= NOTED_MAX
     }
 
     /// True if something is noted.
@@ -72,7 +119,7 @@ impl Copies {
     pub(crate) fn noted(&self) -> Vec<(Pvbn, Note)> {
         let noted = self.noted.lock();
         let all = noted.iter();
-        all.map(|(pvbn, note)| (*pvbn, note.clone())).collect()
+        all.map(|((pvbn, _), note)| (*pvbn, note.clone())).collect()
     }
 
     /// Forgets all notes.
@@ -81,18 +128,23 @@ impl Copies {
     }
 
     /// Forgets a note that was acted upon.
-    pub(crate) fn forget(&self, pvbn: Pvbn, tag: Tag, was_written: bool) {
+    pub(crate) fn forget(&self, pvbn: Pvbn, note: &Note, was_written: bool) {
         let mut noted = self.noted.lock();
-        if noted.get(&pvbn).is_some_and(|note| note.tag == tag) {
-            noted.remove(&pvbn);
+        let place = (pvbn, note.drive);
+        if noted.get(&place).is_some_and(|known| known.tag == note.tag) {
+            noted.remove(&place);
         }
         if was_written {
             self.rewritten.fetch_add(1, Ordering::Relaxed);
+            self.count(note.drive, |it| {
+                it.mended += 1;
+                it.wrong_blocks += u64::from(!note.is_counted);
+            });
         }
     }
 
     /// Tells how far a drive has caught up.
-    pub(crate) fn set_catching_up(&self, progress: Option<(u64, u64)>) {
+    pub(crate) fn set_catching_up(&self, progress: Option<CatchUpInfo>) {
         *self.catching_up.lock() = progress;
     }
 

@@ -10,6 +10,9 @@
 //! lose ─▶ waiting ─▶ record of the next epoch on all usable members ─▶ superblock ─▶ committed
 //! ```
 //!
+//! A seat that is behind may get another drive, its *successor* ([`crate::mount::replacement`]).
+//! The record that is written next names it, and it catches up when that is committed.
+//!
 //! A drive that is behind and there *catches up* ([`crate::cp::catch_up`]), and is *regained* in a
 //! consistency point that records it in the same way. It is no spare for another drive before that
 //! is committed: the record of the other drive says that the regained one is behind, so the other
@@ -28,7 +31,7 @@ use everglade_env::lock::{Mutex, RwLock};
 use everglade_format::Pvbn;
 
 use crate::media::copies::Copies;
-use crate::media::layout::{Layout, Place};
+use crate::media::layout::{Layout, Place, Successor};
 use crate::media::next::Turn;
 use crate::media::share::DeviceShare;
 
@@ -50,6 +53,9 @@ pub(crate) struct Media {
     regained: Mutex<Option<DeviceId>>,
     /// True while somebody prepares a change of the devices.
     is_changing: Arc<AtomicBool>,
+    /// True while somebody prepares a drive for a seat, or a consistency point gives it the seat.
+    /// This excludes no other writer of labels: the labels of the new drive are nobody else's.
+    is_replacing: Arc<AtomicBool>,
     pub(crate) share: DeviceShare,
     pub(crate) copies: Copies,
 }
@@ -66,6 +72,7 @@ impl Media {
             is_waiting: AtomicBool::new(layout.has_losses()),
             layout: RwLock::new(Arc::new(layout)),
             is_changing: Arc::default(),
+            is_replacing: Arc::default(),
             copies: Copies::default(),
         }
     }
@@ -104,6 +111,37 @@ impl Media {
         Turn::take(&self.is_changing)
     }
 
+    /// Begins to replace a drive; `None` while another one is being replaced.
+    pub(crate) fn begin_replacement(&self) -> Option<Turn> {
+        Turn::take(&self.is_replacing)
+    }
+
+    /// Gives a seat to another drive, with the next record. False if the seat is not what the drive
+    /// was prepared for, or the record would be of another epoch than the one in its label. In the
+    /// freeze only.
+    pub(crate) fn put_in(&self, successor: &Successor, epoch: u64) -> bool {
+        let mut layout = self.layout.write();
+        let next = layout.with_successor(successor);
+        let Some(next) = next.filter(|_| self.next_epoch() == epoch) else {
+            return false;
+        };
+        *layout = Arc::new(next);
+        true
+    }
+
+    /// Takes a drive out, as if it had failed: it is neither read nor written any more. False if no
+    /// other drive has its blocks.
+    pub(crate) fn take_out(&self, device: DeviceId) -> bool {
+        if !self.lose(device) {
+            return false;
+        }
+        let mut layout = self.layout.write();
+        if layout.has_device(device) {
+            *layout = Arc::new(layout.with_failed(device));
+        }
+        true
+    }
+
     /// Replaces the layout by the next one. In the freeze only.
     pub(crate) fn set_layout(&self, next: Arc<Layout>) {
         let mut layout = self.layout.write();
@@ -123,7 +161,7 @@ impl Media {
             return true;
         }
         let is_last = self.regained.lock().is_some_and(|regained| {
-            let others = layout.drives_of(device).iter();
+            let others = layout.drives_beside(device).iter();
             let mut full = others.filter(|other| **other != device && layout.is_full(**other));
             device != regained && full.all(|other| *other == regained)
         });
@@ -154,7 +192,7 @@ impl Media {
 
     /// The epoch of the next record. Its slot is that of the epoch after the committed one, whose
     /// record stays.
-    fn next_epoch(&self) -> u64 {
+    pub(crate) fn next_epoch(&self) -> u64 {
         let next = self.epoch() + 1;
         match self.highest.checked_sub(next) {
             None => next,
@@ -221,15 +259,26 @@ impl Media {
             .store(layout.has_losses(), Ordering::Release);
     }
 
-    /// Returns the drives to which an operation on a column goes that names `device`; `None` if
-    /// that is `device` alone.
-    pub(crate) fn drives_of(&self, device: DeviceId) -> Option<Vec<DeviceId>> {
-        if !self.has_groups {
-            return None;
+    /// Returns the drives to which an operation on a member's column goes; `None` if there are no
+    /// groups, so that it goes to the member's device.
+    pub(crate) fn drives_of(&self, member: u32) -> Option<Vec<DeviceId>> {
+        match self.has_groups {
+            true => Some(self.layout.read().drives_of(member).to_vec()),
+            false => None,
         }
-        let layout = self.layout.read();
-        let drives = layout.drives_of(device);
-        (drives != [device]).then(|| drives.to_vec())
+    }
+
+    /// Returns the drives in full use of a member's column; `None` if there are no groups.
+    pub(crate) fn full_of(&self, member: u32) -> Option<Vec<DeviceId>> {
+        match self.has_groups {
+            true => Some(self.layout.read().drives_with(member).to_vec()),
+            false => None,
+        }
+    }
+
+    /// Returns a drive in full use of a member's column.
+    pub(crate) fn first_of(&self, member: u32) -> DeviceId {
+        self.layout.read().first_of(member)
     }
 
     /// Number of usable drives that have a block.
@@ -257,7 +306,7 @@ mod tests {
     use everglade_env::DeviceId;
 
     use super::*;
-    use crate::media::layout::tests::{mirror, three_devices, two_devices};
+    use crate::media::layout::tests::{mirror, successor, three_devices, two_devices};
 
     #[test]
     fn blocks_of_an_added_device_have_a_place_from_then_on() {
@@ -280,16 +329,14 @@ mod tests {
     fn the_aggregate_waits_from_a_loss_until_it_is_recorded() {
         let media = Media::new(mirror());
         assert!(!media.is_waiting() && media.unrecorded().is_none());
-        assert_eq!(
-            media.drives_of(DeviceId(4)).map(|drives| drives.len()),
-            Some(2)
-        );
+        assert_eq!(media.drives_of(0).map(|drives| drives.len()), Some(2));
         assert!(media.lose(DeviceId(5)));
         assert!(media.lose(DeviceId(5)), "it is lost already");
         assert!(!media.lose(DeviceId(4)), "it is the last one");
         assert!(media.is_waiting());
-        assert_eq!(media.drives_of(DeviceId(4)), None);
-        assert_eq!(media.drives_of(DeviceId(5)), Some(vec![DeviceId(4)]));
+        assert_eq!(media.drives_of(0), Some(vec![DeviceId(4)]));
+        assert_eq!(media.drives_of(1), Some(vec![DeviceId(4)]));
+        assert_eq!(Media::new(two_devices()).drives_of(1), None);
         let recorded = media.unrecorded().expect("a loss");
         assert_eq!(recorded.config.epoch, 2);
         assert!(media.set_recorded(&recorded));
@@ -358,5 +405,77 @@ mod tests {
         assert!(media.unrecorded().is_none() && media.is_waiting());
         media.committed();
         assert!(!media.is_waiting() && media.unrecorded().is_none());
+    }
+
+    /// Records what is to be recorded, and commits it.
+    fn commit(media: &Media) {
+        let recorded = media.unrecorded().expect("there is something");
+        assert!(media.set_recorded(&recorded));
+        media.committed();
+    }
+
+    #[test]
+    fn a_drive_is_taken_out_before_another_one_gets_its_seat() {
+        let media = Media::new(mirror());
+        assert!(!media.put_in(&successor(), 2), "the seat is in use");
+        assert!(media.take_out(DeviceId(4)));
+        assert!(media.is_waiting(), "it lacks what is written from now on");
+        assert!(!media.put_in(&successor(), 2), "that is not recorded");
+        commit(&media);
+        assert!(
+            !media.put_in(&successor(), 2),
+            "the epoch of another record"
+        );
+        assert!(media.put_in(&successor(), 3));
+        assert!(!media.put_in(&successor(), 3), "one at a time");
+        assert!(!media.is_waiting() && !media.is_any_behind());
+        commit(&media);
+        assert_eq!(media.returned(), Some((0, DeviceId(7))));
+        assert!(media.lose(DeviceId(4)), "an operation that was under way");
+        assert!(!media.is_waiting());
+        assert_eq!(media.drives_of(0), Some(vec![DeviceId(5)]));
+    }
+
+    #[test]
+    fn a_drive_that_is_behind_is_taken_out_for_good_and_the_last_one_is_not() {
+        for is_catching_up in [false, true] {
+            let media = Media::new(behind());
+            if is_catching_up {
+                media.begin_catching_up(DeviceId(4));
+            }
+            assert!(!media.put_in(&successor(), 3), "it may catch up");
+            assert!(!media.take_out(DeviceId(5)), "no other has its blocks");
+            assert!(media.take_out(DeviceId(4)));
+            assert_eq!(media.returned(), None);
+            assert!(media.put_in(&successor(), 3));
+        }
+        assert!(!Media::new(two_devices()).take_out(DeviceId(4)));
+    }
+
+    #[test]
+    fn a_loss_meanwhile_is_in_the_record_of_the_successor() {
+        let three = {
+            let mut config = mirror().config;
+            let mut third = config.members[1].clone();
+            (third.uuid, third.seat.column) = ([6; 16], 2);
+            config.members.push(third);
+            let devices = [4, 5, 6].map(|id| Some(DeviceId(id)));
+            Layout::new(config, devices.to_vec()).expect("a sound table")
+        };
+        let media = Media::new(three);
+        assert!(media.take_out(DeviceId(4)));
+        commit(&media);
+        assert!(media.put_in(&successor(), 3));
+        let recorded = media.unrecorded().expect("a successor");
+        assert!(media.lose(DeviceId(5)));
+        assert!(
+            !media.set_recorded(&recorded),
+            "it does not say that 5 is behind"
+        );
+        commit(&media);
+        let layout = media.layout();
+        assert_eq!(layout.config.members[0].uuid, [7; 16]);
+        assert!(!layout.config.members[1].seat.is_current());
+        assert_eq!(layout.drives_of(0), [DeviceId(6)]);
     }
 }

@@ -19,11 +19,15 @@
 //! 2. A drive is *lost* if it is not in full use, though the config record says that it is current;
 //!    it is *regained* if it is in full use, though the record says that it is behind. The next
 //!    consistency point records both ([`Layout::with_uses_recorded`]).
+//! 3. A drive that is out may have a *successor*. The record that is written next gives the seat to
+//!    it. A layout never has a device that its own record does not name.
+//! 4. Members are never renumbered. So whatever is kept while layouts change names a member, and no
+//!    device: an operation on a column finds its drives when it is submitted.
 
 use std::ops::Range;
 
 use everglade_env::{BLOCK_SIZE, DeviceId};
-use everglade_format::config::{CONFIG_BYTES, INCOMPATIBLE_CHANGED, Member};
+use everglade_format::config::{CONFIG_BYTES, INCOMPATIBLE_CHANGED, Member, Uuid};
 use everglade_format::label::{CONFIG_OFFSETS, LABEL_BYTES, config_slot, label_offsets};
 use everglade_format::{Config, Damage, Geometry, Pvbn, SeatState};
 
@@ -48,6 +52,20 @@ pub(crate) struct Layout {
     has_groups: bool,
     /// The same, and drives that are catching up.
     written: Vec<Vec<DeviceId>>,
+    /// The drive that gets the seat of another one with the next record.
+    successor: Option<Successor>,
+}
+
+/// A drive that is about to get the seat of another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Successor {
+    /// The seat.
+    pub(crate) member: u32,
+    /// UUID of the drive that has had it.
+    pub(crate) former: Uuid,
+    pub(crate) device: DeviceId,
+    pub(crate) uuid: Uuid,
+    pub(crate) size_blocks: u64,
 }
 
 /// The use of a member: see the module's documentation.
@@ -68,6 +86,8 @@ impl Use {
 /// The place of a block on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
+    /// The member whose column has the block.
+    pub(crate) member: u32,
     pub(crate) device: DeviceId,
     /// Offset in bytes from the beginning of the device.
     pub(crate) offset: u64,
@@ -99,6 +119,7 @@ impl Layout {
             first: Vec::new(),
             has_groups: config.has_groups(),
             written: Vec::new(),
+            successor: None,
             config: Config {
                 member_index: 0,
                 ..config
@@ -151,6 +172,7 @@ impl Layout {
         let place = self.geometry.locate(pvbn)?;
         if !self.has_groups {
             return Some(Place {
+                member: place.member,
                 device: self.first[place.member as usize],
                 offset: place.dbn.0 * BLOCK_SIZE as u64,
                 run: place.run,
@@ -167,6 +189,7 @@ impl Layout {
             }
         };
         Some(Place {
+            member: place.member,
             device,
             offset: place.dbn.0 * BLOCK_SIZE as u64,
             run,
@@ -177,6 +200,7 @@ impl Layout {
     pub(crate) fn locate_column(&self, pvbn: Pvbn) -> Option<Place> {
         let place = self.geometry.locate(pvbn)?;
         Some(Place {
+            member: place.member,
             device: self.first[place.member as usize],
             offset: place.dbn.0 * BLOCK_SIZE as u64,
             run: place.run,
@@ -189,16 +213,31 @@ impl Layout {
         place.map_or(0, |place| self.drives[place.member as usize].len())
     }
 
-    /// Returns the drives to be written of the column that a device belongs to; the device itself
-    /// need not be among them any more.
-    pub(crate) fn drives_of(&self, device: DeviceId) -> &[DeviceId] {
-        let member = self.member_of(device).expect("a device of the aggregate");
-        &self.written[member]
+    /// Returns the drives to be written of a member's column.
+    pub(crate) fn drives_of(&self, member: u32) -> &[DeviceId] {
+        &self.written[member as usize]
+    }
+
+    /// Returns the drives to be written of the column that a device belongs to; none if it belongs
+    /// to none any more.
+    pub(crate) fn drives_beside(&self, device: DeviceId) -> &[DeviceId] {
+        let member = self.member_of(device);
+        member.map_or(&[], |member| &self.written[member])
+    }
+
+    /// Returns the first drive in full use of a member's column.
+    pub(crate) fn first_of(&self, member: u32) -> DeviceId {
+        self.first[member as usize]
     }
 
     /// Returns the usable drives that have the blocks of a member.
     pub(crate) fn drives_with(&self, member: u32) -> &[DeviceId] {
         self.drives.get(member as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// True if a device is a member's.
+    pub(crate) fn has_device(&self, device: DeviceId) -> bool {
+        self.member_of(device).is_some()
     }
 
     fn member_of(&self, device: DeviceId) -> Option<usize> {
@@ -267,7 +306,8 @@ impl Layout {
     /// True if the config record does not say which members have all that was written.
     pub(crate) fn is_unrecorded(&self) -> bool {
         let mut members = self.config.members.iter().zip(&self.uses);
-        members.any(|(member, it)| member.seat.is_current() != (*it == Use::Full))
+        let differs = members.any(|(member, it)| member.seat.is_current() != (*it == Use::Full));
+        differs || self.successor.is_some()
     }
 
     /// Returns a member that is behind and out, though its device is there and has not failed: its
@@ -293,6 +333,33 @@ impl Layout {
         self.with_use(device, Use::Full)
     }
 
+    /// Returns the layout in which a drive is out for as long as the aggregate is open. It was out
+    /// before.
+    pub(crate) fn with_failed(&self, device: DeviceId) -> Layout {
+        assert!(self.is_out(device), "it is in use");
+        self.with_use(device, Use::Failed)
+    }
+
+    /// The drive that gets a seat with the next record.
+    pub(crate) fn successor(&self) -> Option<&Successor> {
+        self.successor.as_ref()
+    }
+
+    /// Returns the layout in which a drive that is out has a successor; `None` if its seat is not
+    /// what the successor was prepared for, or if there is a successor already. A drive that is
+    /// there has to have failed: otherwise it could begin to catch up.
+    pub(crate) fn with_successor(&self, successor: &Successor) -> Option<Layout> {
+        let index = successor.member as usize;
+        let member = self.config.members.get(index)?;
+        let is_recorded = member.uuid == successor.former && !member.seat.is_current();
+        let is_failed = self.uses[index] == Use::Failed || self.devices[index].is_none();
+        let is_new = self.member_of(successor.device).is_none() && self.successor.is_none();
+        (is_recorded && is_failed && is_new).then(|| Layout {
+            successor: Some(successor.clone()),
+            ..self.clone()
+        })
+    }
+
     fn with_use(&self, device: DeviceId, it: Use) -> Layout {
         let mut next = self.clone();
         let member = self.member_of(device).expect("a device of the aggregate");
@@ -308,9 +375,18 @@ impl Layout {
         Some(self.with_use(device, Use::Failed))
     }
 
-    /// Returns the layout of a later epoch whose config record says which members are behind.
+    /// Returns the layout of a later epoch whose config record says which members are behind. A
+    /// successor has its seat then, and is behind.
     pub(crate) fn with_uses_recorded(&self, epoch: u64) -> Layout {
         let mut next = self.clone();
+        if let Some(successor) = next.successor.take() {
+            let index = successor.member as usize;
+            assert!(!next.uses[index].is_written(), "the seat is in use");
+            let member = &mut next.config.members[index];
+            (member.uuid, member.size_blocks) = (successor.uuid, successor.size_blocks);
+            (next.devices[index], next.uses[index]) = (Some(successor.device), Use::Out);
+            next = next.with_drives();
+        }
         next.config.epoch = epoch;
         next.config.incompatible |= INCOMPATIBLE_CHANGED;
         for (member, it) in next.config.members.iter_mut().zip(&next.uses) {
@@ -593,7 +669,8 @@ pub(crate) mod tests {
         assert_eq!((place.offset, place.run), (550 * BLOCK_SIZE as u64, 6));
         let column = layout.locate_column(Pvbn(250)).expect("in the extent");
         assert_eq!((column.device, column.run), (DeviceId(4), 262));
-        assert_eq!(layout.drives_of(DeviceId(5)), [DeviceId(4), DeviceId(5)]);
+        assert_eq!(layout.drives_of(0), [DeviceId(4), DeviceId(5)]);
+        assert_eq!(layout.drives_of(1), [DeviceId(4), DeviceId(5)]);
     }
 
     #[test]
@@ -628,7 +705,9 @@ pub(crate) mod tests {
         assert!(!layout.has_losses());
         let degraded = layout.without(DeviceId(4)).expect("there is another one");
         assert!(degraded.has_losses() && degraded.is_out(DeviceId(4)));
-        assert_eq!(degraded.drives_of(DeviceId(4)), [DeviceId(5)]);
+        assert_eq!(degraded.drives_of(0), [DeviceId(5)]);
+        assert_eq!(degraded.drives_beside(DeviceId(4)), [DeviceId(5)]);
+        assert_eq!(degraded.drives_beside(DeviceId(9)), []);
         let place = degraded.locate(Pvbn(10)).expect("on the other drive");
         assert_eq!((place.device, place.run), (DeviceId(5), 502));
         assert_eq!(degraded.members().count(), 1);
@@ -660,7 +739,7 @@ pub(crate) mod tests {
         assert_eq!(behind.returned(), Some((0, DeviceId(4))));
         let catching = behind.with_catching_up(DeviceId(4));
         assert_eq!(catching.returned(), None);
-        assert_eq!(catching.drives_of(DeviceId(5)), [DeviceId(4), DeviceId(5)]);
+        assert_eq!(catching.drives_of(1), [DeviceId(4), DeviceId(5)]);
         assert_eq!(catching.copies(Pvbn(10)), 1);
         assert_eq!(catching.written().count(), 2);
         assert_eq!(catching.members().count(), 1, "its labels stay as they are");
@@ -672,5 +751,72 @@ pub(crate) mod tests {
         let seats = recorded.config.members.iter().map(|member| member.seat);
         let seats: Vec<(bool, u16)> = seats.map(|it| (it.is_current(), it.returns)).collect();
         assert_eq!(seats, [(true, 1), (true, 0)]);
+    }
+
+    pub(crate) fn successor() -> Successor {
+        Successor {
+            member: 0,
+            former: [4; 16],
+            device: DeviceId(7),
+            uuid: [7; 16],
+            size_blocks: 1900,
+        }
+    }
+
+    #[test]
+    fn a_successor_has_the_seat_with_the_next_record_and_catches_up_then() {
+        assert!(mirror().with_successor(&successor()).is_none(), "in use");
+        let lost = mirror().without(DeviceId(4)).expect("there is another one");
+        assert!(lost.with_successor(&successor()).is_none(), "not recorded");
+        let lost = lost.with_uses_recorded(2);
+        let next = lost.with_successor(&successor()).expect("it is behind");
+        assert!(next.is_unrecorded() && next.with_successor(&successor()).is_none());
+        assert!(next.is_out(DeviceId(7)), "no operation goes to it");
+        assert_eq!(next.config, lost.config);
+        let recorded = next.with_uses_recorded(3);
+        let member = &recorded.config.members[0];
+        assert_eq!((member.uuid, member.size_blocks), ([7; 16], 1900));
+        assert_eq!(member.seat, lost.config.members[0].seat);
+        assert!(!recorded.is_unrecorded() && recorded.devices().all(|it| it != DeviceId(4)));
+        assert_eq!(recorded.returned(), Some((0, DeviceId(7))));
+        let catching = recorded.with_catching_up(DeviceId(7));
+        assert_eq!(catching.drives_of(1), [DeviceId(7), DeviceId(5)]);
+        assert_eq!(catching.locate(Pvbn(10)).map(|it| it.device.0), Some(5));
+        assert!(recorded.with_successor(&successor()).is_none(), "it has it");
+    }
+
+    #[test]
+    fn a_seat_of_another_drive_and_one_that_may_catch_up_get_no_successor() {
+        let lost = mirror().without(DeviceId(4)).expect("there is another one");
+        let config = lost.with_uses_recorded(2).config;
+        let there = vec![Some(DeviceId(4)), Some(DeviceId(5))];
+        let there = Layout::new(config.clone(), there).expect("a sound table");
+        assert!(there.with_successor(&successor()).is_none(), "it is back");
+        let failed = there.with_failed(DeviceId(4));
+        assert!(failed.with_successor(&successor()).is_some());
+        let away = Layout::new(config, vec![None, Some(DeviceId(5))]).expect("a sound table");
+        let with = |it: Successor| away.with_successor(&it).is_some();
+        assert!(with(successor()));
+        for wrong in [
+            Successor {
+                former: [9; 16],
+                ..successor()
+            },
+            Successor {
+                member: 1,
+                former: [5; 16],
+                ..successor()
+            },
+            Successor {
+                member: 2,
+                ..successor()
+            },
+            Successor {
+                device: DeviceId(5),
+                ..successor()
+            },
+        ] {
+            assert!(!with(wrong.clone()), "{wrong:?}");
+        }
     }
 }

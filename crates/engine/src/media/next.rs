@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::media::layout::Layout;
+use crate::media::layout::{Layout, Successor};
 
 /// The right to change the devices of an aggregate; ends when it is dropped.
 #[derive(Debug)]
@@ -27,27 +27,33 @@ impl Drop for Turn {
     }
 }
 
-/// The devices of an aggregate after a change whose config records are on all devices. The change
+/// The devices of an aggregate after a change that is prepared: config records are on all devices,
+/// or the label of a new drive is on it. The change
 /// takes effect with the consistency point that executes it (decision 0040). As long as a copy of
 /// this value exists, no other change of devices can begin.
 #[derive(Clone)]
 pub struct NextGeometry(Arc<Prepared>);
 
 struct Prepared {
-    layout: Arc<Layout>,
+    kind: Kind,
     _turn: Turn,
 }
 
+/// What changes.
+pub(crate) enum Kind {
+    /// There are more extents.
+    Grown(Arc<Layout>),
+    /// A drive gets the seat of another one, in a record of this epoch.
+    Replaced(Successor, u64),
+}
+
 impl NextGeometry {
-    pub(crate) fn new(layout: Layout, turn: Turn) -> NextGeometry {
-        NextGeometry(Arc::new(Prepared {
-            layout: Arc::new(layout),
-            _turn: turn,
-        }))
+    pub(crate) fn new(kind: Kind, turn: Turn) -> NextGeometry {
+        NextGeometry(Arc::new(Prepared { kind, _turn: turn }))
     }
 
-    pub(crate) fn layout(&self) -> &Arc<Layout> {
-        &self.0.layout
+    pub(crate) fn kind(&self) -> &Kind {
+        &self.0.kind
     }
 }
 
@@ -61,7 +67,12 @@ impl Eq for NextGeometry {}
 
 impl fmt::Debug for NextGeometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "NextGeometry({:?})", self.0.layout.config)
+        match self.kind() {
+            Kind::Grown(layout) => write!(f, "NextGeometry({:?})", layout.config),
+            Kind::Replaced(successor, epoch) => {
+                write!(f, "NextGeometry({successor:?} in epoch {epoch})")
+            }
+        }
     }
 }
 
@@ -75,7 +86,7 @@ mod tests {
         let taken = Arc::new(AtomicBool::new(false));
         let turn = Turn::take(&taken).expect("free");
         assert!(Turn::take(&taken).is_none());
-        let next = NextGeometry::new(three_devices(), turn);
+        let next = NextGeometry::new(Kind::Grown(Arc::new(three_devices())), turn);
         let copy = next.clone();
         assert_eq!(next, copy);
         drop(next);

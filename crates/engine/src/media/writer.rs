@@ -31,8 +31,8 @@ const RUN_BLOCKS_LEAST: usize = 32;
 /// The drives to which an operation goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// All usable drives of the column of the named drive.
-    Column,
+    /// All usable drives of a member's column, as they are when the operation is submitted.
+    Column(u32),
     /// The named drive.
     Drive,
 }
@@ -131,6 +131,7 @@ impl Writer {
         let mut blocks = blocks.into_iter().peekable();
         while let Some((first, page)) = blocks.next() {
             let Place {
+                member,
                 device,
                 offset,
                 run,
@@ -155,7 +156,7 @@ impl Writer {
                 pages,
                 durable: false,
             };
-            self.queue(write, Reach::Column);
+            self.queue(write, Reach::Column(member));
         }
     }
 
@@ -168,7 +169,7 @@ impl Writer {
             pages: vec![page],
             durable: true,
         };
-        self.queue(write, Reach::Column);
+        self.queue(write, Reach::Column(place.member));
     }
 
     /// Queues one operation on one drive for the reactor.

@@ -425,32 +425,35 @@ fn write_journal(
     devices: &[DeviceId],
     config: &Config,
 ) -> Result<(), CreateError> {
-    const CHUNK: u64 = (1 << 20) / BLOCK_SIZE as u64;
     let journal = &config.journal;
     if journal.blocks == 0 {
         return Ok(());
     }
+    for member in config.copies_of(journal.member) {
+        let device = member as usize;
+        let failed = |error| CreateError::Disk { device, error };
+        zero_journal(storage, devices[device], journal).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Asks the host for the space of a journal on one device, and fills it with zeroes.
+pub(crate) fn zero_journal(
+    storage: &dyn Storage,
+    device: DeviceId,
+    journal: &JournalRegion,
+) -> Result<(), DiskError> {
+    const CHUNK: u64 = (1 << 20) / BLOCK_SIZE as u64;
     let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
     let first = bytes(journal.first.0);
     let zeroes = vec![0; usize::try_from(bytes(CHUNK)).expect("1 MiB")];
-    for member in config.copies_of(journal.member) {
-        let index = member as usize;
-        let failed = |error| CreateError::Disk {
-            device: index,
-            error,
-        };
-        storage
-            .allocate(devices[index], first, bytes(journal.blocks))
-            .map_err(failed)?;
-        let mut block = 0;
-        while block < journal.blocks {
-            let count = CHUNK.min(journal.blocks - block);
-            let chunk = &zeroes[..usize::try_from(bytes(count)).expect("1 MiB at most")];
-            storage
-                .write(devices[index], first + bytes(block), chunk)
-                .map_err(failed)?;
-            block += count;
-        }
+    storage.allocate(device, first, bytes(journal.blocks))?;
+    let mut block = 0;
+    while block < journal.blocks {
+        let count = CHUNK.min(journal.blocks - block);
+        let chunk = &zeroes[..usize::try_from(bytes(count)).expect("1 MiB at most")];
+        storage.write(device, first + bytes(block), chunk)?;
+        block += count;
     }
     Ok(())
 }

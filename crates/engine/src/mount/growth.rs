@@ -18,6 +18,8 @@
 //!    left when it was cut. Such a *stray* is erased before another growth uses the same epoch.
 //! 6. What is written here is outside of all extents of the present layout.
 
+use std::sync::Arc;
+
 use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Storage};
 use everglade_format::config::{
     CONFIG_BYTES, ENTRIES_MAX, EXTENTS_MAX, INCOMPATIBLE_CHANGED, Uuid,
@@ -29,9 +31,11 @@ use everglade_format::label::{
 use everglade_format::{Config, Dbn, Extent, Member, Seat};
 
 use crate::media::Layout;
-use crate::media::next::NextGeometry;
+use crate::media::next::{Kind, NextGeometry};
 use crate::mount::copies::strays;
 use crate::mount::create::{AREAS_LEAST, has_label, reserve_for};
+use crate::mount::grow_error::{GrowError, failed};
+use crate::mount::replacement;
 use crate::pool::aggregate::{Aggregate, State};
 
 /// What an aggregate gets.
@@ -41,6 +45,16 @@ pub enum Growth {
     Add(Vec<(DeviceId, Uuid)>),
     /// Members whose devices have become larger: [`Storage::size_bytes`] says the new size.
     Extend(Vec<DeviceId>),
+    /// A drive gets the seat of another one, which is out or is to be taken out first
+    /// ([`crate::mount::replacement`]).
+    Replace {
+        /// The seat, as an index into the members of the aggregate.
+        member: u32,
+        /// The new drive.
+        device: DeviceId,
+        /// Its random UUID.
+        uuid: Uuid,
+    },
 }
 
 /// The result of a growth.
@@ -56,57 +70,6 @@ pub struct GrowthInfo {
     pub epoch_after: u64,
 }
 
-/// The reason why an aggregate cannot grow.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum GrowError {
-    /// Another change of its devices is under way.
-    #[error("another change of the aggregate's devices is under way; wait until it is done")]
-    Busy,
-    /// A device is too small to be a member.
-    #[error("a device of {bytes} bytes is too small; use one of at least {least}")]
-    TooSmall {
-        /// The device.
-        device: DeviceId,
-        /// Its size.
-        bytes: u64,
-        /// The smallest that will do.
-        least: u64,
-    },
-    /// A device has the label of an aggregate, or was named twice.
-    #[error("a device has an Everglade label already; destroy that aggregate first")]
-    InUse(DeviceId),
-    /// A device that should have become larger is no member.
-    #[error("a device is no member of the aggregate")]
-    NotMember(DeviceId),
-    /// A device has the journal and no data, so more space on it is of no use.
-    #[error("a device holds nothing but the journal, which does not grow")]
-    JournalOnly(DeviceId),
-    /// A device is not larger than before by at least one allocation area.
-    #[error("a device of {bytes} bytes is not larger than before; make it at least {least}")]
-    NotLarger {
-        /// The device.
-        device: DeviceId,
-        /// Its size.
-        bytes: u64,
-        /// The smallest size that will do.
-        least: u64,
-    },
-    /// The format has a limit.
-    #[error("the aggregate would have more {0} than the format has room for")]
-    TooMany(&'static str),
-    /// The host refused.
-    #[error("{error}")]
-    Disk {
-        /// The device.
-        device: DeviceId,
-        /// Why.
-        error: DiskError,
-    },
-    /// The aggregate cannot be changed now.
-    #[error("{0}")]
-    Unavailable(String),
-}
-
 /// Says what a growth would give. Writes nothing.
 pub(crate) fn examine(
     storage: &dyn Storage,
@@ -115,6 +78,15 @@ pub(crate) fn examine(
 ) -> Result<GrowthInfo, GrowError> {
     check_state(aggregate)?;
     let present = aggregate.media.layout();
+    if let Growth::Replace { member, device, .. } = growth {
+        replacement::examine(storage, &present, *member, *device)?;
+        return Ok(GrowthInfo {
+            total_blocks_before: present.geometry.block_count(),
+            total_blocks_after: present.geometry.block_count(),
+            reserve_blocks_after: present.config.reserve_blocks,
+            epoch_after: aggregate.media.next_epoch(),
+        });
+    }
     refuse_groups(&present)?;
     let next = plan(storage, &present, &aggregate.name.to_string(), growth)?;
     Ok(GrowthInfo {
@@ -132,6 +104,14 @@ pub(crate) fn prepare(
     growth: &Growth,
 ) -> Result<NextGeometry, GrowError> {
     check_state(aggregate)?;
+    if let Growth::Replace {
+        member,
+        device,
+        uuid,
+    } = growth
+    {
+        return replacement::prepare(storage, &aggregate.media, *member, (*device, *uuid));
+    }
     let turn = aggregate.media.begin_change().ok_or(GrowError::Busy)?;
     let present = aggregate.media.layout();
     refuse_groups(&present)?;
@@ -140,15 +120,17 @@ pub(crate) fn prepare(
         erase(storage, &present, &next);
         return Err(error);
     }
-    Ok(NextGeometry::new(next, turn))
+    Ok(NextGeometry::new(Kind::Grown(Arc::new(next)), turn))
 }
 
 /// Erases the records of a growth that was refused. A layout that has taken effect stays: if its
 /// consistency point fails, the next start finds out which layout counts.
 pub(crate) fn abandon(storage: &dyn Storage, aggregate: &Aggregate, next: &NextGeometry) {
     let present = aggregate.media.layout();
-    if next.layout().follows(&present) {
-        erase(storage, &present, next.layout());
+    match next.kind() {
+        Kind::Grown(next) if next.follows(&present) => erase(storage, &present, next),
+        Kind::Grown(_) => {}
+        Kind::Replaced(successor, _) => replacement::abandon(storage, &present, successor),
     }
 }
 
@@ -198,6 +180,7 @@ fn plan(
                 extend(storage, &mut config, &devices, *device)?;
             }
         }
+        Growth::Replace { .. } => unreachable!("it changes no extent"),
     }
     if config.extents.len() > EXTENTS_MAX
         || config.extents.len() + config.members.len() > ENTRIES_MAX
@@ -286,10 +269,6 @@ fn extend(
     append(config, member, column, region);
     config.members[index].size_blocks = new;
     Ok(())
-}
-
-fn failed(device: DeviceId, error: DiskError) -> GrowError {
-    GrowError::Disk { device, error }
 }
 
 /// Labels of a member as the next layout has them; true for those that the present one has too.

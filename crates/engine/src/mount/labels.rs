@@ -251,8 +251,9 @@ fn highest_of<'a>(devices: impl Iterator<Item = &'a Read>) -> u64 {
     records.map(|record| record.epoch).max().unwrap_or(0)
 }
 
-/// True if another device has a record of a later epoch in which `device` is behind. Then its
-/// superblocks of this epoch do not count: others have overwritten what they name.
+/// True if another device has a record of a later epoch in which `device` is behind, or in which
+/// another drive has its seat: that was recorded after it had fallen behind. Then its superblocks
+/// of this epoch do not count: others have overwritten what they name.
 fn is_overruled(read: &[Read], device: &Read, epoch: u64) -> bool {
     let own = device.records.records.first();
     let Some((index, uuid)) = own.and_then(|own| {
@@ -267,7 +268,7 @@ fn is_overruled(read: &[Read], device: &Read, epoch: u64) -> bool {
     let mut later = others.flat_map(|other| &other.records.records);
     later.any(|record| {
         let then = record.members.get(index);
-        record.epoch > epoch && then.is_some_and(|it| it.uuid == uuid && !it.seat.is_current())
+        record.epoch > epoch && then.is_some_and(|it| it.uuid != uuid || !it.seat.is_current())
     })
 }
 
@@ -525,6 +526,19 @@ pub(super) mod tests {
         let later = || drive(0, &[(7, 2)], None);
         assert_eq!(newest([later(), other((2, 0))]), (7, 2), "the same epoch");
         assert_eq!(newest([later(), other((4, 0))]), (6, 1));
+    }
+
+    #[test]
+    fn a_superblock_does_not_count_beside_a_later_record_in_which_another_drive_has_the_seat() {
+        let replaced = |epoch: u64| {
+            let mut other = drive(1, &[(6, 1)], Some((epoch, 0)));
+            let later = other.records.records.last_mut().expect("two records");
+            later.members[0].uuid = [9; 16];
+            other
+        };
+        let old = || drive(0, &[(9, 2)], None);
+        assert_eq!(newest([old(), replaced(3)]), (6, 1));
+        assert_eq!(newest([old(), replaced(2)]), (9, 2), "the same epoch");
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub(crate) fn find(
         }
     }
     for (device, found) in &faults {
-        let mut others = layout.drives_of(*device).iter();
+        let mut others = layout.drives_beside(*device).iter();
         let is_whole = |other: &&DeviceId| !faults.contains_key(other) && !astray.contains(other);
         let is_spared = others.any(|other| is_whole(&other));
         match layout.without(*device).filter(|_| is_spared) {

@@ -16,7 +16,8 @@
 //!   no member can have more than the ones that are there;
 //! * the caller says so ([`Missing::Allowed`]).
 //!
-//! In an aggregate with groups a device that is no member, or is too small, counts as missing.
+//! In an aggregate with groups a device that is no member, or is too small, counts as missing. A
+//! drive that was replaced is no member any more: its seat names another UUID.
 //!
 //! A device that went on by itself, after the others had done the same, is refused: both have
 //! writes that the other lacks. Its own record says that all of the others are behind, and none of
@@ -121,12 +122,17 @@ fn refuse_split(name: &str, device: &Read, config: &Config) -> Result<(), Refusa
 }
 
 /// True if a member went on by itself: no member is current in both records, and one that is behind
-/// in its own record is current now without having caught up since.
+/// in its own record is current now without having caught up since. A drive that got the seat of
+/// another one is another member, which has caught up if it is current.
 fn went_on_apart(own: &Config, now: &Config) -> bool {
     let both = || own.members.iter().zip(&now.members);
     let mut current = both().filter(|(_, now)| now.seat.is_current());
-    let has_returned = |own: &Member, now: &Member| own.seat.returns != now.seat.returns;
-    let is_met = both().any(|(own, now)| own.seat.is_current() && now.seat.is_current());
+    let has_returned = |own: &Member, now: &Member| match own.uuid == now.uuid {
+        true => own.seat.returns != now.seat.returns,
+        false => now.seat.is_later_than(own.seat),
+    };
+    let is_met = both()
+        .any(|(own, now)| own.uuid == now.uuid && own.seat.is_current() && now.seat.is_current());
     !is_met && current.any(|(own, now)| !has_returned(own, now))
 }
 
@@ -333,6 +339,43 @@ mod tests {
         let two = record([(true, 0), (false, 0), (true, 0)]);
         let now = record([(false, 0), (true, 0), (true, 0)]);
         assert!(!went_on_apart(&two, &now), "drive 2 knows both");
+    }
+
+    /// Drive 1 has had its seat replaced by another one. Drive 0 was away.
+    #[test]
+    fn a_drive_that_got_a_seat_is_not_the_one_that_had_it() {
+        let record = |states: [(bool, u16, u8); 2]| {
+            let mut config = mirror().config;
+            for (member, (is_current, returns, uuid)) in config.members.iter_mut().zip(states) {
+                let state = match is_current {
+                    true => SeatState::Current,
+                    false => SeatState::Behind,
+                };
+                (member.seat.state, member.seat.returns) = (state, returns);
+                member.uuid = [uuid; 16];
+            }
+            config
+        };
+        // Drive 0 went on alone, then 6 came for 5 and caught up from it.
+        let alone = record([(true, 0, 4), (false, 0, 5)]);
+        let later = record([(false, 0, 4), (true, 1, 6)]);
+        assert!(!went_on_apart(&alone, &later));
+        assert_eq!(behind(&read(0, alone.clone()), &later), Some(0));
+        let replaced = Config {
+            member_index: 1,
+            ..alone.clone()
+        };
+        assert_eq!(behind(&read(1, replaced), &later), None, "it is no member");
+        // 5 was started alone by hand, without 0 and 6, which are the other part.
+        let other = record([(true, 0, 4), (true, 1, 6)]);
+        let now = record([(false, 0, 4), (true, 0, 5)]);
+        assert!(went_on_apart(&other, &now), "5 never was with 6");
+        // Drives 4 and 5 are one part; 6 has caught up with the other.
+        let both = record([(true, 0, 4), (true, 0, 5)]);
+        assert!(
+            !went_on_apart(&both, &later),
+            "5 fell behind, and was replaced"
+        );
     }
 
     #[test]

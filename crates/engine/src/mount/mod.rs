@@ -3,11 +3,13 @@
 //! [`create`] makes an aggregate, [`records`] reads the labels of a device, [`labels`] finds the
 //! devices that belong together and the newest superblock, [`members`] says whether enough of them
 //! are there, [`lost`] deals with segment files that went away, [`mounting`] reads an aggregate's
-//! metadata, [`copies`] writes lost copies of labels anew, and [`growth`] writes the labels of the
-//! next epoch.
+//! metadata, [`copies`] writes lost copies of labels anew, [`growth`] writes the labels of the next
+//! epoch, and [`replacement`] that of a drive which gets the seat of another one; [`grow_error`]
+//! says why they cannot.
 
 pub(crate) mod copies;
 pub(crate) mod create;
+pub(crate) mod grow_error;
 pub(crate) mod growth;
 pub(crate) mod labels;
 pub(crate) mod lost;
@@ -15,4 +17,5 @@ pub(crate) mod members;
 pub(crate) mod mounting;
 pub(crate) mod records;
 pub(crate) mod refusal;
+pub(crate) mod replacement;
 pub(crate) mod search;

@@ -19,6 +19,7 @@ use crate::pool::lost::LostBlocks;
 use crate::pool::mended::Mended;
 use crate::pool::name::Name;
 use crate::pool::refused::Refused;
+use crate::pool::scrub::ScrubInfo;
 use crate::pool::segments;
 use crate::pool::space::Space;
 use crate::pool::standing::Standing;
@@ -68,6 +69,7 @@ pub(crate) struct Aggregate {
     /// Notes of administrators' programs. Changed in the freeze only.
     notes: Mutex<notes::Text>,
     pub(crate) redirects: Redirects,
+    scrub: Mutex<ScrubInfo>,
     /// The last consistency point with which a volume or LUN came, or grew.
     topology: AtomicU64,
     /// Result of replaying the journal.
@@ -103,13 +105,14 @@ impl Aggregate {
             id,
             name: Name::new(superblock.name.as_ref().unwrap_or(&config.name)),
             key: TagKey::new(&config.secret),
-            log: Log::new(config, layout.drives_with(config.journal.member)),
+            log: Log::new(config),
             counts: Counts::default(),
             lost: LostBlocks::default(),
             mended: Mended::default(),
             refused: Refused::default(),
             notes: Mutex::new(Ok(Arc::default())),
             redirects: Redirects::default(),
+            scrub: Mutex::default(),
             opened: committed,
             lost_segments: Vec::new(),
             spared_segments: Vec::new(),
@@ -216,6 +219,14 @@ impl Aggregate {
 
     pub(crate) fn set_notes(&self, text: notes::Text) {
         *self.notes.lock() = text;
+    }
+
+    pub(crate) fn scrub(&self) -> ScrubInfo {
+        *self.scrub.lock()
+    }
+
+    pub(crate) fn set_scrub(&self, info: ScrubInfo) {
+        *self.scrub.lock() = info;
     }
 
     pub(crate) fn recovery(&self) -> Option<RecoveryInfo> {

@@ -20,8 +20,8 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use everglade_env::BLOCK_SIZE;
 use everglade_env::lock::{Mutex, MutexGuard};
-use everglade_env::{BLOCK_SIZE, DeviceId};
 use everglade_format::Config;
 use everglade_format::config::JournalRegion;
 use everglade_journal::{Entry, Finished, Group, Journal, Position, Scan, Settings};
@@ -45,8 +45,6 @@ const LEAST_UNLOGGED: u64 = 512;
 
 /// See the module's documentation.
 pub(crate) struct Log {
-    /// A drive of the region's column; it need not be usable any more.
-    pub(crate) device: DeviceId,
     region: JournalRegion,
     /// But for the life.
     settings: Settings,
@@ -113,10 +111,8 @@ pub struct RecoveryInfo {
 
 impl Log {
     /// The journal of an aggregate that has one. Position and life are set by [`Log::begin_life`].
-    /// `drives` are those of the region's column.
-    pub(crate) fn new(config: &Config, drives: &[DeviceId]) -> Option<Log> {
+    pub(crate) fn new(config: &Config) -> Option<Log> {
         let region = config.journal;
-        let device = *drives.first()?;
         if region.blocks < 2 {
             return None;
         }
@@ -127,7 +123,6 @@ impl Log {
             life: 0,
         };
         let log = Log {
-            device,
             queue: Mutex::new(Journal::new(settings, Position::FIRST)),
             settings,
             region,
@@ -384,7 +379,7 @@ mod tests {
             journal,
             ..config(vec![member], Vec::new())
         };
-        let log = Log::new(&config, &[DeviceId(0)]).expect("it has a journal");
+        let log = Log::new(&config).expect("it has a journal");
         log.begin_life(1, Position::FIRST);
         log
     }

@@ -16,6 +16,7 @@ pub(crate) mod name;
 pub(crate) mod overlay;
 pub(crate) mod present;
 pub(crate) mod refused;
+pub(crate) mod scrub;
 pub(crate) mod segments;
 pub(crate) mod space;
 pub(crate) mod standing;

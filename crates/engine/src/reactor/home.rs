@@ -190,8 +190,10 @@ impl<O: Outside> Core<O> {
             };
             return Some((home.last_begin + rest, Trigger::Change));
         }
-        let is_catching_up = aggregate.media.is_any_behind();
-        if (turns::has_work(home) || home.repair.is_some() || is_catching_up) && !is_mounting {
+        let media = &aggregate.media;
+        let has_wrong = media.has_groups() && media.copies.has_notes();
+        let is_optional = media.is_any_behind() || home.scrub.is_waiting() || has_wrong;
+        if (turns::has_work(home) || home.repair.is_some() || is_optional) && !is_mounting {
             let rest = match aggregate.has_changes() {
                 true => RECLAIM_REST_BUSY,
                 false => RECLAIM_REST,
@@ -456,6 +458,7 @@ impl<O: Outside> Core<O> {
         if !stopped {
             self.prepare(aggregate);
             self.punch(aggregate);
+            self.scrub(aggregate);
         }
     }
 }

@@ -59,10 +59,16 @@ impl Home {
 }
 
 impl<O: Outside> Core<O> {
-    fn area_range(home: &Home, extent: usize, area: u64) -> (DeviceId, u64, u64) {
+    /// Returns the member and the device that have an area, and its range there in bytes.
+    fn area_range(home: &Home, extent: usize, area: u64) -> ((u32, DeviceId), u64, u64) {
         let first = home.fs.bases[extent] + area * home.fs.area_blocks;
         // Number 0 has a place too, though it is never allocated.
-        let Place { device, offset, .. } = home
+        let Place {
+            member,
+            device,
+            offset,
+            ..
+        } = home
             .aggregate
             .media
             .locate(Pvbn(first.max(1)))
@@ -72,13 +78,17 @@ impl<O: Outside> Core<O> {
         } else {
             offset
         };
-        (device, offset, home.fs.area_blocks * BLOCK_SIZE as u64)
+        (
+            (member, device),
+            offset,
+            home.fs.area_blocks * BLOCK_SIZE as u64,
+        )
     }
 
     /// Returns what the hosts of a column's drives can give to each of them, in bytes: the least of
-    /// them.
-    fn free_of_hosts(&self, home: &Home, device: DeviceId) -> Option<u64> {
-        let drives = home.aggregate.media.drives_of(device);
+    /// them. A drive that catches up is left out: nobody waits for it.
+    fn free_of_hosts(&self, home: &Home, (member, device): (u32, DeviceId)) -> Option<u64> {
+        let drives = home.aggregate.media.full_of(member);
         let drives = drives.unwrap_or_else(|| vec![device]);
         let free = drives.into_iter();
         let free = free.filter_map(|drive| self.outside.host_free_bytes(drive));
@@ -86,13 +96,14 @@ impl<O: Outside> Core<O> {
     }
 
     fn ask_host(&mut self, aggregate: u32, extent: usize, area: u64, inflight: Inflight) {
-        let (device, offset, length) = Self::area_range(&self.homes[&aggregate], extent, area);
+        let ((member, device), offset, length) =
+            Self::area_range(&self.homes[&aggregate], extent, area);
         let allocate = Op::Allocate {
             device,
             offset,
             length,
         };
-        self.submit_to_column(aggregate, allocate, inflight);
+        self.submit_to_column((aggregate, member), allocate, inflight);
     }
 
     /// The consistency point waits for an area. If the area is requested already, it is not
@@ -130,8 +141,8 @@ impl<O: Outside> Core<O> {
             return;
         };
         let hosts = (0..home.fs.areas.len()).filter_map(|extent| {
-            let (device, _, _) = Self::area_range(home, extent, 0);
-            self.free_of_hosts(home, device)
+            let (place, _, _) = Self::area_range(home, extent, 0);
+            self.free_of_hosts(home, place)
         });
         let free = hosts.min();
         let home = self.homes.get_mut(&aggregate).expect("as above");
@@ -194,8 +205,8 @@ impl<O: Outside> Core<O> {
             }
             return;
         };
-        let (device, _, length) = Self::area_range(home, extent, area);
-        let free = self.free_of_hosts(&self.homes[&aggregate], device);
+        let (place, _, length) = Self::area_range(home, extent, area);
+        let free = self.free_of_hosts(&self.homes[&aggregate], place);
         let home = self.homes.get_mut(&aggregate).expect("as above");
         let is_short = free.is_some_and(|free| free < length + HOST_MARGIN_BYTES.min(length));
         // An empty area may have its space, which costs the host nothing.
@@ -266,11 +277,9 @@ impl<O: Outside> Core<O> {
         let Some((_, extent, area)) = choice.max() else {
             return;
         };
-        let (device, offset, length) = Self::area_range(home, extent, area);
-        if self
-            .free_of_hosts(&self.homes[&aggregate], device)
-            .is_none()
-        {
+        let (place, offset, length) = Self::area_range(home, extent, area);
+        let (member, device) = place;
+        if self.free_of_hosts(&self.homes[&aggregate], place).is_none() {
             return;
         }
         let home = self.homes.get_mut(&aggregate).expect("as above");
@@ -284,7 +293,7 @@ impl<O: Outside> Core<O> {
             offset,
             length,
         };
-        self.submit_to_column(aggregate, punch, Inflight::Punch { aggregate });
+        self.submit_to_column((aggregate, member), punch, Inflight::Punch { aggregate });
     }
 
     /// Returns space that the aggregates of this home reactor do not need soon, to hosts that are

@@ -36,6 +36,7 @@ impl<O: Outside> Core<O> {
             | Inflight::Log { aggregate }
             | Inflight::Wanted { aggregate }
             | Inflight::Prepare { aggregate }
+            | Inflight::Scrub { aggregate, .. }
             | Inflight::Punch { aggregate } => *aggregate == id,
             // A replay's operation does not name its aggregate, and it ends.
             Inflight::Replay { .. } => true,

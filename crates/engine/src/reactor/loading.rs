@@ -104,6 +104,8 @@ pub(crate) enum Inflight {
     Prepare { aggregate: u32 },
     /// An area goes back to the host.
     Punch { aggregate: u32 },
+    /// A read of a scrub, on one of the drives that have the run.
+    Scrub { aggregate: u32, drive: usize },
 }
 
 /// An operation on all drives of a column.
@@ -133,20 +135,30 @@ impl<O: Outside> Core<O> {
         };
         match reach {
             Reach::Drive => self.submit(op, write(Some(device))),
-            Reach::Column => self.submit_to_column(aggregate, op, write(None)),
+            Reach::Column(member) => self.submit_to_column((aggregate, member), op, write(None)),
         }
     }
 
-    /// Submits an operation for all drives of a column; it names one of them. `whole` is completed
-    /// when all drives have done it. A drive that fails is lost, if another one is left.
-    pub(super) fn submit_to_column(&mut self, aggregate: u32, op: Op, whole: Inflight) {
+    /// Submits an operation for all drives of a member's column. `whole` is completed when all
+    /// drives have done it. A drive that fails is lost, if another one is left. Without groups it
+    /// goes to the device that it names.
+    pub(super) fn submit_to_column(
+        &mut self,
+        (aggregate, member): (u32, u32),
+        op: Op,
+        whole: Inflight,
+    ) {
         if !self.shared.has_groups.load(Ordering::Relaxed) {
             return self.submit(op, whole);
         }
         let shared = self.shared.aggregate(aggregate);
-        let Some(drives) = shared.media.drives_of(op.device()) else {
+        let Some(drives) = shared.media.drives_of(member) else {
             return self.submit(op, whole);
         };
+        assert!(!drives.is_empty(), "each column has a drive in use");
+        if drives == [op.device()] {
+            return self.submit(op, whole);
+        }
         let column = self.columns.insert(ColumnOp {
             left: drives.len(),
             result: Ok(()),
@@ -203,14 +215,19 @@ impl<O: Outside> Core<O> {
         drive: DeviceId,
         result: Result<(), DiskError>,
     ) -> Result<(), DiskError> {
-        match result {
-            Err(_) if self.lose(aggregate, drive) => Ok(()),
-            result => result,
+        if result.is_ok() {
+            return Ok(());
+        }
+        let shared = self.shared.aggregate(aggregate);
+        shared.media.copies.count(drive, |it| it.write_errors += 1);
+        match self.lose(aggregate, drive) {
+            true => Ok(()),
+            false => result,
         }
     }
 
     /// Stops using a drive that failed. False if no other drive has its blocks.
-    fn lose(&mut self, aggregate: u32, drive: DeviceId) -> bool {
+    pub(super) fn lose(&mut self, aggregate: u32, drive: DeviceId) -> bool {
         let shared = self.shared.aggregate(aggregate);
         if !shared.media.lose(drive) {
             return false;
@@ -286,6 +303,7 @@ impl<O: Outside> Core<O> {
                 device,
                 offset,
                 run,
+                ..
             }) = shared.media.locate(first.pvbn)
             else {
                 done += 1;
@@ -463,6 +481,9 @@ impl<O: Outside> Core<O> {
             Inflight::Wanted { aggregate } => self.complete_wanted(aggregate, completion.result),
             Inflight::Prepare { aggregate } => self.complete_prepare(aggregate, completion.result),
             Inflight::Punch { aggregate } => self.complete_punch(aggregate),
+            Inflight::Scrub { aggregate, drive } => {
+                self.complete_scrub((aggregate, drive), completion);
+            }
         }
     }
 
@@ -479,6 +500,9 @@ impl<O: Outside> Core<O> {
             .map_or(0, |it| shared.media.copies_of(it.pvbn));
         let attempts_max = ATTEMPTS_MAX.max(2 * copies);
         if let Err(error) = completion.result {
+            if copies > 1 && pointers.len() == 1 && error != DiskError::Gone {
+                shared.media.copies.count(device, |it| it.read_errors += 1);
+            }
             // One bad block must not fail its neighbours: read the blocks one by one.
             if pointers.len() > 1 || attempt < attempts_max {
                 // With copies, the same drive says which of the blocks it cannot read.
@@ -539,6 +563,7 @@ impl<O: Outside> Core<O> {
                         tag: found,
                         page: page.clone(),
                         drive,
+                        is_counted: true,
                     };
                     if shared.media.copies.note(pointer.pvbn, note) {
                         self.ask_for_commit(shared);
@@ -550,7 +575,12 @@ impl<O: Outside> Core<O> {
                     verified.push((key, page.clone()));
                 }
                 self.arrive(aggregate, pointer, Ok(page));
-            } else if attempt < attempts_max {
+                continue;
+            }
+            if copies > 1 {
+                shared.media.copies.count(device, |it| it.wrong_blocks += 1);
+            }
+            if attempt < attempts_max {
                 // The block may have been damaged in transit.
                 self.load_again(aggregate, pointer, attempt + 1, Some(device));
             } else {

@@ -82,15 +82,17 @@ impl<O: Outside> Core<O> {
                     },
                 );
                 assert!(known.is_none(), "one group at a time");
+                let member = log.member();
+                let device = aggregate.media.first_of(member);
                 for write in writes {
                     let op = Op::Write {
-                        device: log.device,
+                        device,
                         offset: log.offset(write.block),
                         pages: write.pages,
                         durable: true,
                     };
                     let aggregate = aggregate.id;
-                    self.submit_to_column(aggregate, op, Inflight::Log { aggregate });
+                    self.submit_to_column((aggregate, member), op, Inflight::Log { aggregate });
                 }
             }
             Begun::Nothing => {}

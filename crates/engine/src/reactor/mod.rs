@@ -30,6 +30,7 @@ mod prefetch;
 mod read;
 mod replay;
 mod requests;
+mod scrubbing;
 mod target;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};

@@ -63,11 +63,13 @@ enum Fate {
 }
 
 impl Fate {
-    fn of(phase: Phase) -> Fate {
-        match phase {
-            Phase::Superblock => Fate::Unknown,
-            Phase::Publish => Fate::Made,
-            _ => Fate::Dropped,
+    /// Of a consistency point that ends in a phase. A superblock that was submitted may be on
+    /// members also in an earlier phase: it is written again after a drive was lost.
+    fn of(phase: Phase, is_submitted: bool) -> Fate {
+        match (phase, is_submitted) {
+            (Phase::Publish, _) => Fate::Made,
+            (_, true) => Fate::Unknown,
+            (_, false) => Fate::Dropped,
         }
     }
 
@@ -154,7 +156,7 @@ impl<O: Outside> Core<O> {
         let executed = home.last_begin;
         let mut answers = Vec::new();
         if let Some(run) = &mut home.run {
-            let fate = Fate::of(run.phase);
+            let fate = Fate::of(run.phase, run.superblock.is_some());
             let ended = run.answers.drain(..);
             answers.extend(ended.map(|(request, result)| {
                 let result = result.and_then(|()| fate.result(&shared, executed));

@@ -10,7 +10,9 @@ mod moving;
 mod refusals;
 mod remedies;
 mod renaming;
+mod replacing;
 mod rest;
+mod scrubbing;
 mod space;
 
 use std::fs;

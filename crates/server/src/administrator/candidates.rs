@@ -9,7 +9,7 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use everglade_api::{AddDevices, Code, CreateAggregate, Problem};
+use everglade_api::{AddDevices, Code, CreateAggregate, Problem, ReplaceDrive};
 use everglade_format::label::LABEL_BYTES;
 
 use crate::config::{
@@ -179,6 +179,51 @@ pub(super) fn added(
     Ok(devices)
 }
 
+/// Returns the device that is to get the place of `old`, to be recorded as joining. The size of a
+/// file or block device is left at 0. It may be at the path of `old` if that is not there: another
+/// disk was put into the same bay.
+pub(super) fn successor(
+    directory: &DataDir,
+    (old, is_there): (&Device, bool),
+    request: &ReplaceDrive,
+) -> Result<Device, Problem> {
+    let with = |problem: Problem| match problem.field.as_deref() {
+        Some(FIELD) => Problem {
+            field: Some("with".to_owned()),
+            ..problem
+        },
+        _ => problem,
+    };
+    let identity_of = |path: &Path| fs::metadata(path).ok().map(|it| Identity::of(&it));
+    let (path, own) = (Path::new(&request.with), directory.device_path(old));
+    let is_itself = identity_of(path).is_some_and(|it| Some(it) == identity_of(&own));
+    if is_there && (path == own || is_itself) {
+        let text = format!(
+            "{} is the drive that is to be replaced; to bring it up to date instead, start the \
+            daemon again",
+            request.with
+        );
+        return Err(Problem::of_field(Code::DeviceInUse, "with", text));
+    }
+    let given = request.size_bytes.map(Size);
+    if let Some(size) = given {
+        check_size(size)?;
+    }
+    let size = given.unwrap_or(Size(old.size_bytes));
+    let spared = (!is_there).then_some(old);
+    let found = existing_beside(directory, &request.with, Some(size), spared);
+    let (device, _) = found.map_err(with)?;
+    if given.is_some() && device.kind != DeviceKind::Directory {
+        let text = "only a directory is given a size; files and block devices have one";
+        return Err(Problem::invalid("size_bytes", text));
+    }
+    Ok(Device {
+        joining: true,
+        replaces: Some(old.path.clone()),
+        ..device
+    })
+}
+
 /// Returns the recorded device that a request names by its path, or by another path that leads to
 /// the same device.
 pub(super) fn named<'a>(
@@ -328,9 +373,19 @@ fn existing(
     text: &str,
     size: Option<Size>,
 ) -> Result<(Device, Identity), Problem> {
+    existing_beside(directory, text, size, None)
+}
+
+/// The same. It may be where a recorded device was that is not there.
+fn existing_beside(
+    directory: &DataDir,
+    text: &str,
+    size: Option<Size>,
+    spared: Option<&Device>,
+) -> Result<(Device, Identity), Problem> {
     let (path, real, metadata) = look_up(text)?;
     let identity = Identity::of(&metadata);
-    refuse_ours(directory, text, &real, identity)?;
+    refuse_ours(directory, text, (&real, identity), spared)?;
     let kind = metadata.file_type();
     let (kind, size_bytes) = if kind.is_dir() {
         refuse_filled(text, &real)?;
@@ -351,6 +406,8 @@ fn existing(
         kind,
         size_bytes,
         joining: false,
+        replaces: None,
+        member: None,
     };
     Ok((device, identity))
 }
@@ -375,7 +432,7 @@ pub(super) fn imported(
         identities.push(identity);
         let aggregates = directory.state().aggregates.iter();
         let open = aggregates.filter(|it| !unavailable.contains(&it.name));
-        refuse_used(directory, open, text, identity)?;
+        refuse_used(directory, open, (text, identity), None)?;
         let kind = match metadata.file_type() {
             kind if kind.is_dir() => DeviceKind::Directory,
             kind if kind.is_file() => DeviceKind::File,
@@ -391,6 +448,8 @@ pub(super) fn imported(
             kind,
             size_bytes: 0,
             joining: false,
+            replaces: None,
+            member: None,
         });
     }
     Ok(devices)
@@ -425,11 +484,12 @@ fn path_of(text: &str) -> Result<PathBuf, Problem> {
 fn refuse_used<'a>(
     directory: &DataDir,
     aggregates: impl Iterator<Item = &'a AggregateState>,
-    text: &str,
-    identity: Identity,
+    (text, identity): (&str, Identity),
+    spared: Option<&Device>,
 ) -> Result<(), Problem> {
     for aggregate in aggregates {
-        for device in &aggregate.devices {
+        let others = aggregate.devices.iter();
+        for device in others.filter(|device| spared != Some(*device)) {
             let known = fs::metadata(directory.device_path(device));
             if known.is_ok_and(|known| Identity::of(&known) == identity) {
                 let text = format!("{text} is a device of aggregate {}", aggregate.name);
@@ -444,15 +504,11 @@ fn refuse_used<'a>(
 fn refuse_ours(
     directory: &DataDir,
     text: &str,
-    real: &Path,
-    identity: Identity,
+    (real, identity): (&Path, Identity),
+    spared: Option<&Device>,
 ) -> Result<(), Problem> {
-    refuse_used(
-        directory,
-        directory.state().aggregates.iter(),
-        text,
-        identity,
-    )?;
+    let aggregates = directory.state().aggregates.iter();
+    refuse_used(directory, aggregates, (text, identity), spared)?;
     let data = fs::canonicalize(directory.path());
     if data.is_ok_and(|data| real.starts_with(&data) || data.starts_with(real)) {
         let text = format!("{text} belongs to the data directory of this daemon");
@@ -672,6 +728,8 @@ mod tests {
         let joining = Device {
             path: bench.file("g").into(),
             joining: true,
+            replaces: None,
+            member: None,
             ..member.clone()
         };
         let aggregate = AggregateState {

@@ -340,6 +340,15 @@ pub(super) fn too_small(bytes: u64, least: u64) -> String {
     )
 }
 
+/// Returns the message for a drive that is too small to replace another one.
+pub(super) fn too_small_to_replace(bytes: u64, least: u64) -> String {
+    let least = Size(least).at_least();
+    format!(
+        "{} is too small for what its mirror has; use a drive of at least {least}",
+        Size(bytes).said()
+    )
+}
+
 /// Turns an error of the engine into one that names each device by its path, not by its number.
 fn explain(error: CreateError, devices: &[Device]) -> CreationError {
     let path = |device: usize| {

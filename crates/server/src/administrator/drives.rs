@@ -2,21 +2,23 @@
 //!
 //! The engine knows the seat of each member, and the device of each member that is there. A member
 //! that is missing has no device, so its path is in `state.toml` only. The start finds these paths,
-//! because nothing that was missing then can come back while the daemon runs.
+//! because nothing that was missing then can come back while the daemon runs. It may be replaced.
 //!
 //! | the member | is shown as |
 //! | --- | --- |
 //! | is read and written | `online` |
 //! | is there, and was in use when the aggregate was opened, or should have been | `failed` |
-//! | is there, and was behind when the aggregate was opened; it catches up | `behind` |
+//! | is there, and was behind when the aggregate was opened, or has replaced another one since; it catches up | `behind` |
 //! | is not there | `missing` |
 //!
 //! A member that has caught up is `online`, and from then on like any other.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use everglade_api::{Aggregate, Code, Copies, Device, DeviceKind, DeviceState, Health};
+use everglade_api::{
+    Aggregate, Code, Copies, Device, DeviceKind, DeviceState, DriveFaults, Health, counted,
+};
 use everglade_engine::{AggregateInfo, MemberInfo};
 use everglade_env::World;
 
@@ -26,17 +28,23 @@ use crate::datadir::{AggregateState, Device as Recorded};
 
 /// The remedy for a mirror that has lost drives.
 const DEGRADED_ACTION: &str = "wait for a drive that is behind, which catches up; mend or bring \
-    back the others, then start the daemon again; if a drive is lost, copy the volumes to another \
-    aggregate, as the page of the code says";
+    back the others, then start the daemon again; if a drive is lost, replace it: everglade \
+    aggregate replace AGGREGATE DRIVE --with PATH";
 
+/// The remedy for blocks that a drive could not get when it caught up.
+const LACKING_ACTION: &str = "keep a drive that was replaced or is away, which may have them; run \
+    everglade aggregate scrub start AGGREGATE to count them, and restore what has them from a \
+    snapshot or a backup";
 /// UUID of a member.
-type Member = [u8; 16];
+pub(super) type Member = [u8; 16];
 
 /// What the start found of members that are not in use.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IdleDrives {
     /// Recorded devices of members that are not there.
     missing: BTreeMap<Member, Device>,
+    /// Those of them whose places in the record do not say for sure which member they are.
+    uncertain: BTreeSet<Member>,
     /// Members that are there, were behind already, and have not caught up.
     behind: BTreeSet<Member>,
 }
@@ -58,8 +66,14 @@ impl IdleDrives {
         let paths: Vec<Option<PathBuf>> = paths.collect();
         let devices = recorded.members();
         let devices = devices.map(|device| (directory.device_path(device), device));
+        let devices: Vec<(PathBuf, &Recorded)> = devices.collect();
+        let is_certain = paths.iter().filter(|path| path.is_none()).count() == 1
+            || is_in_order(&devices, &paths);
         let mut absent = Vec::new();
-        for (index, found) in unmatched(devices.collect(), &paths) {
+        for (index, found) in unmatched(devices, &paths) {
+            if !is_certain {
+                self.uncertain.insert(info.members[index].uuid);
+            }
             let device = found.map_or_else(unrecorded, |(path, device)| Device {
                 path: path.display().to_string(),
                 kind: kinds::shown(device.kind),
@@ -67,6 +81,8 @@ impl IdleDrives {
                 group: None,
                 column: None,
                 state: None,
+                catching_up: None,
+                faults: None,
             });
             absent.push(device.path.clone());
             self.missing.insert(info.members[index].uuid, device);
@@ -85,6 +101,34 @@ impl IdleDrives {
         absent
     }
 
+    /// Returns the member that is missing and was at this path.
+    pub(super) fn missing_at(&self, path: &Path) -> Option<Member> {
+        let is_there = |(_, device): &(&Member, &Device)| Path::new(&device.path) == path;
+        let found = self.missing.iter().find(is_there);
+        found.map(|(member, _)| *member)
+    }
+
+    /// True if it is not sure which member was at the path that is shown for one.
+    pub(super) fn is_uncertain(&self, member: Member) -> bool {
+        self.uncertain.contains(&member)
+    }
+
+    /// A member is about to be replaced by another one, which catches up then.
+    pub(super) fn replacing(&mut self, new: Member) {
+        self.behind.insert(new);
+    }
+
+    /// It was not replaced.
+    pub(super) fn not_replaced(&mut self, new: Member) {
+        self.behind.remove(&new);
+    }
+
+    /// It was.
+    pub(super) fn replaced(&mut self, old: Member) {
+        self.missing.remove(&old);
+        self.behind.remove(&old);
+    }
+
     /// Returns a member as it is shown. `found` is its device, if that is there.
     pub(super) fn view(&mut self, member: &MemberInfo, found: Option<Device>) -> Device {
         let recorded = || {
@@ -97,6 +141,7 @@ impl IdleDrives {
             group: seat.map(|seat| u64::from(seat.group)),
             column: seat.map(|seat| u64::from(seat.column)),
             state: Some(self.state_of(member)),
+            faults: seat.map(|_| faults(member)),
             ..device
         }
     }
@@ -114,6 +159,17 @@ impl IdleDrives {
     }
 }
 
+fn faults(member: &MemberInfo) -> DriveFaults {
+    let faults = member.faults;
+    DriveFaults {
+        read_error_count: faults.read_errors,
+        wrong_block_count: faults.wrong_blocks,
+        write_error_count: faults.write_errors,
+        mended_block_count: faults.mended,
+        not_copied_block_count: faults.not_copied,
+    }
+}
+
 /// A member whose device is nowhere in the record.
 fn unrecorded() -> Device {
     Device {
@@ -123,7 +179,16 @@ fn unrecorded() -> Device {
         group: None,
         column: None,
         state: None,
+        catching_up: None,
+        faults: None,
     }
+}
+
+/// True if the record has the devices in the order of the members, as far as their paths are known.
+fn is_in_order(recorded: &[(PathBuf, &Recorded)], paths: &[Option<PathBuf>]) -> bool {
+    let mut seats = recorded.iter().zip(paths);
+    recorded.len() == paths.len()
+        && seats.all(|((path, _), known)| known.as_ref().is_none_or(|known| known == path))
 }
 
 /// Returns the index of each member that has no path, with the recorded device that is most likely
@@ -179,6 +244,22 @@ pub(super) fn degraded(aggregate: &Aggregate, add: &mut impl FnMut(Code, Health,
             groups.entry(group).or_default().push(device);
         }
     }
+    for device in &aggregate.devices {
+        let lacking = device.faults.map_or(0, |it| it.not_copied_block_count);
+        if lacking > 0 {
+            let what = format!(
+                "drive {} lacks {}, which no drive in use has right",
+                device.path,
+                counted(lacking, "block")
+            );
+            add(
+                Code::AggregateDegraded,
+                Health::Warning,
+                what,
+                LACKING_ACTION,
+            );
+        }
+    }
     let is_online = |device: &&&Device| device.state == Some(DeviceState::Online);
     let mut losses = Vec::new();
     let mut alone = Vec::new();
@@ -228,8 +309,6 @@ pub(super) fn degraded(aggregate: &Aggregate, add: &mut impl FnMut(Code, Health,
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use everglade_env::DeviceId;
     use everglade_format::{Seat, SeatState};
 
@@ -245,6 +324,7 @@ mod tests {
                 ..Seat::of_mirror(1, number)
             },
             is_used,
+            faults: Default::default(),
         }
     }
 
@@ -274,6 +354,8 @@ mod tests {
             kind: Kind::File,
             size_bytes: 4096,
             joining: false,
+            replaces: None,
+            member: None,
         });
         let find = |order: [usize; 4], paths: [Option<&str>; 4]| {
             let recorded = order.map(|index| (devices[index].path.clone(), &devices[index]));
@@ -288,6 +370,14 @@ mod tests {
         // In another order, what is left is given out in turn.
         let paths = [Some("/a"), Some("/b"), None, Some("/d")];
         assert_eq!(find([2, 1, 0, 3], paths), [(2, is("/c"))]);
+        let recorded = devices
+            .each_ref()
+            .map(|device| (device.path.clone(), device));
+        let in_order = |paths: [Option<&str>; 4]| {
+            is_in_order(&recorded, &paths.map(|path| path.map(PathBuf::from)))
+        };
+        assert!(in_order([None, Some("/b"), None, Some("/d")]));
+        assert!(!in_order([None, Some("/a"), None, Some("/d")]), "swapped");
         let all = [None, Some("/a"), Some("/b"), Some("/c")];
         assert_eq!(find([0, 1, 2, 3], all), [(0, is("/d"))]);
     }

@@ -35,24 +35,24 @@ use crate::datadir::{AggregateState, Device, DeviceKind, Phase};
 use crate::{DataDir, Size};
 
 /// An aggregate that is to become larger.
-struct Pool {
-    recorded: AggregateState,
-    known: AggregateInfo,
+pub(super) struct Pool {
+    pub(super) recorded: AggregateState,
+    pub(super) known: AggregateInfo,
 }
 
 /// A device that is to join, or to become larger.
 #[derive(Clone)]
-struct Candidate {
+pub(super) struct Candidate {
     /// As it is to be recorded.
-    device: Device,
+    pub(super) device: Device,
     /// Its absolute path.
-    path: PathBuf,
+    pub(super) path: PathBuf,
     /// Its number; `None` until a directory is made.
-    id: Option<DeviceId>,
+    pub(super) id: Option<DeviceId>,
     /// Its size in the aggregate until now; `None` if it is new.
-    former_bytes: Option<u64>,
+    pub(super) former_bytes: Option<u64>,
     /// Whether it has contents that are lost.
-    holds_data: bool,
+    pub(super) holds_data: bool,
 }
 
 impl Candidate {
@@ -160,6 +160,25 @@ impl Administrator {
 
     /// Returns the aggregate, if it can become larger now.
     fn pool_to_grow(&self, directory: &mut DataDir, name: &str) -> Result<Pool, Problem> {
+        let pool = self.pool_to_change(directory, name)?;
+        if let Some(device) = pool.recorded.joining().next() {
+            let text = format!(
+                "{} was to be added to aggregate {name} before, and could not be cleared; the next \
+                start of the daemon tries again",
+                directory.device_path(device).display()
+            );
+            return Err(Problem::new(Code::Unavailable, text));
+        }
+        Ok(pool)
+    }
+
+    /// Returns the aggregate, if its devices can be changed now. A device that was to join before,
+    /// and could not be cleared, may be recorded.
+    pub(super) fn pool_to_change(
+        &self,
+        directory: &mut DataDir,
+        name: &str,
+    ) -> Result<Pool, Problem> {
         self.refuse_unavailable(name)?;
         let missing = || Problem::not_found("aggregate", name);
         let unavailable = |text: String| Err(Problem::new(Code::Unavailable, text));
@@ -183,13 +202,6 @@ impl Administrator {
         let recorded = joining::record(&self.plane.world, directory, &known);
         recorded.map_err(|error| host(&error))?;
         let recorded = directory.state().aggregate(name).ok_or_else(missing)?;
-        if let Some(device) = recorded.joining().next() {
-            return unavailable(format!(
-                "{} was to be added to aggregate {name} before, and could not be cleared; the next \
-                start of the daemon tries again",
-                directory.device_path(device).display()
-            ));
-        }
         Ok(Pool {
             recorded: recorded.clone(),
             known,
@@ -197,7 +209,7 @@ impl Administrator {
     }
 
     /// Opens files and block devices, and checks that they may be used. Directories are made later.
-    fn open_chosen(
+    pub(super) fn open_chosen(
         &self,
         directory: &DataDir,
         devices: Vec<Device>,
@@ -224,7 +236,7 @@ impl Administrator {
         Ok(())
     }
 
-    fn close_chosen(&self, chosen: &[Candidate]) {
+    pub(super) fn close_chosen(&self, chosen: &[Candidate]) {
         let opened = chosen.iter().filter_map(|it| it.id);
         opened.for_each(|id| self.plane.world.close(id));
     }
@@ -432,7 +444,11 @@ impl Administrator {
     }
 
     /// Makes a directory device.
-    fn make_directory(&self, directory: &DataDir, device: &Device) -> Result<DeviceId, Problem> {
+    pub(super) fn make_directory(
+        &self,
+        directory: &DataDir,
+        device: &Device,
+    ) -> Result<DeviceId, Problem> {
         let path = match device.path.is_relative() {
             true => {
                 let made = directory.make_directory(device);
@@ -494,7 +510,7 @@ impl Administrator {
     }
 
     /// Translates a refusal of the engine, which knows devices by number only.
-    fn explain_growth(&self, error: &GrowError, chosen: &[Candidate]) -> Problem {
+    pub(super) fn explain_growth(&self, error: &GrowError, chosen: &[Candidate]) -> Problem {
         let of = |id: DeviceId| chosen.iter().find(|it| it.id == Some(id));
         let path = |id: DeviceId| {
             let path = of(id).map(|it| it.path.display().to_string());
@@ -514,6 +530,9 @@ impl Administrator {
             GrowError::InUse(device) => refused(&CreationError::Labelled {
                 path: path(*device),
             }),
+            GrowError::LastCopy | GrowError::SeatInUse => {
+                Problem::of_field(Code::Busy, "device", error.to_string())
+            }
             GrowError::NotMember(device) => {
                 let text = format!("{} is no device of the aggregate", path(*device));
                 Problem::of_field(Code::DeviceUnusable, "device", text)

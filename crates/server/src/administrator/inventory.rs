@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 
 use everglade_api::{
-    Aggregate, AggregateState, AggregateStatistics, AggregateSummary, Aggregates, Code, Condition,
-    ConsistencyPoints, Damage, Device, DeviceKind, Health, Journal, Lun, Luns, Operation, Problem,
-    Recovery, Size, Statistics, Status, Sync, Version, Volume, Volumes, counted,
+    Aggregate, AggregateState, AggregateStatistics, AggregateSummary, Aggregates, CatchingUp, Code,
+    Condition, ConsistencyPoints, Damage, Device, DeviceKind, Health, Journal, Lun, Luns,
+    Operation, Problem, Recovery, Size, Statistics, Status, Sync, Version, Volume, Volumes,
+    counted,
 };
 use everglade_engine::{
     AggregateInfo, JournalInfo, LunInfo, PhaseTimes, RecoveryInfo, State, VolumeInfo,
@@ -177,7 +178,18 @@ impl Administrator {
                 Some(id) => Some(self.view_device(id)?),
                 None => None,
             };
-            Some(idle.view(member, found))
+            let shown = idle.view(member, found);
+            let catching_up = info
+                .copies
+                .catching_up
+                .filter(|it| Some(it.device) == member.device);
+            Some(Device {
+                catching_up: catching_up.map(|it| {
+                    let seconds = self.now().0.saturating_sub(it.begun_seconds);
+                    CatchingUp::of(bytes(it.passed_blocks), bytes(it.total_blocks), seconds)
+                }),
+                ..shown
+            })
         });
         devices.collect()
     }
@@ -195,6 +207,8 @@ impl Administrator {
             group: None,
             column: None,
             state: None,
+            catching_up: None,
+            faults: None,
         })
     }
 
@@ -756,6 +770,8 @@ mod tests {
                 group: Some(group as u64 + 1),
                 column: Some(column as u64),
                 state: Some(state),
+                catching_up: None,
+                faults: None,
             };
             let mut mirror = aggregate();
             mirror.group_size = Some(groups[0].len() as u64);

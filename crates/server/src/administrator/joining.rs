@@ -8,11 +8,15 @@
 //!
 //! 1. A device that is joining has nothing of clients until the superblock is committed that makes
 //!    it a member. Labels and superblock decide (decision 0040), and the engine has read them when
-//!    the aggregate is open. So the next start knows which of the two the device is.
+//!    the aggregate is open. So the next start knows which of the two the device is. A drive of a
+//!    mirror may be a member and be away. So its UUID is recorded with it, and a device whose UUID
+//!    is in the table of members is never cleared.
 //! 2. A device is cleared only if it carries the UUID of the aggregate: it may have got another use
 //!    since. A device that cannot be cleared stays recorded, and the next start tries again.
 //! 3. A directory is made larger before its aggregate takes the space. If the daemon ends between
 //!    the two, the directory is larger than recorded, and nothing else has changed.
+
+use std::path::PathBuf;
 
 use everglade_engine::{AggregateInfo, Engine, State};
 use everglade_env::{DeviceId, World};
@@ -34,7 +38,7 @@ pub(crate) fn follow(world: &World, engine: &Engine, directory: &mut DataDir) {
             continue;
         };
         for device in recorded.joining() {
-            if member(world, directory, &known, device).is_some() {
+            if is_member(world, directory, &known, device) {
                 let path = directory.device_path(device);
                 tracing::info!("{} was added to aggregate {}", path.display(), known.name);
             } else {
@@ -64,11 +68,14 @@ pub(super) fn record(
         return Ok(());
     };
     recorded.epoch = recorded.epoch.max(known.epoch);
+    let joined = recorded.joining();
+    let joined = joined.filter(|device| is_member(world, directory, known, device));
+    let joined: Vec<PathBuf> = joined.map(|device| device.path.clone()).collect();
+    joined.iter().for_each(|path| recorded.settle(path));
     for device in &mut recorded.devices {
         let Some(id) = member(world, directory, known, device) else {
             continue;
         };
-        device.joining = false;
         // Files and block devices may have become larger without their aggregate.
         if device.kind == DeviceKind::Directory {
             let size_bytes = world.info(id).map_or(0, |info| info.size_bytes);
@@ -79,6 +86,15 @@ pub(super) fn record(
         return Ok(());
     }
     directory.record(state)
+}
+
+/// True if a device that was joining is a member, whether it is there or not: a mirror is opened
+/// without a drive that is away. Its UUID is in the table of members then.
+fn is_member(world: &World, directory: &DataDir, known: &AggregateInfo, device: &Device) -> bool {
+    match device.member {
+        Some(uuid) => known.members.iter().any(|member| member.uuid == uuid.0),
+        None => member(world, directory, known, device).is_some(),
+    }
 }
 
 /// Returns the member of an aggregate that a recorded device is.

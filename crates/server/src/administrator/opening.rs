@@ -283,7 +283,8 @@ impl Opener<'_> {
         let is_stranger = |device: &&DeviceId| !info.devices.contains(device);
         for device in devices.members.iter().filter(is_stranger) {
             tracing::warn!(
-                "aggregate {} is opened without {}, which has no label that can be read",
+                "aggregate {} is opened without {}, which has no label that can be read, or has \
+                been replaced",
                 info.name,
                 self.world.name(*device)
             );

@@ -156,6 +156,8 @@ mod tests {
             kind: DeviceKind::Directory,
             size_bytes: size,
             joining: false,
+            replaces: None,
+            member: None,
         };
         Wanted {
             devices: sizes.iter().copied().enumerate().map(device).collect(),

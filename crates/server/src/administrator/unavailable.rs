@@ -36,6 +36,8 @@ impl Unavailable {
             group: None,
             column: None,
             state: None,
+            catching_up: None,
+            faults: None,
         });
         Unavailable {
             name: recorded.name.clone(),

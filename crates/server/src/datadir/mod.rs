@@ -270,6 +270,8 @@ impl DataDir {
             kind: DeviceKind::Directory,
             size_bytes,
             joining: false,
+            replaces: None,
+            member: None,
         }
     }
 

@@ -173,6 +173,8 @@ mod tests {
                 kind: DeviceKind::Block,
                 size_bytes: 4096,
                 joining: false,
+                replaces: None,
+                member: None,
             }],
         };
         State {

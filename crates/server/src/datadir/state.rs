@@ -14,6 +14,8 @@
 //! kind = "directory"         # or "file", "block"
 //! size_bytes = 68719476736
 //! # joining = true         # only while the device is being added
+//! # replaces = "/dev/sdb"  # only while it gets the place of this device,
+//! # member = "9b41…"         # with this UUID
 //! # end of state
 //! ```
 //!
@@ -113,6 +115,12 @@ pub struct Device {
     /// The device is being added, and may turn out to be no member.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub joining: bool,
+    /// The path of the recorded device whose place it gets, while it is joining.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<PathBuf>,
+    /// The UUID that it has as a member, once it is one, while it is joining and replaces another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<Uuid>,
 }
 
 /// The kinds of devices (docs/reference/conventions.md#devices).
@@ -140,6 +148,28 @@ impl AggregateState {
     /// Returns the devices that are members for sure.
     pub fn members(&self) -> impl Iterator<Item = &Device> {
         self.devices.iter().filter(|device| !device.joining)
+    }
+
+    /// Records that a device that was joining is a member. One that replaces another gets its place
+    /// in the list.
+    pub fn settle(&mut self, path: &Path) {
+        let is_it = |device: &Device| device.joining && device.path == path;
+        let Some(index) = self.devices.iter().position(is_it) else {
+            return;
+        };
+        self.devices[index].joining = false;
+        self.devices[index].member = None;
+        let Some(former) = self.devices[index].replaces.take() else {
+            return;
+        };
+        // It may be at the same path.
+        let mut devices = self.devices.iter().enumerate();
+        let former = devices.find(|(other, it)| *other != index && it.path == former);
+        let former = former.map(|(former, _)| former);
+        if let Some(former) = former {
+            self.devices.swap(former, index);
+            self.devices.remove(index);
+        }
     }
 
     /// Returns the devices that are being added.
@@ -297,12 +327,16 @@ mod tests {
             kind: DeviceKind::Directory,
             size_bytes: 64 << 30,
             joining: number > 0,
+            replaces: (number > 0).then(|| PathBuf::from("/dev/old")),
+            member: (number > 0).then_some(Uuid([7; 16])),
         };
         let block = Device {
             path: PathBuf::from("/dev/sdb"),
             kind: DeviceKind::Block,
             size_bytes: 4096,
             joining: false,
+            replaces: None,
+            member: None,
         };
         State {
             aggregates: vec![
@@ -324,6 +358,40 @@ mod tests {
                 },
             ],
         }
+    }
+
+    #[test]
+    fn a_device_that_replaced_another_has_its_place() {
+        let device = |path: &str, replaces: Option<&str>| Device {
+            path: PathBuf::from(path),
+            kind: DeviceKind::File,
+            size_bytes: 4096,
+            joining: replaces.is_some(),
+            replaces: replaces.map(PathBuf::from),
+            member: None,
+        };
+        let mut aggregate = sample().aggregates.remove(0);
+        aggregate.devices = vec![
+            device("/a", None),
+            device("/b", None),
+            device("/c", None),
+            device("/d", Some("/b")),
+        ];
+        let before = aggregate.clone();
+        aggregate.settle(Path::new("/e"));
+        aggregate.settle(Path::new("/a"));
+        assert_eq!(aggregate, before, "nothing is joining there");
+        aggregate.settle(Path::new("/d"));
+        let paths = ["/a", "/d", "/c"];
+        assert_eq!(aggregate.devices, paths.map(|path| device(path, None)));
+        // A new device at the path of the old one.
+        aggregate.devices.push(device("/c", Some("/c")));
+        aggregate.settle(Path::new("/c"));
+        assert_eq!(aggregate.devices, paths.map(|path| device(path, None)));
+        // The record was corrected by hand meanwhile.
+        aggregate.devices.push(device("/e", Some("/b")));
+        aggregate.settle(Path::new("/e"));
+        assert_eq!(aggregate.devices[3], device("/e", None));
     }
 
     fn text_of(state: &State) -> String {

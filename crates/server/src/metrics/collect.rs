@@ -256,6 +256,23 @@ fn drives(page: &mut Page, aggregates: &[Aggregate]) {
     copies().for_each(|(name, it)| family.value(&[name], it.read_elsewhere_block_count));
     let mut family = page.family("everglade_mirror_rewritten_total");
     copies().for_each(|(name, it)| family.value(&[name], it.rewritten_block_count));
+    let mut family = page.family("everglade_drive_faults_total");
+    for aggregate in known(aggregates) {
+        for device in &aggregate.devices {
+            let Some(faults) = device.faults else {
+                continue;
+            };
+            for (kind, count) in [
+                ("read", faults.read_error_count),
+                ("wrong", faults.wrong_block_count),
+                ("write", faults.write_error_count),
+                ("mended", faults.mended_block_count),
+                ("not_copied", faults.not_copied_block_count),
+            ] {
+                family.value(&[&aggregate.name, &device.path, kind], count);
+            }
+        }
+    }
 }
 
 fn engine(page: &mut Page, administrator: &Administrator) {

@@ -203,6 +203,11 @@ const REST: &[Metric] = &[
         opened."),
     counter("everglade_mirror_rewritten_total", &["aggregate"], "Blocks of these that were then \
         written again."),
+    counter("everglade_drive_faults_total", &["aggregate", "device", "kind"], "Faults of a drive \
+        of a mirror, since the aggregate was opened or the drive came: read (reads of a block that \
+        failed), wrong (reads that gave other contents than were written), write (changes that \
+        failed; the first one costs the drive), mended (blocks that were written again), \
+        not_copied (blocks that it did not get when it caught up)."),
     counter("everglade_metadata_mended_total", &["aggregate", "file"], "Blocks of metadata that \
         could not be read and were derived from others since the aggregate was opened."),
     histogram("everglade_cp_phase_seconds", &["aggregate", "phase"], "How long each phase of the \

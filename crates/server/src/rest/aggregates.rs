@@ -6,9 +6,10 @@ use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, header};
 use everglade_api::{
-    AddDevices, Code, CreateAggregate, Growth, ImportAggregate, Outcome, Problem, Rename,
+    AddDevices, Code, CreateAggregate, ImportAggregate, Outcome, Problem, Rename, ReplaceDrive,
     ResizeAggregate, Size,
 };
+use serde::Serialize;
 
 use super::answer::{Answer, created, found, gone, tagged, with_tag};
 use super::body::Body;
@@ -112,7 +113,7 @@ pub(super) async fn add(
     let is_plan = request.dry_run;
     let add =
         move |administrator: &Administrator, name: &str| administrator.add_devices(name, &request);
-    grow(&desk, caller, (name, deed, is_plan), &headers, add).await
+    change_devices(&desk, caller, (name, deed, is_plan), &headers, add).await
 }
 
 pub(super) async fn resize(
@@ -138,37 +139,57 @@ pub(super) async fn resize(
     let resize = move |administrator: &Administrator, name: &str| {
         administrator.resize_aggregate(name, &request)
     };
-    grow(&desk, caller, (name, deed, is_plan), &headers, resize).await
+    change_devices(&desk, caller, (name, deed, is_plan), &headers, resize).await
 }
 
-/// Makes an aggregate larger, or shows what that would give.
-async fn grow(
+pub(super) async fn replace(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    Body(body): Body,
+) -> Answer {
+    let request = ReplaceDrive::parse(&body)?;
+    let deed = Deed {
+        what: "aggregate replace",
+        object: name.clone(),
+        detail: format!("{} by {}", request.device, request.with),
+    };
+    let is_plan = request.dry_run;
+    let replace = move |administrator: &Administrator, name: &str| {
+        administrator.replace_drive(name, &request)
+    };
+    change_devices(&desk, caller, (name, deed, is_plan), &headers, replace).await
+}
+
+/// Changes the devices of an aggregate, or shows what that would give.
+async fn change_devices<T: Serialize + Send + 'static>(
     desk: &Arc<Desk>,
     caller: Caller,
     (name, deed, is_plan): (String, Deed, bool),
     headers: &HeaderMap,
-    grow: impl FnOnce(&Administrator, &str) -> Result<Growth, Problem> + Send + 'static,
+    change: impl FnOnce(&Administrator, &str) -> Result<T, Problem> + Send + 'static,
 ) -> Answer {
     let condition = Condition::read(headers, &header::IF_MATCH)?;
     if is_plan {
         let planned = desk.ask(move |administrator| {
             condition.allows(&Tag::of_aggregate(&administrator.aggregate(&name)?))?;
-            grow(administrator, &name)
+            change(administrator, &name)
         });
         return found(planned.await?);
     }
     let editing = desk.edit(&format!("aggregate {name}"))?;
-    let grown = desk.change(caller, deed, move |administrator| {
+    let changed = desk.change(caller, deed, move |administrator| {
         let _editing = editing;
         condition.allows(&Tag::of_aggregate(&administrator.aggregate(&name)?))?;
-        let grown = grow(administrator, &name)?;
+        let changed = change(administrator, &name)?;
         let aggregate = administrator
             .aggregate(&name)
             .map_err(Problem::after_change)?;
-        Ok((grown, Tag::of_aggregate(&aggregate)))
+        Ok((changed, Tag::of_aggregate(&aggregate)))
     });
-    let (grown, tag) = grown.await?;
-    with_tag(&tag, &grown)
+    let (changed, tag) = changed.await?;
+    with_tag(&tag, &changed)
 }
 
 pub(super) async fn import(

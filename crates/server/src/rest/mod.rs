@@ -40,6 +40,7 @@ mod overview;
 mod policies;
 mod repairs;
 mod routes;
+mod scrubs;
 mod silent;
 mod snapshots;
 mod splits;

@@ -14,7 +14,8 @@ use super::desk::Desk;
 use super::guard::{guard, no_such_path};
 use super::once::once;
 use super::{
-    aggregates, happenings, jobs, luns, overview, policies, repairs, snapshots, splits, volumes,
+    aggregates, happenings, jobs, luns, overview, policies, repairs, scrubs, snapshots, splits,
+    volumes,
 };
 
 /// Returns the table of paths.
@@ -54,6 +55,10 @@ pub(super) fn all(desk: Arc<Desk>) -> Router {
             "/v1/aggregates/{aggregate}/actions/resize",
             post(aggregates::resize),
         )
+        .route(
+            "/v1/aggregates/{aggregate}/actions/replace",
+            post(aggregates::replace),
+        )
         .route("/v1/volumes", get(volumes::list).post(volumes::create))
         .route(
             "/v1/volumes/{volume}",
@@ -83,6 +88,7 @@ pub(super) fn all(desk: Arc<Desk>) -> Router {
         .merge(policies::routes())
         .merge(splits::routes())
         .merge(repairs::routes())
+        .merge(scrubs::routes())
         .fallback(nowhere)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(Arc::clone(&desk), once))

@@ -100,6 +100,8 @@ fn a_joining_device_is_made_in_a_served_aggregate_and_again_after_a_cut() {
     let mut state = directory.state().clone();
     let device = Device {
         joining: true,
+        replaces: None,
+        member: None,
         ..DataDir::directory_device("aggr0", 1, 64 << 30)
     };
     state.aggregates[0].devices.push(device.clone());
@@ -128,6 +130,8 @@ fn a_device_that_has_joined_is_never_made_again() {
     directory.record(state).expect("recorded");
     let joining = Device {
         joining: true,
+        replaces: None,
+        member: None,
         ..device
     };
     let _ = directory.make_directory(&joining);

@@ -8,8 +8,11 @@
 mod growing;
 mod growth;
 mod maker;
+mod replacement;
+mod replacing;
 mod server;
 
 pub use growing::{BUSY, GrowthRecord};
 pub use maker::{EngineMaker, Opening};
+pub use replacing::{REFUSED, ReplacementRecord};
 pub use server::EngineSystem;

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use everglade_engine::admin::{self, Change};
-use everglade_engine::{AggregateInfo, CopiesInfo, Core, Engine, MemberInfo, State, Usage};
+use everglade_engine::{
+    AggregateInfo, CopiesInfo, Core, Engine, MemberInfo, ScrubInfo, State, Usage,
+};
 use everglade_format::volume::Sync;
 use everglade_target::{Error, Target};
 
 use super::growing::{Growing, GrowthRecord};
+use super::replacing::{ReplacementRecord, Replacing};
 use crate::SimWorld;
 use crate::system::{Admin, AdminDone, Geometry, System};
 use crate::world::{SimOutside, Turn};
@@ -25,6 +28,9 @@ pub struct EngineSystem {
     /// Growths under way, by token.
     pub(super) growing: BTreeMap<u64, Growing>,
     pub(super) growths: Vec<GrowthRecord>,
+    /// The replacement under way, by token.
+    pub(super) replacing: BTreeMap<u64, Replacing>,
+    pub(super) replacements: Vec<ReplacementRecord>,
     /// Answers of each reactor that the engine was not asked for.
     pub(super) refused: Vec<Vec<AdminDone>>,
 }
@@ -41,6 +47,8 @@ impl EngineSystem {
             world: world.clone(),
             growing: BTreeMap::new(),
             growths: Vec::new(),
+            replacing: BTreeMap::new(),
+            replacements: Vec::new(),
             refused: cores.iter().map(|_| Vec::new()).collect(),
             joined: cores.iter().map(|_| BTreeMap::new()).collect(),
             cores,
@@ -73,6 +81,12 @@ impl EngineSystem {
             let until = core.deadline();
             Turn::Idle { until }
         }
+    }
+
+    /// Returns the engine.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     /// Returns one reactor's part of the engine.
@@ -168,6 +182,12 @@ impl EngineSystem {
         self.info().copies
     }
 
+    /// Returns the scrub that is under way, or the last one.
+    #[must_use]
+    pub fn scrub(&self) -> ScrubInfo {
+        self.info().scrub
+    }
+
     /// Blocks that were not where a pointer says.
     #[must_use]
     pub fn stale_reads(&self) -> u64 {
@@ -248,7 +268,8 @@ fn change_of(request: Admin, sync: Sync) -> Option<Change> {
             }
         }
         Admin::ConsistencyPoint => return None,
-        Admin::GrowPool(_) => unreachable!("it takes more than one call"),
+        Admin::StartScrub => Change::StartScrub,
+        Admin::GrowPool(_) | Admin::ReplaceDrive(_) => unreachable!("it takes more than one call"),
     })
 }
 
@@ -278,6 +299,9 @@ impl System for EngineSystem {
         if let Admin::GrowPool(growth) = request {
             return self.begin_growth(reactor, &growth, token);
         }
+        if let Admin::ReplaceDrive(replacement) = request {
+            return self.begin_replacement(reactor, &replacement, token);
+        }
         let core = &mut self.cores[reactor];
         match change_of(request, self.sync) {
             Some(change) => core.change(self.aggregate, change, token),
@@ -288,15 +312,20 @@ impl System for EngineSystem {
     fn poll_admin(&mut self, reactor: usize, done: &mut Vec<AdminDone>) {
         let mut finished = Vec::new();
         self.cores[reactor].poll_admin(&mut finished);
-        done.append(&mut self.refused[reactor]);
         for one in finished {
             let (token, result) = (one.token, one.result);
+            if let Some(replacing) = self.replacing.remove(&token) {
+                let result = self.go_on_replacing(reactor, (token, replacing), result);
+                done.extend(result.map(|result| AdminDone { token, result }));
+                continue;
+            }
             let result = match self.growing.remove(&token) {
                 Some(growing) => self.end_growth(&growing, result),
                 None => result.map_err(error_of),
             };
             done.push(AdminDone { token, result });
         }
+        done.append(&mut self.refused[reactor]);
     }
 
     fn cp_of(&mut self, reactor: usize, token: u64) -> Option<u64> {

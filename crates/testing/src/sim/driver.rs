@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use everglade_env::{BLOCK_SIZE, Nanos};
 use everglade_target::{Error, LunHandle, Op, Reply, WriteSpan};
 
-use super::{Failure, Growth, Report};
+use super::{Failure, Growth, Mirrored, Report};
 use crate::Rng;
-use crate::engine::BUSY;
+use crate::engine::{BUSY, REFUSED};
 use crate::model::{LunId, Model, OpEnd, OpId, ReadId};
 use crate::system::{Admin, AdminDone, System};
 use crate::workload::{Action, contents};
@@ -69,6 +69,8 @@ enum Pending {
     Admin(OpId, Admin),
     /// A growth of the pool, and whether another one was under way when it was asked for.
     Growth(OpId, bool),
+    /// The replacement of a drive.
+    Replacement(OpId),
 }
 
 /// Drives one life of a system, from mount to power cut or end.
@@ -276,6 +278,7 @@ impl<'a, S: System> Driver<'a, S> {
                     Pending::Change(op) => self.model.describe(*op).to_string(),
                     Pending::Admin(_, admin) => format!("{admin:?}"),
                     Pending::Growth(..) => "a growth of the pool".to_owned(),
+                    Pending::Replacement(_) => "the replacement of a drive".to_owned(),
                 };
                 format!("token {token:#x}: {what}")
             })
@@ -376,7 +379,12 @@ impl<'a, S: System> Driver<'a, S> {
             }
             // Requests about names are made one at a time, so that the model knows the existing
             // names.
-            Action::Admin(Admin::ConsistencyPoint | Admin::GrowPool(_)) => false,
+            Action::Admin(
+                Admin::ConsistencyPoint
+                | Admin::StartScrub
+                | Admin::GrowPool(_)
+                | Admin::ReplaceDrive(_),
+            ) => false,
             Action::Admin(_) => admin_under_way(),
             _ => false,
         }
@@ -568,8 +576,11 @@ impl<'a, S: System> Driver<'a, S> {
                 let lun = lun.filter(|&lun| self.model.size_bytes(lun) > *size_bytes);
                 lun.map(|lun| self.model.begin_shrink(lun, *size_bytes))
             }
-            // A growth is committed by a consistency point.
-            Admin::ConsistencyPoint | Admin::GrowPool(_) => Some(self.model.begin_cp(0)),
+            // A change of the devices is committed by a consistency point.
+            Admin::ConsistencyPoint
+            | Admin::StartScrub
+            | Admin::GrowPool(_)
+            | Admin::ReplaceDrive(_) => Some(self.model.begin_cp(0)),
         };
         // An object that an earlier request failed to create cannot be used.
         let Some(op) = op else { return };
@@ -577,6 +588,7 @@ impl<'a, S: System> Driver<'a, S> {
         let is_beside = pending.any(|it| matches!(it, Pending::Growth(..)));
         let pending = match &request {
             Admin::GrowPool(_) => Pending::Growth(op, is_beside),
+            Admin::ReplaceDrive(_) => Pending::Replacement(op),
             _ => Pending::Admin(op, request.clone()),
         };
         self.pending.insert(token, pending);
@@ -624,7 +636,7 @@ impl<'a, S: System> Driver<'a, S> {
                     }
                     self.model.end(op, outcome);
                 }
-                (Pending::Admin(..) | Pending::Growth(..), _) => {
+                (Pending::Admin(..) | Pending::Growth(..) | Pending::Replacement(_), _) => {
                     self.fail("a session was answered what an administrator asked".to_owned());
                 }
             }
@@ -639,6 +651,10 @@ impl<'a, S: System> Driver<'a, S> {
                 Pending::Admin(op, request) => (op, request),
                 Pending::Growth(op, is_beside) => {
                     self.end_growth(op, is_beside, &result);
+                    continue;
+                }
+                Pending::Replacement(op) => {
+                    self.end_replacement(op, &result);
                     continue;
                 }
                 Pending::Read(_) | Pending::Change(_) => {
@@ -679,6 +695,23 @@ impl<'a, S: System> Driver<'a, S> {
             }
             Err(Error::NoSpace) => {
                 self.fail("a growth of the pool was refused for lack of space".to_owned());
+                OpEnd::Refused
+            }
+            Err(error) => self.outcome_of(error, false),
+        };
+        self.model.end(op, outcome);
+    }
+
+    /// A drive may be refused if no other one has everything, if the new one is broken, or if
+    /// another one is being replaced.
+    fn end_replacement(&mut self, op: OpId, result: &Result<(), Error>) {
+        let outcome = match result {
+            Ok(()) => {
+                self.report.mirrors[Mirrored::Replaced] += 1;
+                OpEnd::DONE
+            }
+            Err(Error::Invalid(reason)) if [BUSY, REFUSED].contains(reason) => {
+                self.report.mirrors[Mirrored::NotReplaced] += 1;
                 OpEnd::Refused
             }
             Err(error) => self.outcome_of(error, false),

@@ -33,11 +33,23 @@ pub enum Mirrored {
     ReadElsewhere,
     /// Such a block was written again.
     Rewritten,
+    /// A drive was replaced by a new one.
+    Replaced,
+    /// That was refused: no other drive had everything, or the new one was broken.
+    NotReplaced,
+    /// A new drive has caught up in the life in which it came.
+    CaughtUp,
+    /// A cut in the replacement of a drive, before the new one has the seat.
+    CutReplacement,
+    /// A start with a drive that was replaced, which is not used.
+    OldIsThere,
+    /// A block that a scrub found wrong on one drive.
+    Scrubbed,
 }
 
 impl Mirrored {
     /// All of them.
-    pub const ALL: [Mirrored; 14] = [
+    pub const ALL: [Mirrored; 20] = [
         Mirrored::Broken,
         Mirrored::BrokenTwice,
         Mirrored::CutBefore,
@@ -52,6 +64,12 @@ impl Mirrored {
         Mirrored::TooMany,
         Mirrored::ReadElsewhere,
         Mirrored::Rewritten,
+        Mirrored::Replaced,
+        Mirrored::NotReplaced,
+        Mirrored::CaughtUp,
+        Mirrored::CutReplacement,
+        Mirrored::OldIsThere,
+        Mirrored::Scrubbed,
     ];
 
     /// Returns the name in reports.
@@ -72,6 +90,12 @@ impl Mirrored {
             Mirrored::TooMany => "too_many",
             Mirrored::ReadElsewhere => "read_elsewhere",
             Mirrored::Rewritten => "rewritten",
+            Mirrored::Replaced => "replaced",
+            Mirrored::NotReplaced => "not_replaced",
+            Mirrored::CaughtUp => "caught_up",
+            Mirrored::CutReplacement => "cut_replacement",
+            Mirrored::OldIsThere => "old_is_there",
+            Mirrored::Scrubbed => "scrubbed",
         }
     }
 }

@@ -632,6 +632,9 @@ fn apply(state: &mut State, change: &Change) {
         | Change::CloneVolume { .. }
         | Change::StartSplit { .. }
         | Change::StopSplit { .. }
+        | Change::TakeOut { .. }
+        | Change::StartScrub
+        | Change::PauseScrub
         | Change::Grow { .. } => unreachable!("not drawn"),
     }
 }

@@ -123,7 +123,10 @@ impl System for Toy {
             Admin::GrowLun { name, size_bytes } => (Kind::Grow, name.as_str(), *size_bytes),
             Admin::ShrinkLun { name, size_bytes } => (Kind::Shrink, name.as_str(), *size_bytes),
             // The toy stays as large as it is.
-            Admin::ConsistencyPoint | Admin::GrowPool(_) => {
+            Admin::ConsistencyPoint
+            | Admin::StartScrub
+            | Admin::GrowPool(_)
+            | Admin::ReplaceDrive(_) => {
                 core.wait(reactor, token, true);
                 return core.outsides[reactor].wake(reactor);
             }

@@ -21,9 +21,9 @@ use crate::tools::{have, skip};
 use crate::waiting::{event, within};
 use crate::wire::Client;
 
-const LUN: &str = "v/l";
-const BLOCK: usize = 4096;
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const LUN: &str = "v/l";
+pub(super) const BLOCK: usize = 4096;
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 const SERVE: [&str; 6] = [
     "--lun-size",
     "16MiB",
@@ -78,18 +78,18 @@ impl Drop for Unwritable {
     }
 }
 
-fn serve(dir: &TestDir, more: &[&str]) -> Server {
+pub(super) fn serve(dir: &TestDir, more: &[&str]) -> Server {
     dir.serve(&[&SERVE[..], more].concat())
 }
 
 /// The names of paths, as a request has them.
-fn list(paths: &[PathBuf]) -> String {
+pub(super) fn list(paths: &[PathBuf]) -> String {
     let paths: Vec<&str> = paths.iter().map(|path| text(path)).collect();
     paths.join(",")
 }
 
 /// So many files of a GiB.
-fn files(dir: &TestDir, count: usize) -> Vec<PathBuf> {
+pub(super) fn files(dir: &TestDir, count: usize) -> Vec<PathBuf> {
     let name = |number| format!("drive{number}");
     (0..count)
         .map(|number| sparse(dir, &name(number), GIB))
@@ -97,7 +97,7 @@ fn files(dir: &TestDir, count: usize) -> Vec<PathBuf> {
 }
 
 /// Makes the mirror `m` with a volume and a LUN.
-fn make(dir: &TestDir, devices: &[PathBuf], more: &[&str]) {
+pub(super) fn make(dir: &TestDir, devices: &[PathBuf], more: &[&str]) {
     let devices = list(devices);
     let create = ["aggregate", "create", "m", "--raid", "mirror", "--devices"];
     ask(dir, &[&create[..], &[devices.as_str()], more].concat());
@@ -105,12 +105,12 @@ fn make(dir: &TestDir, devices: &[PathBuf], more: &[&str]) {
     ask(dir, &["lun", "create", LUN, "--size", "64MiB"]);
 }
 
-fn mirror(dir: &TestDir) -> Value {
+pub(super) fn mirror(dir: &TestDir) -> Value {
     ask_json(dir, &["aggregate", "show", "m"])
 }
 
 /// The states of its drives.
-fn states(dir: &TestDir) -> Vec<String> {
+pub(super) fn states(dir: &TestDir) -> Vec<String> {
     let found = mirror(dir);
     let devices = found["devices"].as_array().expect("a list");
     let state = |device: &Value| device["state"].as_str().expect("a state").to_owned();
@@ -118,14 +118,14 @@ fn states(dir: &TestDir) -> Vec<String> {
 }
 
 /// The membership epoch of the mirror in the data directory.
-fn epoch(dir: &TestDir) -> u64 {
+pub(super) fn epoch(dir: &TestDir) -> u64 {
     let state = state_of(dir);
     let (_, mine) = state.split_once("name = \"m\"").expect("its record");
     let line = mine.lines().find_map(|line| line.strip_prefix("epoch = "));
     line.expect("an epoch").trim().parse().expect("a number")
 }
 
-fn state_of(dir: &TestDir) -> String {
+pub(super) fn state_of(dir: &TestDir) -> String {
     fs::read_to_string(dir.data_dir().join("state.toml")).expect("a state")
 }
 
@@ -134,7 +134,7 @@ fn open(server: &Server) -> Client {
 }
 
 /// Writes and flushes so many MiB.
-fn fill(server: &Server, numbers: std::ops::Range<u64>, round: u64) {
+pub(super) fn fill(server: &Server, numbers: std::ops::Range<u64>, round: u64) {
     let mut client = open(server);
     for number in numbers {
         let written = client.write(number * MIB, &payload(number, round));
@@ -144,7 +144,7 @@ fn fill(server: &Server, numbers: std::ops::Range<u64>, round: u64) {
 }
 
 #[track_caller]
-fn assert_holds(server: &Server, numbers: std::ops::Range<u64>, round: u64) {
+pub(super) fn assert_holds(server: &Server, numbers: std::ops::Range<u64>, round: u64) {
     assert_reads_back(&mut open(server), numbers, round);
 }
 
@@ -164,7 +164,7 @@ fn assert_degraded(dir: &TestDir, parts: &[&str]) {
 
 /// Writes, flushes and reads MiB after MiB while `happening` runs and for a while after it. No
 /// request may fail.
-fn while_used(server: &Server, happening: impl FnOnce(&AtomicU64)) {
+pub(super) fn while_used(server: &Server, happening: impl FnOnce(&AtomicU64)) {
     let (rounds, done) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let user = scope.spawn(|| {
@@ -222,7 +222,7 @@ fn a_drive_fails_while_a_client_works_and_the_client_does_not_notice() {
     let parts = [
         "group 1 has 1 of 2 drives left",
         &format!("{} failed", text(&drives[1])),
-        "copy the volumes",
+        "aggregate replace",
         "codes/EVG-4017.md",
     ];
     assert_degraded(&dir, &parts);
@@ -274,7 +274,12 @@ fn assert_catches_up(dir: &TestDir, wanted: u64) {
 }
 
 /// Each drive alone has everything.
-fn assert_has_all(dir: &TestDir, drives: &[PathBuf], numbers: std::ops::Range<u64>, round: u64) {
+pub(super) fn assert_has_all(
+    dir: &TestDir,
+    drives: &[PathBuf],
+    numbers: std::ops::Range<u64>,
+    round: u64,
+) {
     // A clean stop first, after which either drive may be missing.
     serve(dir, &[]).stop();
     let away = dir.file("elsewhere");
@@ -287,7 +292,7 @@ fn assert_has_all(dir: &TestDir, drives: &[PathBuf], numbers: std::ops::Range<u6
     fs::rename(&away, &drives[0]).expect("rename");
 }
 
-fn both(first: &str, second: &str) -> Vec<String> {
+pub(super) fn both(first: &str, second: &str) -> Vec<String> {
     vec![first.to_owned(), second.to_owned()]
 }
 
@@ -486,7 +491,7 @@ fn two_of_three_drives_start_by_themselves_after_a_crash() {
 }
 
 /// Where in a file blocks of these bytes are.
-fn find(path: &Path, wanted: &[u8]) -> Vec<u64> {
+pub(super) fn find(path: &Path, wanted: &[u8]) -> Vec<u64> {
     let blocks: std::collections::BTreeSet<&[u8]> = wanted.chunks(BLOCK).collect();
     let mut file = File::open(path).expect("open");
     let mut found = Vec::new();

@@ -8,6 +8,7 @@ use super::life::BreakPlan;
 use crate::Rng;
 use crate::engine::EngineMaker;
 use crate::model::Model;
+use crate::system::{Admin, Replacement};
 use crate::workload::{Action, Mix, Scale, Workload};
 use crate::world::{Breakage, Faults};
 
@@ -137,11 +138,48 @@ pub(super) fn too_many(rng: &mut Rng, standing: &Standing) -> Vec<BreakPlan> {
     all
 }
 
+/// Draws replacements of drives, each with the number of actions that are left when it is asked
+/// for. One drive of each mirror is spared that does not break. A drive may be replaced twice, and
+/// a new drive may break.
+pub(super) fn replacements(
+    rng: &mut Rng,
+    standing: &Standing,
+    breaks: &[BreakPlan],
+    actions: u64,
+) -> Vec<(u64, Replacement)> {
+    let mut all = Vec::new();
+    for _ in 0..[0, 0, 1, 1, 2][rng.index(5)] {
+        let groups = standing.groups();
+        let group = groups[rng.index(groups.len())];
+        let is_good = |drive: &usize| breaks.iter().all(|it| it.drive != *drive);
+        let spared = standing.usable_in(group).into_iter().find(is_good);
+        let mut seats = standing.seats_of(group);
+        seats.retain(|seat| spared.is_none() || standing.drive_of(*seat) != spared);
+        let breaks = rng.one_in(5).then(|| {
+            let breakage = match rng.one_in(2) {
+                true => Breakage::Vanishes,
+                false => Breakage::Fails(Faults::no_writes()),
+            };
+            (1 << rng.between(0, 7), breakage)
+        });
+        let replacement = Replacement {
+            seat: seats[rng.index(seats.len())],
+            more_bytes: [0, 0, 4096, 1 << 20][rng.index(4)],
+            breaks,
+        };
+        all.push((rng.below(actions), replacement));
+    }
+    all
+}
+
 /// Work of a life: so many actions.
 pub(super) struct Drawn<'a> {
     workload: &'a mut Workload,
     left: u64,
     is_told: bool,
+    replacements: Vec<(u64, Replacement)>,
+    /// Actions that are left when a scrub begins.
+    scrub: Option<u64>,
 }
 
 impl<'a> Drawn<'a> {
@@ -151,6 +189,21 @@ impl<'a> Drawn<'a> {
             workload,
             left: actions,
             is_told: false,
+            replacements: Vec::new(),
+            scrub: None,
+        }
+    }
+
+    /// The same with a scrub, which begins when so many actions are left.
+    pub(super) fn scrubbing(self, scrub: Option<u64>) -> Drawn<'a> {
+        Drawn { scrub, ..self }
+    }
+
+    /// The same with drives that are replaced.
+    pub(super) fn replacing(self, replacements: Vec<(u64, Replacement)>) -> Drawn<'a> {
+        Drawn {
+            replacements,
+            ..self
         }
     }
 
@@ -160,7 +213,16 @@ impl<'a> Drawn<'a> {
             let luns = model.luns_now();
             self.workload.set_population(model.volumes_now(), &luns);
         }
-        self.left = self.left.checked_sub(1)?;
+        let left = self.left;
+        if self.scrub.take_if(|at| *at >= left).is_some() {
+            return Some(Action::Admin(Admin::StartScrub));
+        }
+        let is_due = |(at, _): &(u64, Replacement)| *at >= left;
+        if let Some(due) = self.replacements.iter().position(is_due) {
+            let (_, replacement) = self.replacements.swap_remove(due);
+            return Some(Action::Admin(Admin::ReplaceDrive(replacement)));
+        }
+        self.left = left.checked_sub(1)?;
         Some(self.workload.draw())
     }
 }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use everglade_env::BLOCK_SIZE;
-use everglade_format::config::CONFIG_BYTES;
+use everglade_format::config::{CONFIG_BYTES, Uuid};
 use everglade_format::label::{CONFIG_OFFSETS, LABEL_BLOCKS, SUPERBLOCK_OFFSETS, label_offsets};
 use everglade_format::{Config, Seat, Superblock, TagKey};
 
@@ -24,6 +24,10 @@ const BLOCK: u64 = BLOCK_SIZE as u64;
 /// others. If all are overruled, drives were opened by hand without each other, and the newest one
 /// counts.
 ///
+/// A drive is known by its UUID, and not by its number: another drive may get the seat of one that
+/// is behind. A record that names another UUID for a drive's seat overrules the superblocks of that
+/// drive, too. A drive that has no seat is no member: it was replaced, or was about to get one.
+///
 /// A drive is *astray* if it has a commit that is not the newest one or an older one: it is of a
 /// number that does not count, or another one of the same number. A start of this drive alone would
 /// find that commit, so the others go on without the drive until it has caught up.
@@ -34,6 +38,8 @@ pub(super) struct Standing {
     /// Epoch of the record.
     pub(super) epoch: u64,
     seats: Vec<Seat>,
+    /// The number of the drive of each seat, whether it is there or not.
+    drives: Vec<Option<usize>>,
     is_there: Vec<bool>,
     is_astray: Vec<bool>,
     /// Drives that have a superblock which goes with a record of their own that says that they are
@@ -70,12 +76,20 @@ impl Standing {
         let record = records.find(|record| record.epoch == epoch)?;
         let contradictions = (0..labels.len()).filter(|drive| {
             let label = labels[*drive].as_ref();
-            label.is_some_and(|label| label.contradicts(*drive))
+            label.is_some_and(Label::contradicts)
+        });
+        let identities = all_labels(maker, images);
+        let identities: Vec<Option<Uuid>> = identities.iter().map(Label::uuid).collect();
+        let members = record.members.iter();
+        let drives = members.map(|member| {
+            let mut identities = identities.iter();
+            identities.position(|uuid| *uuid == Some(member.uuid))
         });
         Some(Standing {
             cp,
             epoch,
             seats: record.members.iter().map(|member| member.seat).collect(),
+            drives: drives.collect(),
             is_there: labels.iter().map(Option::is_some).collect(),
             is_astray: labels
                 .iter()
@@ -89,34 +103,66 @@ impl Standing {
         })
     }
 
-    /// Drives: all of them, in the order of the members.
+    /// Drives: all of them, also those that are no members.
     pub(super) fn drives(&self) -> usize {
-        self.seats.len()
+        self.is_there.len()
     }
 
-    /// Returns the group of a drive.
+    /// Returns the drive of a seat, if it has a label.
+    pub(super) fn drive_of(&self, seat: usize) -> Option<usize> {
+        self.drives[seat]
+    }
+
+    /// Returns a seat whose drive has no label, there or away: nobody could recognise it.
+    pub(super) fn unlabelled(&self) -> Option<usize> {
+        self.drives.iter().position(Option::is_none)
+    }
+
+    /// Returns the number of a drive's seat; `None` if the drive is no member.
+    pub(super) fn seat_of(&self, drive: usize) -> Option<usize> {
+        self.drives.iter().position(|known| *known == Some(drive))
+    }
+
+    fn seat(&self, drive: usize) -> Option<Seat> {
+        self.seat_of(drive).map(|seat| self.seats[seat])
+    }
+
+    /// Returns the group of a drive; 0 if it is no member.
     pub(super) fn group(&self, drive: usize) -> u16 {
-        self.seats[drive].group
+        self.seat(drive).map_or(0, |seat| seat.group)
     }
 
-    /// True if the record says that a drive is behind.
+    /// True if a drive is a member, and the record says that it is behind.
     pub(super) fn is_behind(&self, drive: usize) -> bool {
-        !self.seats[drive].is_current()
+        self.seat(drive).is_some_and(|seat| !seat.is_current())
     }
 
-    /// True if a drive is there.
+    /// True if a drive is a member, and the record says that it is current.
+    fn is_current(&self, drive: usize) -> bool {
+        self.seat(drive).is_some_and(Seat::is_current)
+    }
+
+    /// True if a drive is there, and has come by then.
     pub(super) fn is_there(&self, drive: usize) -> bool {
-        self.is_there[drive]
+        self.is_there.get(drive).is_some_and(|there| *there)
     }
 
-    /// True if a drive is there, not behind and not astray.
+    /// True if a drive is a member, there, not behind and not astray.
     pub(super) fn is_usable(&self, drive: usize) -> bool {
-        self.is_there(drive) && !self.is_behind(drive) && !self.is_astray[drive]
+        self.is_there(drive) && self.is_current(drive) && !self.is_astray[drive]
     }
 
     /// Returns the drives that have a superblock which says that they are behind.
     pub(super) fn contradictions(&self) -> &[usize] {
         &self.contradictions
+    }
+
+    /// Returns the seats of a group.
+    pub(super) fn seats_of(&self, group: u16) -> Vec<usize> {
+        let seats = 0..self.seats.len();
+        seats
+            .filter(|seat| self.seats[*seat].group == group)
+            .collect()
     }
 
     /// Returns the usable drives of a group.
@@ -134,11 +180,12 @@ impl Standing {
         groups
     }
 
-    /// Returns the drives that are away, and are not known to be behind.
+    /// Returns the seats whose drives are away, and are not known to be behind.
     pub(super) fn missed(&self) -> Vec<usize> {
-        let drives = 0..self.drives();
-        let away = drives.filter(|drive| !self.is_there(*drive));
-        away.filter(|drive| !self.is_behind(*drive)).collect()
+        let seats = 0..self.seats.len();
+        let is_away = |seat: &usize| self.drives[*seat].is_none_or(|drive| !self.is_there(drive));
+        let away = seats.filter(is_away);
+        away.filter(|seat| self.seats[*seat].is_current()).collect()
     }
 
     /// True if each mirror has a drive that can be used.
@@ -152,7 +199,7 @@ impl Standing {
     /// has it.
     pub(super) fn opens(&self) -> bool {
         let (missed, mut drives) = (self.missed().len(), 0..self.drives());
-        let is_counted = |drive: &usize| self.is_there(*drive) && !self.is_behind(*drive);
+        let is_counted = |drive: &usize| self.is_there(*drive) && self.is_current(*drive);
         let there = drives.by_ref().filter(is_counted).count();
         self.suffices() && (missed == 0 || there > missed)
     }
@@ -167,16 +214,18 @@ impl Standing {
 /// finds this epoch or a later one.
 pub(super) fn certain_epoch(maker: &EngineMaker, images: &Images) -> u64 {
     let labels = labels(maker, images);
-    let knows = |drive: usize, epoch: u64| {
-        let label = labels[drive].as_ref();
+    // Of a member, by its UUID; one that is away cannot be the only one that is started.
+    let knows = |uuid: Uuid, epoch: u64| {
+        let mut there = labels.iter().flatten();
+        let label = there.find(|label| label.uuid() == Some(uuid));
         let newest = label.and_then(|label| label.superblocks.iter().map(number_of).max());
-        newest.is_none_or(|(_, known)| known >= epoch) || images.is_away(drive)
+        newest.is_none_or(|(_, known)| known >= epoch)
     };
     let is_certain = |label: &Label, epoch: u64| {
         let record = label.records.iter().find(|record| record.epoch == epoch);
         record.is_some_and(|record| {
-            let mut members = record.members.iter().enumerate();
-            members.all(|(drive, member)| !member.seat.is_current() || knows(drive, epoch))
+            let mut members = record.members.iter();
+            members.all(|member| !member.seat.is_current() || knows(member.uuid, epoch))
         })
     };
     let all = labels.iter().flatten();
@@ -192,12 +241,27 @@ struct Label {
 }
 
 impl Label {
+    /// Who the drive is, as its records say: its seat and its UUID.
+    fn identity(&self) -> Option<(usize, Uuid)> {
+        let record = self.records.first()?;
+        let seat = record.member_index as usize;
+        Some((seat, record.members[seat].uuid))
+    }
+
+    fn uuid(&self) -> Option<Uuid> {
+        self.identity().map(|(_, uuid)| uuid)
+    }
+
     /// True if the record that goes with the newest superblock says that the drive is behind.
-    fn contradicts(&self, drive: usize) -> bool {
+    fn contradicts(&self) -> bool {
         let newest = self.superblocks.iter().map(number_of).max();
         let epoch = newest.map(|(_, epoch)| epoch);
         let mut own = self.records.iter().filter(|it| Some(it.epoch) == epoch);
-        own.any(|record| !record.members[drive].seat.is_current())
+        own.any(|record| {
+            !record.members[record.member_index as usize]
+                .seat
+                .is_current()
+        })
     }
 
     /// See [`Standing`]. `is_split` says that all superblocks are overruled.
@@ -225,22 +289,32 @@ fn number_of(superblock: &Superblock) -> (u64, u64) {
 
 /// See [`Standing`].
 fn is_overruled(labels: &[Option<Label>], drive: usize, epoch: u64) -> bool {
+    let Some((seat, uuid)) = labels[drive].as_ref().and_then(Label::identity) else {
+        return false;
+    };
     let all = labels.iter().enumerate();
     let others = all.filter(|(other, _)| *other != drive);
     let mut records = others
         .filter_map(|(_, it)| it.as_ref())
         .flat_map(|it| &it.records);
-    records.any(|record| record.epoch > epoch && !record.members[drive].seat.is_current())
+    records.any(|record| {
+        let member = &record.members[seat];
+        record.epoch > epoch && (member.uuid != uuid || !member.seat.is_current())
+    })
 }
 
 /// Returns the labels of each drive that is there.
 fn labels(maker: &EngineMaker, images: &Images) -> Vec<Option<Label>> {
+    let all = all_labels(maker, images).into_iter().enumerate();
+    let there = all.map(|(drive, label)| (!images.is_away(drive)).then_some(label));
+    there.collect()
+}
+
+/// Returns the labels of each drive, whether it is there or not.
+fn all_labels(maker: &EngineMaker, images: &Images) -> Vec<Label> {
     let plan = maker.plan();
     let key = TagKey::new(&plan.secret);
     let read = |drive: usize| {
-        if images.is_away(drive) {
-            return None;
-        }
         let image = images.image(drive);
         let labels = label_offsets(images.spec(drive).size_bytes);
         let places = |slots: [u64; 2]| {
@@ -257,10 +331,11 @@ fn labels(maker: &EngineMaker, images: &Images) -> Vec<Option<Label>> {
             let bytes: Vec<u8> = pages.flat_map(|page| page[..].to_vec()).collect();
             Config::decode(&bytes).ok()?
         });
-        Some(Label {
+        let records = records.filter(|record| record.uuid == plan.uuid);
+        Label {
             superblocks: superblocks.collect(),
             records: records.collect(),
-        })
+        }
     };
     (0..images.devices()).map(read).collect()
 }

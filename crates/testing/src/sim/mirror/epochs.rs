@@ -61,6 +61,12 @@ impl Epochs {
         (later > 0).then(|| self.0[later].before)
     }
 
+    /// Returns the write at which the first change after write `at` was known to all drives.
+    pub(super) fn next_change(&self, at: u64) -> Option<u64> {
+        let mut later = self.0.iter().skip(1).filter(|step| step.from > at);
+        later.next().map(|step| step.from)
+    }
+
     /// Returns the write at which the last change was known to all drives, if there was one.
     pub(super) fn last_change(&self) -> Option<u64> {
         let last = self.0.last().filter(|_| self.0.len() > 1);
@@ -99,6 +105,8 @@ mod tests {
         assert_eq!(found.complete_until(5), Some(14));
         assert_eq!(found.complete_until(6), None, "they lack nothing");
         assert_eq!(found.last_change(), Some(15));
+        let next = [12, 13, 15].map(|at| found.next_change(at));
+        assert_eq!(next, [Some(13), Some(15), None]);
         assert_eq!(epochs(&[3, 3]).last_change(), None);
     }
 }

@@ -113,6 +113,11 @@ impl<'a> Judging<'a> {
                 "Mirror: drive {drive} is behind, and has the superblock that says so"
             )));
         }
+        if let Some(seat) = standing.unlabelled() {
+            return Err(Failure::new(format!(
+                "Mirror: no drive has the label of the one that the record gives seat {seat}"
+            )));
+        }
         let is_stale = standing.epoch < self.epochs.at(at);
         // A start has acknowledged nothing, so whoever was complete before still is.
         let was_complete = standing.epoch >= self.epochs.first();
@@ -139,6 +144,10 @@ impl<'a> Judging<'a> {
         };
         let has_behind = (0..standing.drives())
             .any(|drive| standing.is_there(drive) && standing.is_behind(drive));
+        let is_old = |drive: &usize| !images.is_joining(*drive) && standing.is_there(*drive);
+        let mut strangers = (0..standing.drives()).filter(is_old);
+        let has_old = strangers.any(|drive| standing.seat_of(drive).is_none());
+        report.mirrors[Mirrored::OldIsThere] += u64::from(has_old && is_alone);
         if is_alone {
             self.start(images, past, standing, false, report)?;
             report.mirrors[Mirrored::Returned] += u64::from(has_behind);
@@ -251,14 +260,16 @@ impl<'a> Judging<'a> {
 /// A start uses the drives that are there and have everything, and no others. All of them are
 /// right.
 fn expect_members(system: &EngineSystem, standing: &Standing) -> Result<(), Failure> {
-    for (drive, member) in system.members().into_iter().enumerate() {
-        let is_usable = standing.is_usable(drive);
+    for (seat, member) in system.members().into_iter().enumerate() {
+        let drive = standing.drive_of(seat);
+        let is_usable = drive.is_some_and(|drive| standing.is_usable(drive));
         // A drive that is back catches up, and is used then.
-        let is_back = standing.is_there(drive) && standing.is_behind(drive);
-        if member.is_used != is_usable && !is_back {
+        let is_back =
+            drive.is_some_and(|drive| standing.is_there(drive) && standing.is_behind(drive));
+        let device = member.device.map(|device| device.0 as usize);
+        if member.is_used != is_usable && !is_back || device.is_some() && device != drive {
             return Err(Failure::new(format!(
-                "Mirror: a start uses drive {drive}: {}, and it is usable: {is_usable}",
-                member.is_used
+                "Mirror: a start uses {member:?} as drive {drive:?}, and it is usable: {is_usable}"
             )));
         }
     }

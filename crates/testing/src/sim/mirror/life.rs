@@ -7,7 +7,7 @@ use everglade_env::DeviceId;
 
 use super::drives::{Standing, certain_epoch};
 use super::epochs::Epochs;
-use crate::engine::{EngineMaker, EngineSystem, Opening};
+use crate::engine::{EngineMaker, EngineSystem, Opening, ReplacementRecord};
 use crate::model::{Model, OpId};
 use crate::sim::driver::{Driver, Errors, Manners};
 use crate::sim::judge::judge;
@@ -46,6 +46,9 @@ pub(super) struct Begun {
     pub(super) past: Rc<Past>,
     /// It does not start without being told to.
     pub(super) is_by_hand: bool,
+    /// Drives that began to catch up in some life, and may not have everything: alone they may have
+    /// blocks of two times.
+    pub(super) mixed: Vec<usize>,
 }
 
 /// A drive that breaks.
@@ -78,8 +81,10 @@ pub(super) struct Lived {
     pub(super) found: Found,
     /// The write at which the first drive broke.
     pub(super) broken_at: Option<u64>,
-    /// Drives that were behind and there.
+    /// Drives that were behind and there, in this life or before, and those that came in the life.
     pub(super) returned: Vec<usize>,
+    /// Drives that were replaced, and those that came for them.
+    pub(super) replacements: Vec<ReplacementRecord>,
     /// The start left out operations on what came too late.
     pub(super) has_gaps: bool,
     /// The consistency point that the start found, in a pool without journal.
@@ -116,6 +121,7 @@ impl Lived {
             at: *at,
             past: self.past.clone(),
             is_by_hand: false,
+            mixed: self.returned.clone(),
         }
     }
 }
@@ -136,6 +142,7 @@ impl Setting {
             at: world.writes() + 1,
             past: Rc::new(past),
             is_by_hand: false,
+            mixed: Vec::new(),
         })
     }
 
@@ -168,6 +175,13 @@ impl Setting {
         mut script: Script<'_>,
     ) -> Result<Lived, Failure> {
         let before = Standing::read(&self.maker, &begun.images).expect("it was judged");
+        let is_mixed = |drive: &usize| {
+            let is_back = before.is_there(*drive) && before.is_behind(*drive);
+            is_back || begun.mixed.contains(drive) && !before.is_usable(*drive)
+        };
+        let mixed = (0..before.drives())
+            .filter(is_mixed)
+            .collect::<Vec<usize>>();
         let mut broken_at = schedule(world, &script.breaks, script.is_early);
         world.watch_cuts(1, POINTS_MAX);
         let opening = Opening {
@@ -201,6 +215,10 @@ impl Setting {
             expect_errors_late(world, &driver, &script)?;
         }
         let mut report = driver.report;
+        let replacements = driver.system().replacements().to_vec();
+        // A replacement is under way for as long as a loss.
+        let asked = replacements.iter().map(|it| it.asked + 1);
+        broken_at = broken_at.into_iter().chain(asked).min();
         let after = driver.system().committed_cp();
         report.cps = after.saturating_sub(opened_cp);
         let copies = driver.system().copies();
@@ -227,9 +245,11 @@ impl Setting {
             start,
             work,
             broken_at: broken_at.filter(is_reached),
-            returned: (0..before.drives())
-                .filter(|drive| before.is_there(*drive) && before.is_behind(*drive))
+            returned: mixed
+                .into_iter()
+                .chain(replacements.iter().map(|it| it.new.0 as usize))
                 .collect(),
+            replacements,
             has_gaps,
             found_cp,
             report,
@@ -294,7 +314,32 @@ fn expect_recorded(
     // Without space there is none. A drive that was behind and is back may have caught up.
     let is_new = system.committed_cp() > committed;
     let members = system.members();
-    for (drive, member) in members.into_iter().enumerate() {
+    let replacements = system.replacements().to_vec();
+    for (index, member) in members.into_iter().enumerate() {
+        let device = member.device.map(|device| device.0 as usize);
+        let Some(drive) = device.or(before.drive_of(index)) else {
+            continue;
+        };
+        if drive >= before.drives() {
+            let is_made = |it: &&ReplacementRecord| it.is_made && it.seat == index;
+            let last = replacements.iter().rfind(is_made);
+            if last.is_none_or(|it| it.new.0 as usize != drive) {
+                return Err(Failure::new(format!(
+                    "Mirror: drive {drive} has seat {index} without an answer"
+                )));
+            }
+            if member.is_used && is_new && !member.seat.is_current() {
+                return Err(Failure::new(format!(
+                    "Mirror: new drive {drive} is used, and is behind: {member:?}"
+                )));
+            }
+            driver.report.mirrors[Mirrored::CaughtUp] += u64::from(member.seat.is_current());
+            continue;
+        }
+        if replacements.iter().any(|it| it.seat == index) {
+            // It was taken out, and not replaced; or not even that.
+            continue;
+        }
         let (was_usable, seat) = (before.is_usable(drive), member.seat);
         let is_broken = script.breaks.iter().any(|it| it.drive == drive);
         let is_back = before.is_there(drive) && before.is_behind(drive);

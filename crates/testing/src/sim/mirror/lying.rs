@@ -2,7 +2,9 @@
 //! medium, and no operation fails.
 //!
 //! 1. Every answer is right, and no drive is given up: another one has each block.
-//! 2. A block that was found wrong is read from another drive, and a consistency point writes it
+//! 2. A scrub finds each wrong block that is in use, and charges the drive that has it. After the
+//!    next consistency points the offline check finds no difference between the drives.
+//! 3. A block that was found wrong is read from another drive, and a consistency point writes it
 //!    again: after the next starts no read meets it any more.
 //!
 //! Labels and the journal are spared. Their copies are not compared with each other, and only a tag
@@ -10,6 +12,7 @@
 
 use std::collections::BTreeSet;
 
+use everglade_engine::ScrubState;
 use everglade_format::label::LABEL_BLOCKS;
 
 use super::Plan;
@@ -42,6 +45,8 @@ const LIES: [Fault; 8] = [
 const ROUNDS: usize = 3;
 /// Consistency points of each.
 const POINTS: u64 = 12;
+/// Consistency points in which a scrub ends.
+const SCRUB_POINTS_MAX: u64 = 400;
 /// Wrong blocks of one start that are surely written again: more are found again later.
 const REWRITTEN_MAX: usize = 256;
 
@@ -78,6 +83,11 @@ pub(super) fn run(setting: &Setting, plan: Plan, rng: &mut Rng) -> Result<Report
             failure.within(format!("life {number}: drive {drive}, {fault} 1 in {rate}"))
         };
         state = live(&setting, state, &liar, rng, &mut workload, &mut report).map_err(within)?;
+        if rng.one_in(2) {
+            state = scrub(&setting, state, liar.drive, &mut report)
+                .map_err(|failure| within(failure.within("a scrub after it")))?;
+            continue;
+        }
         let mut before = BTreeSet::new();
         for round in 0..ROUNDS {
             let next = mend(&setting, state, &before, &mut report);
@@ -140,6 +150,7 @@ fn live(
         .map_err(traced)?;
     expect_all_used(driver.system()).map_err(traced)?;
     let copies = driver.system().copies();
+    expect_charged(driver.system(), liar.drive).map_err(traced)?;
     report.mirrors[Mirrored::ReadElsewhere] += copies.read_elsewhere;
     report.mirrors[Mirrored::Rewritten] += copies.rewritten;
     let done = driver.report;
@@ -149,6 +160,54 @@ fn live(
     report.digest = world.digest();
     report.add_faults(&world);
     Ok(ended(&world, model))
+}
+
+/// A start with good drives, on which some blocks may be wrong. A scrub reads everything, and what
+/// it finds is written again.
+fn scrub(
+    setting: &Setting,
+    state: State,
+    liar: usize,
+    report: &mut Report,
+) -> Result<State, Failure> {
+    let world = setting.restart(&state.images);
+    let traced = |mut failure: Failure| {
+        failure.trace = world.take_trace();
+        failure
+    };
+    let (mut model, system) = mount(setting, &world, &state).map_err(traced)?;
+    let mut driver = Driver::new(&world, system, &mut model, Manners::STRICT, 1);
+    let mut first = Some(Action::Admin(Admin::StartScrub));
+    driver.run(&mut |_| first.take()).map_err(traced)?;
+    let mut left = SCRUB_POINTS_MAX;
+    while driver.system().scrub().state != ScrubState::Done {
+        left -= 1;
+        if left == 0 {
+            let scrub = driver.system().scrub();
+            return Err(traced(Failure::new(format!("Mirror: no end of {scrub:?}"))));
+        }
+        consistency_points(&mut driver, 1).map_err(traced)?;
+    }
+    consistency_points(&mut driver, POINTS).map_err(traced)?;
+    let scrub = driver.system().scrub();
+    if scrub.lost_blocks > 0 || scrub.passed_blocks != scrub.total_blocks {
+        return Err(traced(Failure::new(format!(
+            "Mirror: each block is right on a drive, and a scrub has {scrub:?}"
+        ))));
+    }
+    expect_all_used(driver.system())
+        .and_then(|()| expect_charged(driver.system(), liar))
+        .map_err(traced)?;
+    report.mirrors[Mirrored::Scrubbed] += scrub.wrong_blocks;
+    drop(driver);
+    report.recoveries += 1;
+    report.add_faults(&world);
+    let next = ended(&world, model);
+    // It was wrong before, or there was nothing to find.
+    let offline = setting.restart(&next.images);
+    let checked = setting.maker.check(&offline);
+    checked.map_err(|error| traced(Failure::new(error).within("check after a scrub")))?;
+    Ok(next)
 }
 
 /// A start with good drives, on which some blocks may be wrong. Everything is read, then
@@ -225,6 +284,25 @@ fn consistency_points(driver: &mut Driver<'_, EngineSystem>, count: u64) -> Resu
     };
     let mut actions = (0..count).flat_map(change);
     driver.run(&mut |_| actions.next())
+}
+
+/// Each fault is counted for the drive that has it, and for no other one.
+fn expect_charged(system: &EngineSystem, liar: usize) -> Result<(), Failure> {
+    let copies = system.copies();
+    for (drive, member) in system.members().into_iter().enumerate() {
+        let faults = member.faults;
+        let met = faults.read_errors + faults.wrong_blocks;
+        let is_right = match drive == liar {
+            true => faults.mended == copies.rewritten && met >= faults.mended,
+            false => met + faults.mended + faults.write_errors == 0,
+        };
+        if !is_right {
+            return Err(Failure::new(format!(
+                "Mirror: drive {liar} lies, and {faults:?} is counted for drive {drive}: {copies:?}"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// No drive is given up because it lies.

@@ -23,6 +23,9 @@
 //! 7. Wrong content on one drive is no wrong answer (`lying`).
 //! 8. Snapshots and their deletions go on ([`history`]).
 //! 9. The offline check finds all of the media clean.
+//! 10. Drives are replaced while all of this happens. A new drive is not used before it has caught
+//!     up, a drive that was replaced is never used again, and a cut leaves the one or the other
+//!     in the seat. A new drive that breaks is no loss.
 //!
 //! [`everywhere`] lets named drives break, cuts at each write, and tries all sets of drives.
 
@@ -37,8 +40,8 @@ mod lying;
 use super::driver::{Errors, Manners};
 use super::growth::{evenly, first_actions, write};
 use super::{Failure, Mirrored, Report};
-use crate::engine::EngineMaker;
-use crate::system::{Admin, Maker};
+use crate::engine::{EngineMaker, ReplacementRecord};
+use crate::system::{Admin, Maker, Replacement};
 use crate::workload::{Action, Workload};
 use crate::world::{Breakage, Cut, CutPoint, Grain, Keep};
 use crate::{Rng, Seed};
@@ -170,7 +173,11 @@ fn live(
 ) -> Result<Begun, Failure> {
     let standing = Standing::read(&setting.maker, &begun.images).expect("it was judged");
     let breaks = draw::breaks(rng, &setting.maker, &standing);
-    let mut work = Drawn::new(workload, rng.between(10, 90));
+    let actions = rng.between(10, 90);
+    let replaced = draw::replacements(rng, &standing, &breaks, actions);
+    let scrub = rng.one_in(3).then(|| rng.below(actions));
+    let work = Drawn::new(workload, actions).replacing(replaced);
+    let mut work = work.scrubbing(scrub);
     let script = Script {
         breaks: breaks.clone(),
         is_early: rng.one_in(5),
@@ -193,7 +200,7 @@ fn live(
             let images = point.images(cut);
             report.cuts += 1;
             report.add_losses(images.losses);
-            for away in sets(rng, &standing, &breaks) {
+            for away in sets(rng, images.devices(), &breaks, &lived) {
                 let images = images.with_away(&away);
                 let left = judging.judge(*at, &images, report);
                 let left = left
@@ -216,6 +223,7 @@ fn live(
                         at: *at,
                         past: lived.past.clone(),
                         is_by_hand: !opens,
+                        mixed: lived.returned.clone(),
                     };
                 }
             }
@@ -271,7 +279,7 @@ fn count(standing: &Standing, breaks: &[BreakPlan], lived: &Lived, report: &mut 
     report.add(&lived.report);
     report.writes = lived.report.writes;
     report.digest = lived.report.digest;
-    if lived.broken_at.is_none() {
+    if lived.broken_at.is_none() || breaks.is_empty() {
         return;
     }
     let twice = |one: &BreakPlan| {
@@ -292,6 +300,12 @@ fn count_cut(lived: &Lived, at: u64, report: &mut Report) {
     if lived.broken_at.is_none_or(|broken| at < broken) {
         return;
     }
+    let is_in_replacement = |it: &ReplacementRecord| {
+        let next = lived.epochs.next_change(it.asked);
+        at > it.asked && next.is_none_or(|next| at < next)
+    };
+    let is_any = lived.replacements.iter().any(is_in_replacement);
+    report.mirrors[Mirrored::CutReplacement] += u64::from(is_any);
     let is_recorded = lived.epochs.at(at) > lived.epochs.first();
     report.mirrors[match is_recorded {
         true => Mirrored::CutAfter,
@@ -338,11 +352,15 @@ fn ways(rng: &mut Rng, point: &CutPoint) -> Vec<Cut> {
     ways
 }
 
-/// Draws sets of drives that are away at a start: none, those that broke, one of the others, some.
-fn sets(rng: &mut Rng, standing: &Standing, breaks: &[BreakPlan]) -> Vec<Vec<usize>> {
-    let drives = standing.drives();
-    let mut broken: Vec<usize> = breaks.iter().map(|it| it.drive).collect();
+/// Draws sets of drives that are away at a start: none, those that broke or were replaced, one of
+/// the others, some.
+fn sets(rng: &mut Rng, drives: usize, breaks: &[BreakPlan], lived: &Lived) -> Vec<Vec<usize>> {
+    let replaced = lived.replacements.iter();
+    let replaced = replaced.filter_map(|it| Some(it.old?.0 as usize));
+    let broken = breaks.iter().map(|it| it.drive).chain(replaced);
+    let mut broken: Vec<usize> = broken.filter(|drive| *drive < drives).collect();
     broken.sort_unstable();
+    broken.dedup();
     let some = match rng.one_in(2) {
         true => vec![rng.index(drives)],
         false => (0..drives).filter(|_| rng.one_in(2)).collect(),
@@ -403,6 +421,9 @@ pub struct Everywhere {
     pub breaks: Vec<(usize, u64, Breakage)>,
     /// The cuts are those of the life after it, in which all drives are back and catch up.
     pub is_return: bool,
+    /// A drive that is replaced after the first writes, and most cuts that are judged then, since
+    /// there are many.
+    pub replaced: Option<(Replacement, usize)>,
 }
 
 /// Lets drives break while clients write and flush, and judges the cut at each write until all of
@@ -443,7 +464,11 @@ pub fn everywhere(seed: Seed, plan: &Everywhere) -> Result<Report, Failure> {
             breakage: breakage.clone(),
         })
         .collect();
-    let mut actions = writes_and_flushes().into_iter();
+    let mut actions = writes_and_flushes();
+    if let Some((replacement, _)) = &plan.replaced {
+        actions.insert(3, Action::Admin(Admin::ReplaceDrive(replacement.clone())));
+    }
+    let mut actions = actions.into_iter();
     let script = Script {
         breaks: breaks.clone(),
         is_early: false,
@@ -471,17 +496,24 @@ pub fn everywhere(seed: Seed, plan: &Everywhere) -> Result<Report, Failure> {
             .is_none_or(|last| at <= last + TAIL),
         false => is_near(&lived, at),
     };
-    for (at, point) in lived.work.iter().filter(|point| is_wanted(point.0)) {
+    let wanted = lived.work.iter().filter(|point| is_wanted(point.0));
+    let most = plan.replaced.as_ref().map_or(usize::MAX, |(_, most)| *most);
+    for (at, point) in evenly(wanted.collect(), most) {
         count_cut(&lived, *at, &mut report);
         let random = [None, Some(Grain::Sector)].map(|tear| Cut {
             keep: Keep::Random(*at),
             tear,
         });
-        for cut in point.singles(2).chain(random) {
+        let few = [Keep::Nothing, Keep::Everything].map(Cut::whole);
+        let cuts: Vec<Cut> = match plan.replaced {
+            None => point.singles(2).chain(random).collect(),
+            Some(_) => few.into_iter().chain([random[1]]).collect(),
+        };
+        for cut in cuts {
             let images = point.images(cut);
             report.cuts += 1;
             report.add_losses(images.losses);
-            for away in subsets(standing.drives()) {
+            for away in subsets(images.devices()) {
                 judging
                     .judge(*at, &images.with_away(&away), &mut report)
                     .map_err(|failure| failure.within(format!("{cut:?}")))

@@ -43,6 +43,7 @@ fn cut(maker: EngineMaker, breaks: Vec<(usize, u64, Breakage)>) -> Report {
         pool_bytes: POOL_BYTES,
         breaks,
         is_return: false,
+        replaced: None,
     };
     let report = everywhere(Seed(61), &plan);
     let report = report.unwrap_or_else(|failure| panic!("{:?}: {failure}", plan.breaks));
@@ -303,6 +304,7 @@ fn a_drive_that_catches_up_may_be_cut_at_any_write_with_any_drives() {
             pool_bytes: POOL_BYTES,
             breaks: vec![(0, 4, Breakage::Vanishes)],
             is_return: true,
+            replaced: None,
         };
         let report = everywhere(Seed(64), &plan);
         let report = report.unwrap_or_else(|failure| panic!("{maker:?}: {failure}"));

@@ -20,6 +20,7 @@ mod mirrors;
 mod notes;
 mod redirect;
 mod renaming;
+mod replacing;
 mod resizing;
 mod rig;
 mod rollbacks;

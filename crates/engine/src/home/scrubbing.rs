@@ -1,0 +1,247 @@
+//! A scrub: every block in use is read from every drive that has it, and compared with its tag.
+//!
+//! ```text
+//! a consistency point lists blocks that the last one uses, with their tags ─▶ batch
+//!   └▶ they are read from all drives, outside of consistency points
+//!        ├▶ right on one drive, wrong on another ─▶ noted, and written again (`media::copies`)
+//!        └▶ right on none ─▶ a suspect: lost, if the next consistency point has it still in use
+//! ```
+//!
+//! 1. A block may be freed and used anew while it is read. So what is found is acted upon, and
+//!    counted, only if the maps still say then that the block has this tag.
+//! 2. The next batch is listed by a later consistency point, so the rest between them is the pace.
+//! 3. A drive that is catching up is not read: it gets all blocks anyhow.
+//! 4. The position is in memory only: after a restart a scrub begins anew when it is asked for.
+
+use std::collections::VecDeque;
+
+use everglade_env::{DeviceId, PageRef};
+use everglade_format::{Extent, Pvbn, Tag, TagKey};
+
+use crate::home::sweep::{Chunk, Sweep};
+use crate::media::Media;
+use crate::media::copies::Note;
+use crate::pool::scrub::{ScrubInfo, ScrubState};
+
+/// Blocks that one consistency point lists: 4 MiB of each drive.
+const BATCH_BLOCKS: usize = 1024;
+/// Chunks that it looks at, with or without blocks in use.
+const CHUNKS_MAX: usize = 1024;
+/// Blocks in one read: their tags take about a tenth of a millisecond.
+pub(crate) const READ_BLOCKS: usize = 64;
+
+/// Blocks that are neighbours, with their tags.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TaggedRun {
+    pub(crate) first: Pvbn,
+    pub(crate) tags: Vec<Tag>,
+}
+
+/// A run that is being read.
+struct Reading {
+    run: TaggedRun,
+    drives: Vec<DeviceId>,
+    /// The pages of each drive that has answered; none if it could not read.
+    pages: Vec<Option<Vec<PageRef>>>,
+    left: usize,
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(crate) struct Scrub {
+    sweep: Sweep,
+    info: ScrubInfo,
+    batch: VecDeque<TaggedRun>,
+    /// Blocks and chunks of the batch.
+    listed: (usize, usize),
+    reading: Option<Reading>,
+    /// Blocks that no drive has right, unless they were freed since.
+    suspects: Vec<(Pvbn, Tag)>,
+}
+
+impl Scrub {
+    /// Begins anew, or goes on if it is paused or under way.
+    pub(crate) fn start(&mut self, extents: Vec<Extent>, seconds: u64) {
+        if matches!(self.info.state, ScrubState::Paused | ScrubState::Running) {
+            self.info.state = ScrubState::Running;
+            return;
+        }
+        self.sweep = Sweep::of(extents);
+        self.info = ScrubInfo {
+            state: ScrubState::Running,
+            begun_seconds: seconds,
+            ..ScrubInfo::default()
+        };
+        self.note_progress();
+    }
+
+    /// Waits after what is being read.
+    pub(crate) fn pause(&mut self) {
+        if self.info.state == ScrubState::Running {
+            self.info.state = ScrubState::Paused;
+        }
+    }
+
+    pub(crate) fn info(&self) -> ScrubInfo {
+        self.info
+    }
+
+    fn note_progress(&mut self) {
+        (self.info.passed_blocks, self.info.total_blocks) = self.sweep.progress();
+    }
+
+    fn is_running(&self) -> bool {
+        self.info.state == ScrubState::Running
+    }
+
+    /// True if it waits for a consistency point.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.is_running() && self.batch.is_empty() && self.reading.is_none()
+    }
+
+    /// Begins a batch, if one is due.
+    pub(crate) fn begin_batch(&mut self) {
+        if self.is_waiting() {
+            self.listed = (0, 0);
+        }
+    }
+
+    /// Returns the chunk whose blocks are to be listed next; `None` if the batch is full, or
+    /// everything was listed.
+    pub(crate) fn next_chunk(&self) -> Option<Chunk> {
+        let (blocks, chunks) = self.listed;
+        let is_due = self.is_running() && self.reading.is_none();
+        let has_room = blocks < BATCH_BLOCKS && chunks < CHUNKS_MAX;
+        self.sweep.next_chunk().filter(|_| is_due && has_room)
+    }
+
+    /// Adds the blocks in use of a chunk, ascending.
+    pub(crate) fn list(&mut self, chunk: Chunk, blocks: impl IntoIterator<Item = (Pvbn, Tag)>) {
+        for (pvbn, tag) in blocks {
+            self.listed.0 += 1;
+            let last = self.batch.back_mut();
+            let is_next = |run: &&mut TaggedRun| {
+                let count = run.tags.len();
+                run.first.0 + count as u64 == pvbn.0 && count < READ_BLOCKS
+            };
+            match last.filter(is_next) {
+                Some(run) if pvbn.0 > chunk.first => run.tags.push(tag),
+                _ => self.batch.push_back(TaggedRun {
+                    first: pvbn,
+                    tags: vec![tag],
+                }),
+            }
+        }
+        self.listed.1 += 1;
+        self.sweep.advance(chunk);
+        self.note_progress();
+    }
+
+    /// Returns what no drive has right.
+    pub(crate) fn suspects(&self) -> &[(Pvbn, Tag)] {
+        &self.suspects
+    }
+
+    /// So many of the suspects are still in use.
+    pub(crate) fn judge_suspects(&mut self, lost: u64) {
+        self.suspects.clear();
+        self.info.lost_blocks += lost;
+    }
+
+    /// Ends it, if everything was read and judged.
+    pub(crate) fn end_if_over(&mut self, seconds: u64) {
+        if self.is_waiting() && self.sweep.is_over() && self.suspects.is_empty() {
+            self.info.state = ScrubState::Done;
+            self.info.ended_seconds = Some(seconds);
+        }
+    }
+
+    /// Takes the run that is to be read next, unless one is being read.
+    pub(crate) fn take_run(&mut self) -> Option<TaggedRun> {
+        match self.is_running() && self.reading.is_none() {
+            true => self.batch.pop_front(),
+            false => None,
+        }
+    }
+
+    /// A run is being read from these drives.
+    pub(crate) fn begin_reading(&mut self, run: TaggedRun, drives: Vec<DeviceId>) {
+        self.reading = Some(Reading {
+            run,
+            pages: drives.iter().map(|_| None).collect(),
+            left: drives.len(),
+            drives,
+        });
+    }
+
+    /// Returns a drive that is being read.
+    pub(crate) fn device(&self, drive: usize) -> DeviceId {
+        let reading = self.reading.as_ref().expect("it is being read");
+        reading.drives[drive]
+    }
+
+    /// A drive has answered. True if that was the last one.
+    pub(crate) fn answered(&mut self, drive: usize, pages: Option<Vec<PageRef>>) -> bool {
+        let reading = self.reading.as_mut().expect("it is being read");
+        reading.pages[drive] = pages;
+        reading.left -= 1;
+        reading.left == 0
+    }
+
+    /// All drives have answered: notes what is wrong. A run that a drive could not read is read
+    /// block by block. Returns true if something is to be written again.
+    pub(crate) fn compare(&mut self, media: &Media, key: &TagKey) -> bool {
+        let Reading {
+            run, drives, pages, ..
+        } = self.reading.take().expect("it was read");
+        if run.tags.len() > 1 && pages.iter().any(Option::is_none) {
+            for (index, tag) in run.tags.iter().enumerate().rev() {
+                self.batch.push_front(TaggedRun {
+                    first: Pvbn(run.first.0 + index as u64),
+                    tags: vec![*tag],
+                });
+            }
+            return false;
+        }
+        let layout = media.layout();
+        let mut has_notes = false;
+        for (index, tag) in run.tags.iter().enumerate() {
+            let pvbn = Pvbn(run.first.0 + index as u64);
+            let found = pages.iter().map(|pages| {
+                let page = pages.as_ref()?.get(index)?;
+                (key.tag(page) == *tag).then_some(page)
+            });
+            let found: Vec<Option<&PageRef>> = found.collect();
+            self.info.read_copies += found.len() as u64;
+            let Some(right) = found.iter().flatten().next() else {
+                self.suspects.push((pvbn, *tag));
+                continue;
+            };
+            for ((drive, found), pages) in drives.iter().zip(&found).zip(&pages) {
+                // A drive that was lost meanwhile gets everything when it comes back.
+                if found.is_some() || !layout.is_full(*drive) {
+                    continue;
+                }
+                self.info.wrong_blocks += 1;
+                let is_unreadable = pages.is_none();
+                if is_unreadable {
+                    media.copies.count(*drive, |it| it.read_errors += 1);
+                }
+                let note = Note {
+                    tag: *tag,
+                    page: (*right).clone(),
+                    drive: *drive,
+                    is_counted: is_unreadable,
+                };
+                has_notes |= media.copies.note(pvbn, note);
+            }
+        }
+        has_notes
+    }
+
+    /// The aggregate has halted.
+    pub(crate) fn abandon(&mut self) {
+        self.batch.clear();
+        self.pause();
+    }
+}
