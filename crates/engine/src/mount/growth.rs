@@ -46,7 +46,7 @@ pub enum Growth {
     /// Members whose devices have become larger: [`Storage::size_bytes`] says the new size.
     Extend(Vec<DeviceId>),
     /// A drive gets the seat of another one, which is out or is to be taken out first
-    /// ([`crate::mount::replacement`]).
+    /// (`mount::replacement`).
     Replace {
         /// The seat, as an index into the members of the aggregate.
         member: u32,
