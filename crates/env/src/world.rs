@@ -3,8 +3,10 @@
 //! Devices are opened and closed here, blocking; a reactor has one owner at a time. A device number
 //! is never used twice, so a late operation on a closed device is refused, not misdirected.
 
+use std::fs::File;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
 use crate::device::{self, Access, Budget, Device, DeviceInfo, Geometry, OpenError, Table};
@@ -22,6 +24,8 @@ use crate::{DeviceId, DiskError, Nanos};
 const WORKERS: usize = 4;
 /// Devices never have more descriptors than this, whatever the host allows.
 const OPEN_FILES_MAX: usize = 4096;
+/// Pause between two looks at whether the files of a closed device are closed.
+const CLOSED_LOOK: Duration = Duration::from_millis(1);
 
 /// The settings of a world.
 #[derive(Clone, Debug)]
@@ -192,13 +196,34 @@ impl World {
     /// Closes a device. Operations in flight end as usual; every later one is [`DiskError::Gone`].
     /// Closing twice does nothing.
     pub fn close(&self, device: DeviceId) {
+        self.take(device);
+    }
+
+    /// Closes a device like [`World::close`], and waits up to `patience` until its last operation
+    /// in flight has ended, so that the host has its files back. Returns false if the device hangs
+    /// longer than that. Not for reactors, which end these operations.
+    pub fn close_and_wait(&self, device: DeviceId, patience: Duration) -> bool {
+        let files = self.take(device);
+        let start = Instant::now();
+        while files.iter().any(|file| file.strong_count() > 0) {
+            if start.elapsed() >= patience {
+                return false;
+            }
+            std::thread::sleep(CLOSED_LOOK);
+        }
+        true
+    }
+
+    /// Closes a device. Returns its files, which stay open until their last operation has ended.
+    fn take(&self, device: DeviceId) -> Vec<Weak<File>> {
         let mut table = self.0.devices.write();
         let closed = table.get_mut(device.0 as usize).and_then(Option::take);
         drop(table);
-        if let Some(device) = closed {
-            device.close();
+        closed.map_or_else(Vec::new, |device| {
+            let files = device.close();
             self.0.budget.unpin(device.pinned_files());
-        }
+            files
+        })
     }
 
     /// Facts about a device; `None` if it is closed.

@@ -121,6 +121,7 @@ impl Budget {
         let mut files = self.lock();
         assert!(files.pinned >= count, "unpin follows pin");
         files.pinned -= count;
+        files.forget_closed();
     }
 
     /// Counts a file that is about to be opened. False if there is no room for it now: then wait

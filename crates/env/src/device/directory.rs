@@ -10,7 +10,7 @@ use std::fs::{DirBuilder, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -252,10 +252,12 @@ impl Directory {
         path.join(name(index))
     }
 
-    /// Gives up the claim, and closes the directory when the last call in flight has ended.
-    pub(super) fn close(&self) {
+    /// Gives up the claim, and closes the directory when the last call in flight has ended. Returns
+    /// the directory, unless it was closed before.
+    pub(super) fn close(&self) -> Option<Weak<File>> {
         *self.card() = None;
-        *self.file.lock() = None;
+        let file = self.file.lock().take();
+        file.as_ref().map(Arc::downgrade)
     }
 
     /// Returns the open directory, unless the device was closed.

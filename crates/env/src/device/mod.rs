@@ -69,8 +69,8 @@ use segments::Segments;
 use std::fs::File;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use rustix::io::Errno;
 
@@ -237,16 +237,19 @@ impl Device {
     }
 
     /// Closes the device, and every file that no operation in flight needs. Operations in flight
-    /// end as usual; the claim ends with the last of them.
-    pub(crate) fn close(&self) {
+    /// end as usual; the claim ends with the last of them. Returns the files, which stay open until
+    /// then.
+    pub(crate) fn close(&self) -> Vec<Weak<File>> {
         self.closed.store(true, Ordering::Release);
+        let mut files = Vec::new();
         for segment in self.segments.iter() {
             let _turn = segment.turn();
-            drop(segment.unset());
+            files.extend(segment.unset().as_ref().map(Arc::downgrade));
         }
         if let Some(directory) = &self.directory {
-            directory.close();
+            files.extend(directory.close());
         }
+        files
     }
 
     /// Returns false if a durable write needs an fdatasync after it.

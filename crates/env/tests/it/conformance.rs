@@ -1,5 +1,7 @@
 //! The contract of every method of I/O (`everglade_env::disk`).
 
+use std::time::Duration;
+
 use everglade_env::{DiskError, Op, Outside, Real, Storage, WorldOptions};
 
 use crate::rig::Storage::{Disk, Memory};
@@ -232,6 +234,28 @@ fn blocking_access_sees_the_same_bytes() {
         rig.world.read(device, SIZE - 8192, &mut unwritten).unwrap();
         assert_eq!(unwritten, [0; 8192]);
         rig.world.allocate(device, SEGMENT, SEGMENT).unwrap();
+    });
+}
+
+#[test]
+fn a_closing_waits_for_what_is_in_flight() {
+    everywhere(Disk, |mut rig| {
+        let device = rig.directory(SIZE);
+        rig.write(device, 0, &pattern(11, BLOCK as usize)).unwrap();
+        let read = Op::Read {
+            device,
+            offset: 0,
+            pages: dirty_pages(4),
+        };
+        rig.real.submit(read, 5);
+        // The file belongs to the operation until the reactor has seen its end.
+        assert!(!rig.world.close_and_wait(device, Duration::ZERO));
+        assert_eq!(rig.finish(1)[0].result, Ok(()));
+    });
+    everywhere(Disk, |mut rig| {
+        let device = rig.directory(SIZE);
+        rig.write(device, 0, &pattern(11, BLOCK as usize)).unwrap();
+        assert!(rig.world.close_and_wait(device, Duration::ZERO));
     });
 }
 

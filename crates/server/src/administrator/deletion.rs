@@ -15,6 +15,8 @@
 //! 3. The last aggregate cannot be deleted, because without aggregates the next start would create
 //!    the default one.
 
+use std::time::Duration;
+
 use everglade_api::{Code, Problem};
 use everglade_engine::State;
 
@@ -22,6 +24,10 @@ use super::administrator::{Administrator, LOOK_EVERY, host};
 use super::creation;
 use crate::DataDir;
 use crate::datadir::{DataDirError, Phase};
+
+/// Longest wait for the last requests of a device that is closed. Only those of a device that hangs
+/// take so long.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The result of a deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,7 +145,11 @@ impl Administrator {
         self.engine.forget(info.id);
         self.plane.wake_all();
         for device in info.devices {
-            self.plane.world.close(device);
+            let path = self.plane.world.info(device).map(|info| info.path);
+            if !self.plane.world.close_and_wait(device, CLOSE_PATIENCE) {
+                let path = path.unwrap_or_default();
+                tracing::warn!("{} is in use until its last request ends", path.display());
+            }
         }
     }
 }

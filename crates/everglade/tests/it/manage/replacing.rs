@@ -290,9 +290,9 @@ fn a_missing_drive_is_replaced_by_a_new_one_at_the_same_path() {
 fn what_cannot_replace_a_drive_is_refused_and_changes_nothing() {
     let dir = TestDir::new();
     let server = serve(&dir, &[]);
-    let drives = files(&dir, 2);
+    let mut drives = files(&dir, 4);
+    let other = drives.split_off(2);
     make(&dir, &drives, &[]);
-    let other = files(&dir, 4).split_off(2);
     let create = ["aggregate", "create", "n", "--raid", "mirror", "--devices"];
     ask(&dir, &[&create[..], &[&list(&other)]].concat());
     let small = sparse(&dir, "small", 600 * MIB);
