@@ -32,7 +32,7 @@ pub use everglade_target::sessions::{
     AllowList, Caller, Interest, Memory, Received, SessionId, TlsMode,
 };
 pub use metrics::SessionMetrics;
-pub use session::{Session, Settings};
+pub use session::{Notes, Session, Settings};
 
 /// The NBD sessions of a reactor.
 pub type Sessions = everglade_target::sessions::Sessions<Session>;

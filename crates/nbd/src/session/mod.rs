@@ -58,7 +58,7 @@ use home_question::HomeQuestion;
 use open_export::OpenExport;
 use options::Haggling;
 use outgoing::Outgoing;
-pub use settings::Settings;
+pub use settings::{Notes, Settings};
 use terms::Terms;
 use transmission::{Ended, Transmission};
 
@@ -505,7 +505,10 @@ impl Session {
                 StepEnd::Haggle(haggling) => self.phase = Phase::Options(*haggling),
                 StepEnd::Enter(entered) => {
                     let (export, terms) = *entered;
-                    self.phase = Phase::Transmission(Transmission::new(&export, terms));
+                    let reservations = self.settings.reservations.as_ref();
+                    let reservations = reservations.map(|all| all.lun(&export.export.uuid));
+                    let transmission = Transmission::new(&export, terms, reservations);
+                    self.phase = Phase::Transmission(transmission);
                 }
                 StepEnd::Encrypt => {
                     self.awaits_tls = true;

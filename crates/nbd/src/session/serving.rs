@@ -16,7 +16,7 @@ impl sessions::Session for Session {
 
     fn begin(token_base: Token, caller: Caller, common: &Common<Self>) -> Self {
         let (metrics, memory) = (&common.metrics, &common.memory);
-        Session::within(token_base, common.settings, metrics, memory).with_caller(caller)
+        Session::within(token_base, common.settings.clone(), metrics, memory).with_caller(caller)
     }
 
     #[inline]

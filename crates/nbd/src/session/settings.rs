@@ -1,12 +1,19 @@
-//! The bounds of a session.
+//! The bounds of a session, and what it shares with others.
+
+use std::fmt;
+use std::sync::Arc;
 
 use everglade_env::Nanos;
 use everglade_target::Limits;
+use everglade_target::reservations::Registry;
 use everglade_target::sessions::Staging;
 use everglade_target::sessions::memory::LARGEST_BYTES;
 
+/// Takes one line for the log.
+pub type Notes = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// Bounds of one session. [`Settings::default`] has the values of the product.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub struct Settings {
     /// Sizes told to clients and enforced.
     pub limits: Limits,
@@ -27,6 +34,17 @@ pub struct Settings {
     /// ([`Session::home_question`](crate::Session::home_question)). For owners with several tables
     /// of sessions.
     pub asks_for_home: bool,
+    /// The reservations of hosts of other protocols, which keep NBD clients out; `None` if there
+    /// are no other protocols.
+    pub reservations: Option<Arc<Registry>>,
+    /// Where lines for the log go.
+    pub notes: Option<Notes>,
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Settings")
+    }
 }
 
 impl Settings {
@@ -82,6 +100,8 @@ impl Default for Settings {
             options_max: 64,
             idle_max: None,
             asks_for_home: false,
+            reservations: None,
+            notes: None,
         }
     }
 }

@@ -20,6 +20,7 @@ mod ordering;
 mod peer;
 mod real_clients;
 mod refusals;
+mod reservations;
 mod starttls;
 mod table;
 mod transmission;

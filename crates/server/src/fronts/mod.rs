@@ -42,7 +42,7 @@ pub const FRONTS_MAX: usize = Owner::COUNT - 1;
 pub fn all(config: &Config) -> Vec<Box<dyn Protocol>> {
     // Hosts of all protocols see the same reservations.
     let reservations = Arc::new(Registry::default());
-    let mut all: Vec<Box<dyn Protocol>> = vec![Box::new(nbd::Nbd::new(&config.nbd))];
+    let mut all: Vec<Box<dyn Protocol>> = vec![Box::new(nbd::Nbd::new(&config.nbd, &reservations))];
     if config.iscsi.tcp.is_some() {
         all.push(Box::new(iscsi::Iscsi::new(&config.iscsi, &reservations)));
     }

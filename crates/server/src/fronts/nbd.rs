@@ -1,9 +1,11 @@
 //! NBD as a front: its endpoints, its settings, and commands for a person to try.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use everglade_nbd::{Sessions, Settings};
 use everglade_target::Export;
+use everglade_target::reservations::Registry;
 use everglade_target::sessions::Owner;
 
 use super::doors::reachable;
@@ -20,14 +22,16 @@ const UNIX: &str = "nbd_unix";
 /// NBD as it is configured.
 pub struct Nbd {
     config: config::Nbd,
+    reservations: Arc<Registry>,
 }
 
 impl Nbd {
-    /// Opens nothing.
+    /// Opens nothing. Reservations are those of all protocols.
     #[must_use]
-    pub fn new(config: &config::Nbd) -> Nbd {
+    pub fn new(config: &config::Nbd, reservations: &Arc<Registry>) -> Nbd {
         Nbd {
             config: config.clone(),
+            reservations: Arc::clone(reservations),
         }
     }
 }
@@ -69,6 +73,8 @@ impl Protocol for Nbd {
         let settings = Settings {
             idle_max: self.config.callers.idle_max(),
             asks_for_home: true,
+            reservations: Some(Arc::clone(&self.reservations)),
+            notes: Some(Arc::new(|text: &str| tracing::warn!("{text}"))),
             ..Settings::default()
         };
         Box::new(Sessions::of_owner(owner, settings, memory_bytes))

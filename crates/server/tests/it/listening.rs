@@ -16,7 +16,7 @@ fn any_port() -> Option<SocketAddr> {
 }
 
 fn protocols(config: Nbd) -> [Box<dyn Protocol>; 1] {
-    [Box::new(fronts::nbd::Nbd::new(&config))]
+    [Box::new(fronts::nbd::Nbd::new(&config, &Arc::default()))]
 }
 
 #[test]

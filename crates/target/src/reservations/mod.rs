@@ -37,13 +37,13 @@ pub use stored::NotStored;
 pub type LunUuid = [u8; 16];
 
 /// The reservations of all LUNs.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Registry {
     luns: Mutex<BTreeMap<LunUuid, Arc<Reservations>>>,
 }
 
 /// The reservations of one LUN.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Reservations {
     /// Somebody holds a reservation.
     is_held: AtomicBool,

@@ -20,19 +20,26 @@
 //! all slices are read. Data that did not fit in memory is read a second time when it is sent. If
 //! the second read fails, the connection is ended: proto "Simple reply message" leaves no other
 //! choice.
+//!
+//! Hosts of other protocols may reserve the export (`fence`). That is looked at when a request
+//! comes, and again when data of a write has come. A long read that has begun is read to its end.
 
 mod ending;
+mod fence;
 mod payload;
 mod replies;
 mod request_table;
 mod slices;
 mod verdict;
 
+use std::sync::Arc;
+
+use everglade_target::reservations::Reservations;
 use everglade_target::sessions::Ledger;
 use everglade_target::sessions::memory::{
     Class, REQUEST_BYTES, Reservation, SHORT_PIECE_BYTES, page_bytes,
 };
-use everglade_target::{LunHandle, OP_BYTES_MAX, Op, WriteSpan};
+use everglade_target::{Error, LunHandle, OP_BYTES_MAX, Op, Token, WriteSpan};
 
 use super::open_export::OpenExport;
 use super::terms::{Style, Tells, Terms};
@@ -41,6 +48,7 @@ use crate::SessionMetrics;
 use crate::wire::request::command_flags;
 use crate::wire::{Command, Errno, Request};
 pub(super) use ending::Ended;
+use fence::Fence;
 use payload::{Payload, Yielded};
 use replies::{Asker, Replies};
 use request_table::{Admitted, Course, RequestTable};
@@ -60,6 +68,7 @@ pub(super) struct Transmission {
     lun: LunHandle,
     read_only: bool,
     terms: Terms,
+    fence: Fence,
     receiving: Receiving,
     requests: RequestTable,
     /// A long read that is not submitted to its end.
@@ -91,11 +100,16 @@ enum Receiving {
 }
 
 impl Transmission {
-    pub(super) fn new(open: &OpenExport, terms: Terms) -> Self {
+    pub(super) fn new(
+        open: &OpenExport,
+        terms: Terms,
+        reservations: Option<Arc<Reservations>>,
+    ) -> Self {
         Transmission {
             lun: open.lun,
             read_only: open.export.read_only,
             terms,
+            fence: Fence::new(&open.export.name, reservations),
             receiving: Receiving::Header,
             requests: RequestTable::default(),
             reading: None,
@@ -256,6 +270,7 @@ impl Transmission {
             limits: &cx.settings.limits,
             accepted_bytes_max: cx.settings.accepted_bytes_max(),
             terms: &self.terms,
+            fence: &self.fence,
         };
         match law.judge(&request) {
             Ok(command) => {
@@ -283,6 +298,9 @@ impl Transmission {
                 }
                 cx.staging.consume(header_bytes);
                 self.foreseen -= 1;
+                if refusal.text == Fence::TEXT {
+                    self.fence.tell(cx.settings.notes.as_ref(), cx.caller);
+                }
                 self.refuse(&request, refusal, held, cx)
             }
         }
@@ -522,21 +540,49 @@ impl Transmission {
         if is_last {
             self.receiving = Receiving::Header;
         }
-        self.submit_write(id, is_whole, WriteOp { data, durable }, cx);
+        let refused = self.submit_write(id, is_whole, WriteOp { data, durable }, cx);
         if is_last {
             self.requests.all_submitted(id);
         }
+        self.end_refused(refused, cx);
         StepEnd::Again
     }
 
-    fn submit_write(&mut self, id: usize, is_whole: bool, write: WriteOp, cx: &mut Cx<'_>) {
+    /// Submits a write, or returns its token if another host has reserved the export meanwhile.
+    #[must_use]
+    fn submit_write(
+        &mut self,
+        id: usize,
+        is_whole: bool,
+        write: WriteOp,
+        cx: &mut Cx<'_>,
+    ) -> Option<Token> {
         let WriteOp { data, durable } = write;
         let slice = (data.offset, data.length);
+        if !self.fence.admits(Command::Write) {
+            self.fence.tell(cx.settings.notes.as_ref(), cx.caller);
+            return Some(Token::from(match is_whole {
+                true => self.requests.submitted(id),
+                false => self.requests.slice_submitted(id, slice),
+            }));
+        }
         let op = Op::Write { data, durable };
         match is_whole {
             true => self.submit(id, op, cx),
             false => self.submit_slice(id, slice, op, cx),
         }
+        None
+    }
+
+    /// Ends an operation that never reached the target, after its request knows whether it was the
+    /// last one.
+    fn end_refused(&mut self, refused: Option<Token>, cx: &mut Cx<'_>) {
+        let Some(low) = refused else {
+            return;
+        };
+        let outgoing = Some(&mut *cx.outgoing);
+        let ended = self.completed(low, Err(Error::ReadOnly), outgoing, cx.ledger, cx.metrics);
+        assert_eq!(ended, Ended::Well, "no reply of a write has begun");
     }
 
     /// Writes the whole blocks of a long write that have arrived, and keeps the rest of a block in
@@ -556,7 +602,8 @@ impl Transmission {
         cx.ledger.give(Reservation { bytes, class });
         cx.staging.put_back(&left);
         if let Some(data) = data {
-            self.submit_write(id, false, WriteOp { data, durable }, cx);
+            let refused = self.submit_write(id, false, WriteOp { data, durable }, cx);
+            self.end_refused(refused, cx);
         }
     }
 

@@ -5,6 +5,7 @@ use everglade_target::{Limits, OP_BYTES_MAX};
 
 use super::super::terms::{Style, Tells, Terms};
 use super::Slices;
+use super::fence::Fence;
 use crate::wire::request::command_flags::{DF, FAST_ZERO, FUA, NO_HOLE, PAYLOAD_LEN, REQ_ONE};
 use crate::wire::{Command, Errno, Request};
 
@@ -16,6 +17,7 @@ pub(super) struct Law<'a> {
     /// Limit of a request in bytes: twice the advertised maximum, for clients that ignore it.
     pub(super) accepted_bytes_max: u32,
     pub(super) terms: &'a Terms,
+    pub(super) fence: &'a Fence,
 }
 
 /// The reasons why a request is not carried out.
@@ -56,7 +58,11 @@ impl Law<'_> {
             return Err(Refusal::new(Errno::Perm, text));
         }
         self.judge_range(command, request)?;
-        Ok(command)
+        // After a range that does not exist: who is kept out may still learn of mistakes.
+        match self.fence.admits(command) {
+            true => Ok(command),
+            false => Err(Refusal::new(Errno::Perm, Fence::TEXT)),
+        }
     }
 
     fn judge_flags(&self, command: Command, request: &Request) -> Result<(), Refusal> {
