@@ -36,6 +36,7 @@ pub mod devices;
 pub mod error;
 pub mod fronts;
 pub mod interval;
+mod keeper;
 pub mod listen;
 pub mod log;
 mod losses;

@@ -85,6 +85,7 @@ pub fn repair(
         config,
         directory,
         protocols: &protocols,
+        reservations: &Arc::default(),
         listeners: Listeners::bind(&protocols)?,
         stop: stop.clone(),
         again,

@@ -20,7 +20,7 @@ use crate::start::{self, Reactors};
 use crate::tls::Certificates;
 use crate::{
     Config, DataDir, Descriptors, ServeError, StartError, Stop, administrator, clerk, descriptors,
-    metrics, rest, watch,
+    keeper, metrics, rest, watch,
 };
 use everglade_api::{Code, EventKind, Severity};
 use std::net::{SocketAddr, TcpListener};
@@ -31,7 +31,8 @@ use std::sync::Arc;
 /// # Errors
 /// [`ServeError::Start`] before the ready line, [`ServeError::Failed`] after it.
 pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
-    let protocols = fronts::all(config);
+    let (reservations, calls) = keeper::registry();
+    let protocols = fronts::sharing(config, &reservations);
     let clients = fronts::clients(&protocols);
     let stop = Stop::new();
     let again = Again::default();
@@ -67,6 +68,7 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
         config,
         directory,
         protocols: &protocols,
+        reservations: &reservations,
         listeners,
         stop: stop.clone(),
         again,
@@ -78,7 +80,7 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
             begin_records(&reactors, &records, config, is_first);
             run(
                 reactors,
-                (records, descriptors),
+                (records, descriptors, calls),
                 (doors, metrics),
                 (&endpoints, &protocols),
                 (config, output, is_first),
@@ -112,7 +114,7 @@ fn open_api(api: &ApiTcp, again: &Again) -> Result<(Remote, SocketAddr), StartEr
 /// Runs from the start of the data plane to the end of the last thread.
 fn run(
     reactors: Reactors,
-    kept: (Arc<Records>, Arc<Descriptors>),
+    kept: (Arc<Records>, Arc<Descriptors>, keeper::Calls),
     doors: (Doors, Option<TcpListener>),
     (endpoints, protocols): (&Endpoints, &[Box<dyn Protocol>]),
     (config, output, is_first): (&Config, Output, bool),
@@ -164,6 +166,7 @@ struct Helpers {
     metrics: Option<metrics::Server>,
     watch: watch::Watch,
     clerk: clerk::Clerk,
+    keeper: keeper::Keeper,
 }
 
 impl Helpers {
@@ -176,12 +179,13 @@ impl Helpers {
         }
         self.watch.wait();
         self.clerk.wait();
+        self.keeper.wait();
     }
 }
 
 fn begin(
     administrator: &Arc<administrator::Administrator>,
-    (records, descriptors): (Arc<Records>, Arc<Descriptors>),
+    (records, descriptors, calls): (Arc<Records>, Arc<Descriptors>, keeper::Calls),
     (doors, metrics): (Doors, Option<TcpListener>),
     endpoints: &Endpoints,
     stop: &Stop,
@@ -191,6 +195,8 @@ fn begin(
         .map_err(refused("start the watch"))?;
     let clerk = clerk::start(administrator.clone(), records.clone(), stop)
         .map_err(refused("start the schedule of snapshots"))?;
+    let keeper = keeper::start(administrator.clone(), calls, stop)
+        .map_err(refused("start the keeper of reservations"))?;
     let attempts = Arc::new(Attempts::default());
     let rest = if doors.are_shut() {
         None
@@ -217,6 +223,7 @@ fn begin(
         metrics,
         watch,
         clerk,
+        keeper,
     })
 }
 

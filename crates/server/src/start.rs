@@ -17,6 +17,7 @@ use std::thread::JoinHandle;
 use everglade_engine::{AggregateInfo, Engine, Options, State};
 use everglade_env::{World, WorldOptions};
 use everglade_target::Export;
+use everglade_target::reservations::Registry;
 
 use crate::administrator::pools::Pools;
 use crate::administrator::{
@@ -38,6 +39,8 @@ pub struct Parts<'a> {
     pub directory: DataDir,
     /// Protocols of the clients.
     pub protocols: &'a [Box<dyn Protocol>],
+    /// Reservations of LUNs, of all of them.
+    pub reservations: &'a Arc<Registry>,
     /// Bound sockets of these.
     pub listeners: Listeners,
     /// Asked when it is time to end.
@@ -90,6 +93,7 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         config,
         mut directory,
         protocols,
+        reservations,
         listeners,
         stop,
         again,
@@ -132,7 +136,7 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         &mut running,
         config,
         &mut directory,
-        (protocols, &admissions),
+        (protocols, &admissions, reservations),
         (listeners, &descriptors),
         is_first,
     ) {
@@ -155,7 +159,7 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         directory,
         (opened.unavailable, opened.idle_drives),
         schedule,
-        (config, protocols),
+        (config, protocols, reservations),
     );
     administrator.warn_of_patterns();
     administrator.note_lost_copies(&lost_copies);
@@ -177,7 +181,7 @@ fn bring_up(
     running: &mut Running,
     config: &Config,
     directory: &mut DataDir,
-    protocols: (&[Box<dyn Protocol>], &[Admission]),
+    (protocols, admissions, reservations): (&[Box<dyn Protocol>], &[Admission], &Arc<Registry>),
     (listeners, descriptors): (Listeners, &Descriptors),
     is_first: bool,
 ) -> Result<Up, StartError> {
@@ -196,7 +200,7 @@ fn bring_up(
             index,
             outside,
             Arc::clone(&running.plane),
-            protocols,
+            (protocols, admissions),
             (config, descriptors),
         );
         let processor = processors.get(index).copied();
@@ -216,6 +220,8 @@ fn bring_up(
     if is_first {
         first_start::fill(&running.plane, &schedule, config, directory)?;
     }
+    // Before the first client: hosts that were kept out stay out.
+    schedule.follow_reservations(reservations);
     let online = |known: &AggregateInfo| known.state == State::Online;
     for aggregate in running.engine.aggregates().into_iter().filter(online) {
         tracing::info!(

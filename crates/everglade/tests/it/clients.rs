@@ -7,6 +7,7 @@ mod hostile;
 mod iscsi;
 mod nbdcopy;
 mod qemu;
+mod reserving;
 mod restart;
 mod verify;
 

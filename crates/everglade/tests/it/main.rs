@@ -19,3 +19,4 @@ mod usage;
 mod verifying;
 mod waiting;
 mod wire;
+mod wire_iscsi;

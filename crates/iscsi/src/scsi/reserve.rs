@@ -1,7 +1,7 @@
 //! PERSISTENT RESERVE IN and OUT: the state machine of [`everglade_target::reservations`] as
 //! parameters (SPC-4 §6.15, §6.16).
 
-use everglade_target::reservations::{Existing, Host, Kind, Refusal, Report, Reservations};
+use everglade_target::reservations::{Existing, Host, Kind, Refusal, Report, Reservations, Ticket};
 
 use super::Sense;
 use super::unit::RELATIVE_PORT;
@@ -27,6 +27,8 @@ mod writes {
 
 /// Bytes of the parameters.
 const PARAMETER_BYTES: usize = 24;
+/// The state is to outlive the power.
+const APTPL: u8 = 0x01;
 /// What identities of iSCSI hosts begin with, so that they differ from those of other protocols.
 const ISCSI: &[u8] = b"iscsi\0";
 
@@ -69,9 +71,13 @@ pub fn read(reservations: &Reservations, action: u8) -> Result<Vec<u8>, Sense> {
             Ok(with_generation(&report, &keys.collect::<Vec<_>>().concat()))
         }
         reads::RESERVATION => Ok(with_generation(&report, &reservation(&report))),
-        // Specific commands are as SPC-4 says; all kinds are there; nothing survives a loss of
-        // power.
-        reads::CAPABILITIES => Ok(vec![0, 8, 0x00, 0x80, 0xea, 0x01, 0, 0]),
+        // Specific commands are as SPC-4 says; all kinds are there. PTPL_C says whether a loss of
+        // power may be survived, and PTPL_A whether it is.
+        reads::CAPABILITIES => {
+            let can = u8::from(reservations.can_persist());
+            let does = u8::from(reservations.persists());
+            Ok(vec![0, 8, can, 0x80 | does, 0xea, 0x01, 0, 0])
+        }
         reads::FULL_STATUS => {
             let all = report.registrants.iter();
             let all = all.map(|it| full_status(&report, &it.host, it.key, it.holds));
@@ -133,7 +139,7 @@ fn transport_id(host: &Host) -> Vec<u8> {
     transport
 }
 
-/// Carries out PERSISTENT RESERVE OUT.
+/// Carries out PERSISTENT RESERVE OUT. With a ticket it is answered when the ticket is.
 ///
 /// # Errors
 /// It is refused; then nothing has changed.
@@ -142,15 +148,17 @@ pub fn write(
     host: &Host,
     (action, scope, kind): (u8, u8, u8),
     parameters: &[u8],
-) -> Result<(), Failure> {
+) -> Result<Option<Ticket>, Failure> {
     if parameters.len() != PARAMETER_BYTES {
         return Err(Sense::PARAMETER_LENGTH.into());
     }
     let key_at = |at: usize| u64::from_be_bytes(parameters[at..at + 8].try_into().expect("8"));
     let (key, other) = (key_at(0), key_at(8));
-    // Other initiators and other ports cannot be registered, and nothing is kept across a loss of
-    // power.
-    if parameters[20] & 0x08 != 0 || is_register(action) && parameters[20] & 0x05 != 0 {
+    // Other initiators and other ports cannot be registered.
+    let persists = is_register(action) && parameters[20] & APTPL != 0;
+    let is_promise = persists && !reservations.can_persist();
+    if parameters[20] & 0x08 != 0 || is_register(action) && parameters[20] & 0x04 != 0 || is_promise
+    {
         return Err(Sense::in_parameters(20).into());
     }
     let needs_kind = !is_register(action) && action != writes::CLEAR;
@@ -159,9 +167,16 @@ pub fn write(
         None if needs_kind => return Err(Sense::in_command(2).into()),
         kind => kind.unwrap_or(Kind::WriteExclusive),
     };
-    let outcome = reservations.change(|state| match action {
-        writes::REGISTER => state.register(host, Existing::Is(key), other),
-        writes::REGISTER_AND_IGNORE => state.register(host, Existing::Ignored, other),
+    let outcome = reservations.change_kept(|state| match action {
+        writes::REGISTER | writes::REGISTER_AND_IGNORE => {
+            let existing = match action {
+                writes::REGISTER => Existing::Is(key),
+                _ => Existing::Ignored,
+            };
+            state.register(host, existing, other)?;
+            state.set_persists(persists);
+            Ok(())
+        }
         writes::RESERVE => state.acquire(host, key, kind),
         writes::RELEASE => state.release(host, key, kind),
         writes::CLEAR => state.clear(host, key),
@@ -170,12 +185,14 @@ pub fn write(
         // Decoding knows no others.
         _ => Err(Refusal::Conflict),
     });
-    outcome.map_err(|refusal| match refusal {
-        Refusal::Conflict => Failure::Conflict,
-        Refusal::WrongKind => Sense::INVALID_RELEASE.into(),
-        Refusal::NoKey => Sense::in_parameters(8).into(),
-        Refusal::Full => Sense::NO_ROOM_FOR_REGISTRATION.into(),
-    })
+    outcome
+        .map(|(_, ticket)| ticket)
+        .map_err(|refusal| match refusal {
+            Refusal::Conflict => Failure::Conflict,
+            Refusal::WrongKind => Sense::INVALID_RELEASE.into(),
+            Refusal::NoKey => Sense::in_parameters(8).into(),
+            Refusal::Full => Sense::NO_ROOM_FOR_REGISTRATION.into(),
+        })
 }
 
 /// Returns whether a service action aborts commands of other hosts.
@@ -190,6 +207,8 @@ fn is_register(action: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use everglade_target::reservations::Registry;
+
     use super::*;
 
     fn parameters(key: u64, other: u64, flags: u8) -> Vec<u8> {
@@ -202,14 +221,16 @@ mod tests {
     fn what_is_reserved_is_told() {
         let reservations = Reservations::default();
         let me = host("iqn.me", [1, 2, 3, 4, 5, 6]);
-        let done = |action, kind, bytes: &[u8]| write(&reservations, &me, (action, 0, kind), bytes);
-        assert_eq!(done(0, 0, &parameters(0, 7, 0)), Ok(()));
+        let done = |action, kind, bytes: &[u8]| {
+            write(&reservations, &me, (action, 0, kind), bytes).map(|ticket| ticket.is_some())
+        };
+        assert_eq!(done(0, 0, &parameters(0, 7, 0)), Ok(false));
         assert_eq!(
             read(&reservations, 0),
             Ok([[0, 0, 0, 1], [0, 0, 0, 8], [0; 4], [0, 0, 0, 7]].concat())
         );
         assert_eq!(read(&reservations, 1).expect("an answer").len(), 8);
-        assert_eq!(done(1, 5, &parameters(7, 0, 0)), Ok(()));
+        assert_eq!(done(1, 5, &parameters(7, 0, 0)), Ok(false));
         let told = read(&reservations, 1).expect("an answer");
         assert_eq!((told[15], told[21], told.len()), (7, 5, 24));
         let full = read(&reservations, 3).expect("an answer");
@@ -220,7 +241,7 @@ mod tests {
         let wrong = Err(Failure::Sense(Sense::INVALID_RELEASE));
         assert_eq!(done(2, 1, &parameters(7, 0, 0)), wrong);
         assert_eq!(done(2, 5, &parameters(8, 0, 0)), Err(Failure::Conflict));
-        assert_eq!(done(2, 5, &parameters(7, 0, 0)), Ok(()));
+        assert_eq!(done(2, 5, &parameters(7, 0, 0)), Ok(false));
     }
 
     #[test]
@@ -235,9 +256,23 @@ mod tests {
             (0, 0, 0, vec![0; 23], Sense::PARAMETER_LENGTH),
         ] {
             let refused = write(&reservations, &me, (action, scope, kind), &bytes);
-            assert_eq!(refused, Err(Failure::Sense(sense)));
+            assert_eq!(refused.map(drop), Err(Failure::Sense(sense)));
         }
         assert_eq!(read(&reservations, 4), Err(Sense::in_command(1)));
+    }
+
+    #[test]
+    fn with_a_keeper_reservations_are_kept_and_that_is_told() {
+        let registry = Registry::with_keeper(|| {});
+        let reservations = registry.lun(&[1; 16]);
+        let me = host("iqn.me", [0; 6]);
+        let told = |byte: usize| read(&reservations, 2).expect("an answer")[byte];
+        assert_eq!((told(2), told(3)), (1, 0x80));
+        let ticket = write(&reservations, &me, (6, 0, 0), &parameters(0, 7, 1));
+        let ticket = ticket.expect("in order").expect("it waits");
+        assert_eq!((told(2), told(3)), (1, 0x81));
+        registry.to_keep().pop().expect("work").end(Ok(()));
+        assert_eq!(ticket.outcome(), Some(Ok(())));
     }
 
     #[test]

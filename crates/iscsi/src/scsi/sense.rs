@@ -5,6 +5,7 @@ use everglade_target::Error;
 /// Sense keys.
 mod keys {
     pub(super) const MEDIUM_ERROR: u8 = 3;
+    pub(super) const HARDWARE_ERROR: u8 = 4;
     pub(super) const ILLEGAL_REQUEST: u8 = 5;
     pub(super) const UNIT_ATTENTION: u8 = 6;
     pub(super) const DATA_PROTECT: u8 = 7;
@@ -64,6 +65,8 @@ impl Sense {
     pub const WRITE_PROTECTED: Sense = plain(keys::DATA_PROTECT, (0x27, 0));
     /// The pool is full.
     pub const NO_SPACE: Sense = plain(keys::DATA_PROTECT, (0x27, 7));
+    /// The server cannot do what it can do otherwise.
+    pub const INTERNAL_FAILURE: Sense = plain(keys::HARDWARE_ERROR, (0x44, 0));
     /// Data cannot be read.
     pub const READ_ERROR: Sense = plain(keys::MEDIUM_ERROR, (0x11, 0));
     /// Data cannot be written.

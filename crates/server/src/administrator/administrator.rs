@@ -27,6 +27,7 @@ use everglade_api::{
 use everglade_engine::{AggregateInfo, Engine, State, VolumeId, VolumeInfo, admin};
 use everglade_env::lock::{Mutex, MutexGuard, RwLock};
 use everglade_format::volume::Sync as MediaSync;
+use everglade_target::reservations::Registry;
 
 use super::allow::Allow;
 use super::candidates;
@@ -61,6 +62,8 @@ pub struct Administrator {
     unavailable: Mutex<Vec<Unavailable>>,
     pub(super) since: Instant,
     schedule: Schedule,
+    /// Reservations of LUNs, of all protocols.
+    pub(super) reservations: Arc<Registry>,
     /// The policy of volumes that are made without saying which.
     usual_policy: String,
     /// The allow-lists of the protocols that have one.
@@ -88,7 +91,7 @@ impl Administrator {
         directory: DataDir,
         (unavailable, idle_drives): (Vec<Unavailable>, IdleDrives),
         schedule: Schedule,
-        (config, protocols): (&Config, &[Box<dyn Protocol>]),
+        (config, protocols, reservations): (&Config, &[Box<dyn Protocol>], &Arc<Registry>),
     ) -> Administrator {
         let ready = directory
             .state()
@@ -98,6 +101,7 @@ impl Administrator {
             .map(|aggregate| aggregate.name.clone());
         Administrator {
             schedule,
+            reservations: Arc::clone(reservations),
             engine,
             plane,
             ready: Mutex::new(ready.collect()),
@@ -422,11 +426,13 @@ impl Administrator {
     pub fn delete_volume(&self, name: &str) -> Result<Deleted, Problem> {
         let volume = self.volume(name)?;
         let aggregate = self.aggregate_of(name)?;
+        let gone = self.uuids(name, None);
         let change = admin::Change::DeleteVolume {
             name: name.to_owned(),
         };
         self.change(aggregate, change)?;
         tracing::info!("deleted volume {name}");
+        self.forget_reservations(&gone);
         if let Err(problem) = self.schedule.forget(name) {
             tracing::warn!(
                 "volume {name} is deleted, but its snapshot policy is not yet: {problem}"
@@ -511,6 +517,7 @@ impl Administrator {
     pub fn delete_lun(&self, volume: &str, name: &str) -> Result<Deleted, Problem> {
         let lun = self.lun(volume, name)?;
         let aggregate = self.aggregate_of(volume)?;
+        let gone = self.uuids(volume, Some(name));
         self.change(
             aggregate,
             admin::Change::DeleteLun {
@@ -519,6 +526,7 @@ impl Administrator {
             },
         )?;
         tracing::info!("deleted LUN {volume}/{name}");
+        self.forget_reservations(&gone);
         Ok(Deleted {
             pending: self.pending_of(aggregate),
             detail: Size(lun.size_bytes).said(),

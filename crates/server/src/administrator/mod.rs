@@ -36,6 +36,7 @@ pub(crate) mod pools;
 pub(crate) mod renaming;
 mod repairs;
 mod replacing;
+mod reservations;
 mod room;
 mod scan;
 mod scheduled;

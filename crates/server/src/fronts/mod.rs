@@ -40,11 +40,15 @@ pub const FRONTS_MAX: usize = Owner::COUNT - 1;
 /// Returns every protocol that is on, as configured.
 #[must_use]
 pub fn all(config: &Config) -> Vec<Box<dyn Protocol>> {
-    // Hosts of all protocols see the same reservations.
-    let reservations = Arc::new(Registry::default());
-    let mut all: Vec<Box<dyn Protocol>> = vec![Box::new(nbd::Nbd::new(&config.nbd, &reservations))];
+    sharing(config, &Arc::default())
+}
+
+/// Returns every protocol that is on. Hosts of all of them see these reservations.
+#[must_use]
+pub fn sharing(config: &Config, reservations: &Arc<Registry>) -> Vec<Box<dyn Protocol>> {
+    let mut all: Vec<Box<dyn Protocol>> = vec![Box::new(nbd::Nbd::new(&config.nbd, reservations))];
     if config.iscsi.tcp.is_some() {
-        all.push(Box::new(iscsi::Iscsi::new(&config.iscsi, &reservations)));
+        all.push(Box::new(iscsi::Iscsi::new(&config.iscsi, reservations)));
     }
     if config.nvme.tcp.is_some() {
         all.push(Box::new(nvme_tcp::NvmeTcp::new(&config.nvme)));

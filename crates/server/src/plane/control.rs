@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use everglade_engine::{Engine, admin};
@@ -132,6 +132,8 @@ pub(crate) struct Plane {
     pub(crate) changes: AtomicUsize,
     /// Reactors whose sessions have ended after a stop.
     pub(crate) quiet: AtomicUsize,
+    /// How often sessions were asked to look at what others did.
+    pub(super) nudges: AtomicU64,
     /// Counters of the sessions of each reactor, with the name of their protocol.
     counters: Mutex<Vec<(&'static str, Arc<dyn Counted>)>>,
     /// Aggregates whose failure was logged.
@@ -150,6 +152,7 @@ impl Plane {
             placement: Placement::new(reactors),
             changes: AtomicUsize::new(0),
             quiet: AtomicUsize::new(0),
+            nudges: AtomicU64::new(0),
             counters: Mutex::default(),
             mourned: Mutex::default(),
             is_ended: Mutex::new(false),
@@ -193,6 +196,12 @@ impl Plane {
 
     pub(crate) fn wake_all(&self) {
         (0..self.reactors()).for_each(|reactor| self.world.wake(reactor));
+    }
+
+    /// Asks all sessions to look at what others did, without waiting for the next second.
+    pub(crate) fn nudge(&self) {
+        self.nudges.fetch_add(1, Ordering::AcqRel);
+        self.wake_all();
     }
 
     /// Asks a reactor and waits for the answer; `None` if it ended instead. Not from a reactor's

@@ -46,6 +46,8 @@ pub(crate) struct Reactor {
     completions: Vec<Completion>,
     next_token: u64,
     swept: Nanos,
+    /// Nudges of sessions that were seen.
+    nudged: u64,
     /// When the sessions were asked to end.
     stopping: Option<Nanos>,
     /// When the reactor first saw that the engine had stopped.
@@ -78,6 +80,7 @@ impl Reactor {
             completions: Vec::new(),
             next_token: 0,
             swept: 0,
+            nudged: 0,
             stopping: None,
             ended: None,
             is_quiet: false,
@@ -186,8 +189,9 @@ impl Reactor {
 
     fn sweep(&mut self) {
         let now = self.core.outside().now();
-        if now >= self.swept + SWEEP {
-            self.swept = now;
+        let nudges = self.plane.nudges.load(Ordering::Acquire);
+        if now >= self.swept + SWEEP || nudges != self.nudged {
+            (self.swept, self.nudged) = (now, nudges);
             // Continues for sessions that were ended, and for those that can use the memory freed.
             self.is_behind |= self.clients.sweep(now, &mut self.core);
             self.tell_of_failures();

@@ -8,6 +8,7 @@ use everglade_api::{DEFAULT_POLICY, Policy, TimeOfDay, Weekday};
 use serde::{Deserialize, Serialize};
 
 use super::calendar::Every;
+use super::reserved::Reserved;
 
 const VERSION: u64 = 1;
 const END: &str = "# end of policies";
@@ -22,6 +23,13 @@ pub(super) struct Book {
     /// Entries of volumes, by name.
     #[serde(default, rename = "volume", skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) volumes: BTreeMap<String, Entry>,
+    /// Reservations of LUNs, by the digits of their UUIDs.
+    #[serde(
+        default,
+        rename = "reservation",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub(super) reservations: BTreeMap<String, Reserved>,
 }
 
 /// A volume that has a policy.
@@ -182,10 +190,15 @@ impl Book {
         let made = self.made.iter();
         let made =
             made.filter(|policy| used(policy, &volumes) || all && !used(policy, &self.volumes));
+        let reservations = self.reservations.iter();
+        let reservations = reservations.filter(|(_, it)| it.home == Some(home));
         Book {
             version: VERSION,
             made: made.cloned().collect(),
             volumes,
+            reservations: reservations
+                .map(|(lun, reserved)| (lun.clone(), reserved.clone()))
+                .collect(),
         }
     }
 
@@ -201,6 +214,8 @@ impl Book {
             version: VERSION,
             made: self.made.iter().filter(is_used).cloned().collect(),
             volumes,
+            // They were never in a file.
+            reservations: BTreeMap::new(),
         }
     }
 
@@ -239,6 +254,10 @@ impl Book {
             entry.home = Some(home);
             self.volumes.insert(volume, entry);
         }
+        for (lun, mut reserved) in part.reservations {
+            reserved.home = Some(home);
+            self.reservations.insert(lun, reserved);
+        }
         let renamed = renamed.into_iter();
         renamed
             .map(|(before, now)| format!("{before} is called {now}"))
@@ -247,7 +266,7 @@ impl Book {
 
     /// Returns whether the book is empty.
     pub(super) fn is_empty(&self) -> bool {
-        self.made.is_empty() && self.volumes.is_empty()
+        self.made.is_empty() && self.volumes.is_empty() && self.reservations.is_empty()
     }
 
     /// Returns the book as text; empty if the book is empty.
@@ -283,6 +302,8 @@ impl Book {
                 book.version
             ));
         }
+        let mut reservations = book.reservations.iter();
+        reservations.try_for_each(|(lun, reserved)| reserved.check(lun))?;
         Ok(Book { version: 0, ..book })
     }
 }

@@ -286,7 +286,14 @@ impl Library {
         let gone: Vec<String> = of_it.map(|(volume, _)| volume.clone()).collect();
         book.volumes
             .retain(|_, entry| entry.home != Some(aggregate));
+        book.reservations
+            .retain(|_, reserved| reserved.home != Some(aggregate));
         gone
+    }
+
+    /// Returns whether an aggregate is online and its part is as the book says, after a write.
+    pub(super) fn has_written(&self, aggregate: u32) -> bool {
+        self.is_online(aggregate) && self.settled.contains(&aggregate)
     }
 
     /// Returns the aggregate of a volume.

@@ -27,6 +27,7 @@
 mod book;
 mod calendar;
 mod library;
+mod reserved;
 mod rounds;
 
 pub use library::NAME;
@@ -35,12 +36,14 @@ pub(crate) use rounds::{RoundEvent, SnapshotEntry, Volumes};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use everglade_api::{
     Code, Condition, CreatePolicy, DEFAULT_POLICY, Health, Moment, NO_POLICY, Policy, Problem,
     VolumePolicy,
 };
 use everglade_env::lock::{Mutex, MutexGuard};
+use everglade_target::reservations::Registry;
 
 use book::{Book, Entry, Run};
 use calendar::{Calendar, Every};
@@ -69,6 +72,10 @@ struct Inner {
     told: BTreeMap<String, String>,
     /// The last reason why the book could not be written, so that it is logged once.
     refusal: Option<String>,
+    /// Where reservations of LUNs are restored.
+    registry: Option<Arc<Registry>>,
+    /// LUNs whose reservations were restored.
+    restored: BTreeSet<String>,
 }
 
 struct Failure {
@@ -96,6 +103,8 @@ impl Schedule {
                     .into_iter()
                     .collect(),
                 refusal: None,
+                registry: None,
+                restored: BTreeSet::new(),
             }),
             turn: Mutex::default(),
         }
@@ -461,6 +470,7 @@ impl Inner {
             tracing::error!("aggregate {aggregate}: {text}");
             self.told.insert(format!("aggregate {aggregate}"), text);
         }
+        self.restore_reservations();
         if let Err(text) = self.library.write(&self.book, Asked::ByNobody) {
             // The write is retried with the next change, or when the next aggregate comes online.
             tracing::debug!("the policies are not written yet: {text}");

@@ -116,6 +116,7 @@ fn start(
         config,
         directory,
         protocols,
+        reservations: &Arc::default(),
         listeners,
         stop: stop.clone(),
         again: Again::default(),

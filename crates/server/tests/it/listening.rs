@@ -4,6 +4,7 @@ use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
 
 use everglade_server::config::{Callers, Nbd};
 use everglade_server::datadir::{Address, Endpoint, Endpoints, socket};

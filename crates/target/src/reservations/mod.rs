@@ -10,6 +10,7 @@
 //! | --- | --- |
 //! | [`state`] | the state machine of one LUN, without locks |
 //! | [`stored`] | the state as bytes, with a version |
+//! | [`keeping`] | changes that are answered when they are on stable storage |
 //!
 //! [`Registry`] has the state of all LUNs by identity, shared by all protocols and reactors. Every
 //! operation of a client asks [`Reservations::may`] first: while nobody holds a reservation that is
@@ -18,9 +19,10 @@
 //! The lock of a LUN protects its state. Whoever holds it works in memory only, and waits for
 //! nothing. The lock of the registry is taken before that of a LUN, and only when a LUN is opened.
 //!
-//! The state is kept in memory: it survives the end of a connection, and not that of the daemon.
-//! [`stored`] makes bytes of it, for whoever is to keep it.
+//! The state survives the end of a connection. It survives the end of the daemon if a host wants
+//! that, and if the registry has a keeper ([`keeping`]).
 
+pub mod keeping;
 pub mod state;
 pub mod stored;
 
@@ -30,6 +32,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use everglade_env::lock::Mutex;
 
+use keeping::Desk;
+pub use keeping::{Kept, Ticket};
 pub use state::{Access, Existing, Host, Key, Kind, Notice, Refusal, Registrant, Report, State};
 pub use stored::NotStored;
 
@@ -40,6 +44,8 @@ pub type LunUuid = [u8; 16];
 #[derive(Debug, Default)]
 pub struct Registry {
     luns: Mutex<BTreeMap<LunUuid, Arc<Reservations>>>,
+    /// Where the keeper finds its work, if there is one.
+    desk: Option<Arc<Desk>>,
 }
 
 /// The reservations of one LUN.
@@ -49,14 +55,44 @@ pub struct Reservations {
     is_held: AtomicBool,
     /// Number of changes, so that sessions notice that there may be notices.
     changes: AtomicU64,
-    state: Mutex<State>,
+    uuid: LunUuid,
+    desk: Option<Arc<Desk>>,
+    state: Mutex<Contents>,
+}
+
+/// The state, and what of it is kept.
+#[derive(Debug, Default)]
+struct Contents {
+    now: State,
+    /// Something of it is kept, or may be.
+    is_kept: bool,
+    /// The state before the first change that is not kept yet, if there is one.
+    before: Option<State>,
+    /// The keeper is writing.
+    is_being_kept: bool,
+    /// Of changes that the keeper has not taken.
+    tickets: Vec<Ticket>,
 }
 
 impl Registry {
     /// Returns the reservations of a LUN.
     #[must_use]
     pub fn lun(&self, uuid: &LunUuid) -> Arc<Reservations> {
-        Arc::clone(self.luns.lock().entry(*uuid).or_default())
+        let mut luns = self.luns.lock();
+        let lun = luns.entry(*uuid).or_insert_with(|| {
+            Arc::new(Reservations {
+                uuid: *uuid,
+                desk: self.desk.clone(),
+                ..Reservations::default()
+            })
+        });
+        Arc::clone(lun)
+    }
+
+    /// Returns the LUNs that are known here.
+    #[must_use]
+    pub fn uuids(&self) -> Vec<LunUuid> {
+        self.luns.lock().keys().copied().collect()
     }
 
     /// Forgets a LUN that was deleted.
@@ -70,7 +106,7 @@ impl Reservations {
     #[must_use]
     #[inline]
     pub fn may(&self, host: &Host, access: Access) -> bool {
-        !self.is_held.load(Ordering::Acquire) || self.state.lock().may(host, access)
+        !self.is_held.load(Ordering::Acquire) || self.state.lock().now.may(host, access)
     }
 
     /// Returns the number of changes so far. As long as it stays the same, no host has new notices.
@@ -83,16 +119,28 @@ impl Reservations {
     /// Returns what other hosts have done to `host` since the last call.
     #[must_use]
     pub fn take_notices(&self, host: &Host) -> Vec<Notice> {
-        self.state.lock().take_notices(host)
+        self.state.lock().now.take_notices(host)
     }
 
     /// Returns who is registered, and who holds what.
     #[must_use]
     pub fn report(&self) -> Report {
-        self.state.lock().report()
+        self.state.lock().now.report()
     }
 
-    /// Changes the state.
+    /// Returns whether the state can outlive the daemon.
+    #[must_use]
+    pub fn can_persist(&self) -> bool {
+        self.desk.is_some()
+    }
+
+    /// Returns whether the state is to outlive the daemon.
+    #[must_use]
+    pub fn persists(&self) -> bool {
+        self.state.lock().now.persists()
+    }
+
+    /// Changes a state of which nothing is to be kept.
     ///
     /// # Errors
     /// The change is refused; then nothing has changed.
@@ -100,27 +148,49 @@ impl Reservations {
         &self,
         change: impl FnOnce(&mut State) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
+        self.change_kept(change).map(|(outcome, _)| outcome)
+    }
+
+    /// Changes the state. With a ticket the command is answered when the ticket is.
+    ///
+    /// # Errors
+    /// The change is refused; then nothing has changed.
+    pub fn change_kept<T>(
+        &self,
+        change: impl FnOnce(&mut State) -> Result<T, Refusal>,
+    ) -> Result<(T, Option<Ticket>), Refusal> {
         let mut state = self.state.lock();
-        let outcome = change(&mut state)?;
-        self.publish(&state);
-        Ok(outcome)
+        let before = self.desk.is_some().then(|| state.now.clone());
+        let outcome = change(&mut state.now)?;
+        self.publish(&state.now);
+        let is_involved = state.is_kept || state.before.is_some() || state.now.persists();
+        let Some(desk) = self.desk.as_ref().filter(|_| is_involved) else {
+            return Ok((outcome, None));
+        };
+        state.before = state.before.take().or(before);
+        let ticket = Ticket::new();
+        state.tickets.push(ticket.clone());
+        drop(state);
+        desk.ask(&self.uuid);
+        Ok((outcome, Some(ticket)))
     }
 
     /// Returns the whole state as bytes.
     #[must_use]
     pub fn store(&self) -> Vec<u8> {
-        stored::encode(&self.state.lock())
+        stored::encode(&self.state.lock().now)
     }
 
-    /// Replaces the whole state by a stored one.
+    /// Replaces the whole state by a stored one, which is kept from then on.
     ///
     /// # Errors
     /// The bytes are no stored state; then nothing has changed.
     pub fn restore(&self, bytes: &[u8]) -> Result<(), NotStored> {
         let restored = stored::decode(bytes)?;
         let mut state = self.state.lock();
-        *state = restored;
-        self.publish(&state);
+        state.now = restored;
+        state.is_kept = true;
+        self.publish(&state.now);
         Ok(())
     }
 

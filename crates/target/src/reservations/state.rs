@@ -214,6 +214,8 @@ pub struct State {
     pub(super) registered: Vec<(Host, Key)>,
     pub(super) reservation: Option<Reservation>,
     pub(super) notices: Vec<(Host, Notice)>,
+    /// It is to outlive the power.
+    pub(super) persists: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -228,6 +230,23 @@ impl State {
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.reservation.is_some()
+    }
+
+    /// Returns whether the state is to outlive the power. The last registration says so for all.
+    #[must_use]
+    pub fn persists(&self) -> bool {
+        self.persists
+    }
+
+    /// Sets whether the state is to outlive the power.
+    pub fn set_persists(&mut self, persists: bool) {
+        self.persists = persists;
+    }
+
+    /// Takes back changes that cannot be kept. Hosts that were told of them ask for the state.
+    pub(super) fn go_back_to(&mut self, before: State) {
+        let notices = std::mem::take(&mut self.notices);
+        *self = State { notices, ..before };
     }
 
     /// Returns whether `host` may do this.

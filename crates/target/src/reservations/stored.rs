@@ -95,6 +95,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<State, NotStored> {
         generation,
         registered,
         reservation,
+        // Nothing else is stored.
+        persists: true,
         ..State::default()
     })
 }

@@ -31,7 +31,7 @@ mod work;
 use std::sync::Arc;
 
 use everglade_env::Nanos;
-use everglade_target::reservations::{Host, Reservations};
+use everglade_target::reservations::{Host, Reservations, Ticket};
 use everglade_target::sessions::{Caller, Ledger};
 use everglade_target::{Error, LunHandle, Reply, Target, Token};
 
@@ -106,12 +106,22 @@ pub(super) struct Full {
     generation: u64,
     /// Commands that are answered when all other sessions have reached a generation.
     fences: Vec<(usize, u64)>,
+    /// Commands that are answered when their change of reservations is on stable storage.
+    keeping: Vec<Keeping>,
     cid: u16,
     attention: Attention,
     tasks: Tasks,
     management: Management,
     text: Exchange,
     ttts: u32,
+}
+
+/// A change of reservations that waits.
+struct Keeping {
+    id: usize,
+    ticket: Ticket,
+    /// Commands of other hosts are aborted afterwards.
+    aborts: bool,
 }
 
 /// The facts about a new session.
@@ -155,6 +165,7 @@ impl Full {
             member: events.join(),
             generation: 0,
             fences: Vec::new(),
+            keeping: Vec::new(),
             lun,
             unit,
             host,
@@ -356,6 +367,7 @@ impl Full {
     pub(super) fn tick(&mut self, now: Nanos, cx: &mut Cx<'_>) -> bool {
         let before = cx.link.outgoing.answers();
         self.look_around(cx);
+        self.look_at_keeping(cx);
         self.look_at_fences(cx);
         self.management.send_ready(cx.link);
         if cx.ledger.memory().is_pressed() {
@@ -372,6 +384,41 @@ impl Full {
         if self.member.reached() != self.generation && !self.tasks.any_aborted() {
             self.member.reach(self.generation);
         }
+    }
+
+    /// Goes on with commands whose changes are on stable storage, or cannot be.
+    fn look_at_keeping(&mut self, cx: &mut Cx<'_>) {
+        let is_over = |it: &Keeping| it.ticket.outcome().is_some();
+        let (over, rest) = std::mem::take(&mut self.keeping)
+            .into_iter()
+            .partition::<Vec<_>, _>(is_over);
+        self.keeping = rest;
+        for Keeping { id, ticket, aborts } in over {
+            match ticket.outcome().expect("it is over") {
+                Ok(()) => self.reserved(id, aborts, cx),
+                Err(reason) => {
+                    if let Some(notes) = &cx.settings.notes {
+                        let (lun, initiator) = (&self.unit.target_name, &self.initiator);
+                        notes(&format!(
+                            "{lun}: a reservation of {initiator} cannot be stored, so it is \
+                            refused: {reason}"
+                        ));
+                    }
+                    self.end(id, Err(Sense::INTERNAL_FAILURE), cx);
+                }
+            }
+        }
+    }
+
+    /// Answers a change of reservations that is done; with aborts, when nothing of those others is
+    /// under way any more.
+    fn reserved(&mut self, id: usize, aborts: bool, cx: &mut Cx<'_>) {
+        if !aborts {
+            return self.end(id, Ok(Data::None), cx);
+        }
+        let generation = self.events.advance();
+        self.fences.push((id, generation));
+        self.look_at_fences(cx);
     }
 
     /// Ends commands that waited for other sessions.

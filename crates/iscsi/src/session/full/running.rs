@@ -6,7 +6,7 @@ use everglade_target::{Error, Reply};
 use super::super::link::Link;
 use super::super::outgoing::Data;
 use super::work::{Next, Work, held_by_answer};
-use super::{Cx, Full};
+use super::{Cx, Full, Keeping};
 use crate::metrics::Kind;
 use crate::scsi::reserve::Failure;
 use crate::scsi::{self, BLOCK_BYTES, Command, Sense, status};
@@ -50,13 +50,11 @@ impl Full {
                 let bytes: Vec<u8> = payload.pieces(0, task.keep).flatten().copied().collect();
                 let what = (action, scope, kind);
                 match scsi::reserve::write(&self.reservations, &self.host, what, &bytes) {
-                    // It is answered when nothing of those others is under way any more.
-                    Ok(()) if scsi::reserve::aborts(action) => {
-                        let generation = self.events.advance();
-                        self.fences.push((id, generation));
-                        self.look_at_fences(cx);
+                    Ok(None) => self.reserved(id, scsi::reserve::aborts(action), cx),
+                    Ok(Some(ticket)) => {
+                        let aborts = scsi::reserve::aborts(action);
+                        self.keeping.push(Keeping { id, ticket, aborts });
                     }
-                    Ok(()) => self.end(id, Ok(Data::None), cx),
                     Err(Failure::Sense(sense)) => self.end(id, Err(sense), cx),
                     Err(Failure::Conflict) => self.end_with_conflict(id, cx),
                 }
@@ -189,6 +187,7 @@ impl Full {
         }
         self.open_window(cx);
         self.fences.retain(|(fence, _)| *fence != id);
+        self.keeping.retain(|it| it.id != id);
         self.management.task_gone(id, cx.link);
         self.acknowledge();
     }
