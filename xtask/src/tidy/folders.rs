@@ -105,6 +105,7 @@ const TABLE: [(&str, &[&str]); 8] = [
             "rest",
             "checkup",
             "clerk",
+            "keeper",
             "log",
             "metrics",
             "offline",

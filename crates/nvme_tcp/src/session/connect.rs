@@ -319,13 +319,13 @@ impl Session {
                     .for_each(|namespace| target.close(namespace.lun));
                 return Err(Refusal::data(ConnectData::SUBSYSTEM_AT));
             };
-            let reservations = self.settings.reservations.as_ref();
-            let reservations = reservations.map(|all| all.lun(&export.uuid));
+            let reservations = self.settings.reservations.lun(&export.uuid);
             open.push(OpenNamespace {
                 id: namespace.id,
                 lun,
                 export,
                 reservations,
+                offers_reservations: self.settings.offers_reservations,
             });
         }
         Ok(open)

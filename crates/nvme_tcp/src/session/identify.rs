@@ -86,7 +86,7 @@ impl Session {
             entries_max: ENTRIES_MAX,
             atomic_bytes: TRANSFER_BYTES_MAX,
             compare_and_write_bytes: COMPARE_BYTES_MAX,
-            has_reservations: self.settings.reservations.is_some(),
+            has_reservations: self.settings.offers_reservations,
         })
     }
 }
@@ -117,7 +117,7 @@ fn facts(namespace: &OpenNamespace, target: &dyn Target) -> Option<NamespaceFact
         copy_range_blocks_max: COPY_RANGE_BLOCKS_MAX,
         copy_blocks_max: COPY_BLOCKS_MAX,
         copy_ranges_max: COPY_RANGES_MAX,
-        has_reservations: namespace.reservations.is_some(),
+        has_reservations: namespace.offers_reservations,
     })
 }
 

@@ -291,7 +291,7 @@ fn judge_io(
         return Err(Status::RESERVATION_CONFLICT);
     }
     if operation == Operation::Reservation {
-        if namespace.reservations.is_none() {
+        if !namespace.offers_reservations {
             return Err(Status::INVALID_OPCODE);
         }
         return reservations::judge(namespace, command, data_bytes);

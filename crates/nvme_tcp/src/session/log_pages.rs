@@ -85,7 +85,7 @@ impl Session {
             id::HEALTH => log_page::health(&queue.controller.work()),
             id::FIRMWARE => log_page::firmware(self.settings.release),
             id::CHANGED_NAMESPACES => log_page::changed_namespaces(&admin.changed),
-            id::EFFECTS => log_page::effects(self.settings.reservations.is_some()),
+            id::EFFECTS => log_page::effects(self.settings.offers_reservations),
             id::ACCESS => {
                 let namespaces = queue.namespaces().map(|namespace| namespace.id);
                 let listed: Vec<u32> = match parameter & GROUPS_ONLY {

@@ -45,16 +45,17 @@ pub(super) struct OpenNamespace {
     pub(super) lun: LunHandle,
     /// As it was when it was opened.
     pub(super) export: Export,
-    /// `None` if hosts are not offered any.
-    pub(super) reservations: Option<Arc<Reservations>>,
+    /// Those of hosts of all protocols.
+    pub(super) reservations: Arc<Reservations>,
+    /// Hosts are offered reservations of their own.
+    pub(super) offers_reservations: bool,
 }
 
 impl OpenNamespace {
     /// Returns whether reservations let a host do this.
     #[inline]
     pub(super) fn may(&self, host: &Host, access: Access) -> bool {
-        let reservations = self.reservations.as_ref();
-        reservations.is_none_or(|reservations| reservations.may(host, access))
+        self.reservations.may(host, access)
     }
 }
 

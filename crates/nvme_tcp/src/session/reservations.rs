@@ -120,8 +120,8 @@ impl Session {
             unreachable!("commands belong to a queue")
         };
         let namespace = queue.namespaces().find(|namespace| namespace.lun == lun);
-        let reservations = namespace.and_then(|it| it.reservations.as_ref());
-        let reservations = Arc::clone(reservations.expect("it was judged"));
+        let namespace = namespace.expect("it was judged");
+        let reservations = Arc::clone(&namespace.reservations);
         let host = queue.host.clone();
         let done = match command.opcode {
             io::RESERVATION_REGISTER => register(&reservations, &host, &command, &data),

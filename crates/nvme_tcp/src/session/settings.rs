@@ -28,8 +28,10 @@ pub const ADMIN_ENTRIES_MAX: u16 = 128;
 pub struct Settings {
     /// The controllers of all reactors.
     pub registry: Arc<Registry>,
-    /// The reservations of all protocols; `None` if hosts are not offered any.
-    pub reservations: Option<Arc<reservations::Registry>>,
+    /// The reservations of all protocols, which every command respects.
+    pub reservations: Arc<reservations::Registry>,
+    /// Hosts are offered reservations of their own.
+    pub offers_reservations: bool,
     /// Version of the software, for people; cut to 8 characters.
     pub release: &'static str,
     /// Port at which hosts reach subsystems; `None` for the port that a host came to.
@@ -54,7 +56,8 @@ impl Settings {
     pub fn new(registry: Arc<Registry>) -> Settings {
         Settings {
             registry,
-            reservations: None,
+            reservations: Arc::default(),
+            offers_reservations: false,
             release: "0",
             port: None,
             payload_in_flight_max: 64 << 20,

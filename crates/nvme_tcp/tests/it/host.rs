@@ -104,7 +104,7 @@ impl World {
     pub(crate) fn with(model: Model, change: impl Fn(&mut Settings)) -> World {
         let registry = Arc::new(Registry::new());
         let mut settings = Settings::new(Arc::clone(&registry));
-        settings.reservations = Some(Arc::default());
+        settings.offers_reservations = true;
         change(&mut settings);
         World {
             sessions: Sessions::new(settings, 64 << 20),

@@ -1,7 +1,11 @@
 //! Hosts agree on who may use a namespace.
 
+use std::sync::Arc;
+
 use everglade_nvme_tcp::wire::opcode::io;
 use everglade_nvme_tcp::wire::{Command, Digests, Status, nqn};
+
+use everglade_target::reservations::{Existing, Host, Kind, Registry};
 
 use crate::host::{
     LUN, Link, World, command, connect, flush, in_capsule, long_write, nothing, read, transport,
@@ -162,9 +166,33 @@ fn a_key_is_replaced_by_who_knows_it() {
 }
 
 #[test]
+fn reservations_of_other_protocols_count_although_none_are_offered() {
+    let registry = Arc::new(Registry::default());
+    let model = everglade_target::model::Model::with_lun(LUN, MIB);
+    let uuid = everglade_target::Target::exports(&model)[0].uuid;
+    let mut world = World::with(model, |settings| {
+        settings.offers_reservations = false;
+        settings.reservations = Arc::clone(&registry);
+    });
+    let (mut link, _admin) = world.queue();
+    let other = Host::new(b"iscsi\0other");
+    let reserved = registry.lun(&uuid).change(|state| {
+        state.register(&other, Existing::Ignored, 7)?;
+        state.acquire(&other, 7, Kind::WriteExclusive)
+    });
+    assert_eq!(reserved, Ok(()));
+    let refused = world.refused(&mut link, write(1, 0, 1), &[1; 512]);
+    assert_eq!(refused, CONFLICT);
+    let cleared = registry.lun(&uuid).change(|state| state.clear(&other, 7));
+    assert_eq!(cleared, Ok(()));
+    let written = world.complete(&mut link, write(1, 0, 1), &[1; 512]);
+    assert_eq!(written.status, OK);
+}
+
+#[test]
 fn reservations_that_are_not_offered_do_not_exist() {
     let model = everglade_target::model::Model::with_lun(LUN, MIB);
-    let mut world = World::with(model, |settings| settings.reservations = None);
+    let mut world = World::with(model, |settings| settings.offers_reservations = false);
     let (mut link, mut admin) = world.queue();
     let (command, data) = register(1);
     assert_eq!(

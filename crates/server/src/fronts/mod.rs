@@ -51,7 +51,8 @@ pub fn sharing(config: &Config, reservations: &Arc<Registry>) -> Vec<Box<dyn Pro
         all.push(Box::new(iscsi::Iscsi::new(&config.iscsi, reservations)));
     }
     if config.nvme.tcp.is_some() {
-        all.push(Box::new(nvme_tcp::NvmeTcp::new(&config.nvme)));
+        let front = nvme_tcp::NvmeTcp::new(&config.nvme, reservations);
+        all.push(Box::new(front));
     }
     all
 }

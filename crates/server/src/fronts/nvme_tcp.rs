@@ -10,6 +10,7 @@ use std::sync::Arc;
 use everglade_nvme_tcp::wire::nqn;
 use everglade_nvme_tcp::{Registry, Sessions, Settings};
 use everglade_target::Export;
+use everglade_target::reservations;
 use everglade_target::sessions::Owner;
 
 use super::doors::reachable;
@@ -26,15 +27,18 @@ pub struct NvmeTcp {
     config: config::Nvme,
     /// A host's connections may be on several reactors.
     registry: Arc<Registry>,
+    /// Hosts of all protocols share these.
+    reservations: Arc<reservations::Registry>,
 }
 
 impl NvmeTcp {
     /// Opens nothing.
     #[must_use]
-    pub fn new(config: &config::Nvme) -> NvmeTcp {
+    pub fn new(config: &config::Nvme, reservations: &Arc<reservations::Registry>) -> NvmeTcp {
         NvmeTcp {
             config: config.clone(),
             registry: Arc::default(),
+            reservations: Arc::clone(reservations),
         }
     }
 }
@@ -79,11 +83,12 @@ impl Protocol for NvmeTcp {
             .tcp
             .map(|at| at.port())
             .filter(|port| *port != 0);
-        // Reservations are offered when all protocols respect them and they outlive a restart.
+        // Those of other protocols count. Own ones are not offered before they outlive a restart.
         let settings = Settings {
             release: env!("CARGO_PKG_VERSION"),
             port,
             asks_for_home: true,
+            reservations: Arc::clone(&self.reservations),
             ..Settings::new(Arc::clone(&self.registry))
         };
         Box::new(Sessions::of_owner(owner, settings, memory_bytes))
@@ -163,7 +168,7 @@ mod tests {
             connections_max: 7,
             callers: Callers::default(),
         };
-        let off = NvmeTcp::new(&config);
+        let off = NvmeTcp::new(&config, &Arc::default());
         assert!(off.doors().is_empty());
         assert_eq!(off.connections_max(), 0);
         let config = config::Nvme {
@@ -171,7 +176,7 @@ mod tests {
             discovery_tcp: "127.0.0.1:0".parse().ok(),
             ..config
         };
-        let on = NvmeTcp::new(&config);
+        let on = NvmeTcp::new(&config, &Arc::default());
         let doors = on.doors();
         let names: Vec<&str> = doors.iter().map(|door| door.name).collect();
         assert_eq!((names, on.connections_max()), (vec![TCP, DISCOVERY], 7));

@@ -26,6 +26,7 @@
 
 mod book;
 mod calendar;
+mod keeping;
 mod library;
 mod reserved;
 mod rounds;
