@@ -136,7 +136,7 @@ fn session(input: &[u8]) {
     let cut = input
         .first()
         .map_or(0, |byte| usize::from(*byte) * 7 % input.len());
-    let mut other = Sessions::new(settings, 64 << 20);
+    let mut other = Sessions::new(settings.clone(), 64 << 20);
     let _ = other.attach(0);
     let mut world = World {
         sessions: Sessions::new(settings, 64 << 20),
