@@ -125,11 +125,21 @@ pub struct Lun {
     /// Space used in the aggregate at the last consistency point, metadata included.
     #[serde(default)]
     pub used_bytes: u64,
+    /// Its UUID, which it keeps under every name. NAA, EUI-64, NGUID and serial number, which hosts
+    /// see, follow from it.
+    #[serde(default)]
+    pub uuid: String,
     /// The name of its NBD export.
     pub nbd_export: String,
     /// URI of the LUN for NBD clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nbd_uri: Option<String>,
+    /// Its target, if the daemon speaks iSCSI and the name is not too long for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iscsi_target: Option<String>,
+    /// Its subsystem, if the daemon speaks NVMe/TCP and the name is not too long for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvme_subsystem: Option<String>,
 }
 
 /// `GET /v1/volumes/{v}/luns`.

@@ -13,7 +13,7 @@ use crate::output::Output;
 use crate::session::{Answer, Session};
 use crate::verb::{LunClone, LunCreate, LunResize, LunShow, LunVerb, Removal};
 
-const COLUMNS: [Column<Lun>; 5] = [
+const COLUMNS: [Column<Lun>; 8] = [
     Column::text("name", |lun| {
         Cell::text(format!("{}/{}", lun.volume, lun.name))
     }),
@@ -23,6 +23,13 @@ const COLUMNS: [Column<Lun>; 5] = [
     Column::text("nbd", |lun| {
         Cell::text(lun.nbd_uri.as_deref().unwrap_or("off"))
     }),
+    if_asked(Column::text("uuid", |lun| Cell::text(&lun.uuid))),
+    if_asked(Column::text("iscsi", |lun| {
+        Cell::text(lun.iscsi_target.as_deref().unwrap_or("off"))
+    })),
+    if_asked(Column::text("nvme", |lun| {
+        Cell::text(lun.nvme_subsystem.as_deref().unwrap_or("off"))
+    })),
 ];
 
 pub(crate) fn run(

@@ -260,6 +260,8 @@ pub struct Found {
 pub struct LunInfo {
     /// `volume/lun`.
     pub name: String,
+    /// What hosts know it by ([`everglade_target::Export::uuid`]).
+    pub uuid: [u8; 16],
     /// The volume it is in.
     pub volume: VolumeId,
     /// Bytes.
@@ -762,6 +764,7 @@ impl Engine {
         {
             let info = |lun: &crate::pool::volume::Lun| LunInfo {
                 name: lun.full_name(),
+                uuid: lun.uuid(),
                 volume: VolumeId::of(&lun.volume),
                 size_bytes: lun.size_bytes(),
                 used_blocks: lun.used_blocks(),

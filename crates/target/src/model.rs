@@ -191,8 +191,10 @@ impl Model {
 }
 
 impl Lun {
+    /// Beginnings differ, too: names are made of them.
     fn uuid(&self) -> [u8; 16] {
-        u128::from(self.identity).to_be_bytes()
+        let identity = u128::from(self.identity);
+        (identity << 96 | identity).to_be_bytes()
     }
 
     fn execute(&mut self, op: Op) -> Result<Reply, Error> {

@@ -14,7 +14,7 @@ use everglade_affinity::{Affinity, Partitioned, Permit, STRIPES, Stripe, VolumeA
 use everglade_env::BLOCK_SIZE;
 use everglade_env::lock::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use everglade_format::volume::Sync;
-use everglade_format::{FileId, SPAN, SnapshotId};
+use everglade_format::{FileId, SPAN, SnapshotId, identity};
 
 use crate::pool::aggregate::Aggregate;
 use crate::pool::image::Image;
@@ -308,6 +308,13 @@ impl Lun {
     /// Marks the LUN as deleted. In the freeze only.
     pub(crate) fn set_gone(&self) {
         self.gone.store(true, Ordering::Release);
+    }
+
+    /// What hosts know it by, for ever ([`identity`]).
+    pub(crate) fn uuid(&self) -> [u8; 16] {
+        let volume = &self.volume;
+        let aggregate = &volume.aggregate.uuid;
+        identity::lun_uuid(aggregate, volume.id, self.file, self.snapshot.as_deref())
     }
 
     /// `volume/lun`, or `volume/lun@snapshot`.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use everglade_env::Outside;
-use everglade_format::identity;
 use everglade_target::{Completion, Error, Export, Image, LunHandle, Op, Target, Token};
 
 use crate::ops::{Client, Origin};
@@ -33,13 +32,11 @@ impl<O: Outside> Core<O> {
 }
 
 fn export(lun: &Lun) -> Export {
-    let volume = &lun.volume;
-    let (aggregate, snapshot) = (&volume.aggregate.uuid, lun.snapshot.as_deref());
     Export {
         name: lun.full_name(),
-        uuid: identity::lun_uuid(aggregate, volume.id, lun.file, snapshot),
+        uuid: lun.uuid(),
         size_bytes: lun.size_bytes(),
-        read_only: lun.snapshot.is_some() || !volume.aggregate.is_online(),
+        read_only: lun.snapshot.is_some() || !lun.volume.aggregate.is_online(),
     }
 }
 

@@ -41,7 +41,8 @@ impl Subsystem {
         let lun = nqn::lun_of(nqn)?;
         let exports = target.exports();
         let export = exports.into_iter().find(|export| export.name == lun)?;
-        Subsystem::of(&export)
+        // A LUN of this name on another server has another subsystem.
+        Subsystem::of(&export).filter(|subsystem| subsystem.nqn == nqn)
     }
 
     /// Returns the subsystem of an export; `None` if its name is too long for one.
@@ -51,7 +52,7 @@ impl Subsystem {
             export: export.name.clone(),
         };
         Some(Subsystem {
-            nqn: nqn::of_lun(&export.name)?,
+            nqn: nqn::of_lun(&export.name, &export.uuid)?,
             namespaces: vec![namespace],
         })
     }

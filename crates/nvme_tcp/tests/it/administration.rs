@@ -1,11 +1,10 @@
 //! What hosts ask a controller.
 
 use everglade_nvme_tcp::wire::Status;
-use everglade_nvme_tcp::wire::nqn;
 
 use crate::host::{
-    LUN, World, command, get_feature, identify, in_capsule, log_page, nothing, property_get,
-    property_set, read, set_feature, transport, write,
+    World, command, get_feature, identify, in_capsule, log_page, nothing, property_get,
+    property_set, read, set_feature, subsystem, transport, write,
 };
 
 const MIB: u64 = 1 << 20;
@@ -57,7 +56,7 @@ fn the_controller_says_what_it_can() {
     assert_eq!(u16_at(&bytes, 526), 2047, "1 MiB is atomic");
     assert_eq!(u16_at(&bytes, 528), 2047, "after a power cut, too");
     assert_eq!(u16_at(&bytes, 532), 127, "64 KiB are compared and written");
-    let name = nqn::of_lun(LUN).unwrap();
+    let name = subsystem();
     assert_eq!(&bytes[768..768 + name.len()], name.as_bytes());
     assert_eq!(bytes[768 + name.len()], 0);
     assert_eq!(u32_at(&bytes, 1792), (64 + (64 << 10)) / 16);

@@ -5,7 +5,7 @@ use everglade_target::Target;
 
 use crate::host::{
     HOST, LUN, World, command, connect, connect_data, connect_with, disconnect, flush, in_capsule,
-    log_page, nothing, property_get, property_set, read,
+    log_page, nothing, property_get, property_set, read, subsystem, subsystem_of,
 };
 use crate::pdu::capsule;
 
@@ -14,10 +14,6 @@ const NONE: Digests = Digests {
     header: false,
     data: false,
 };
-
-fn subsystem() -> String {
-    nqn::of_lun(LUN).unwrap()
-}
 
 /// The result of a refused Connect, and its status.
 fn refused(world: &mut World, parameters: Connect, data: &[u8]) -> (Status, u64) {
@@ -55,7 +51,8 @@ fn wrong_parameters_of_an_admin_queue_are_named() {
         assert_eq!(check(Connect { entries, ..ADMIN }, &good), wrong(44));
     }
     assert_eq!(check(ADMIN, &connect_data(1, &subsystem())), in_data(16));
-    for unknown in ["", "nqn.2026-11.dev.everglade:vol0.other", "nqn.x"] {
+    let elsewhere = subsystem_of("vol0/lun0", 9);
+    for unknown in ["", &subsystem_of("vol0/other", 1), &elsewhere, "nqn.x"] {
         assert_eq!(check(ADMIN, &connect_data(u16::MAX, unknown)), in_data(256));
     }
     let mut nameless = good.clone();

@@ -10,6 +10,7 @@ use everglade_target::sessions::{AllowList, Caller};
 
 use crate::host::{
     LUN, World, command, connect_data, connect_with, identify, log_page, nothing, set_feature,
+    subsystem, subsystem_of,
 };
 
 const MIB: u64 = 1 << 20;
@@ -59,17 +60,17 @@ fn subsystems_are_listed_that_the_host_may_see() {
     let text = |text: &str| text.to_owned();
     let here = (3, text("8009"), text(nqn::DISCOVERY), text("192.0.2.7"));
     assert_eq!(entry(&page, 0), here);
-    let name = "nqn.2026-11.dev.everglade:vol0.lun0";
+    let name = &subsystem();
     assert_eq!(
         entry(&page, 1),
-        (2, text("4420"), text(name), text("192.0.2.7"))
+        (2, text("4420"), name.clone(), text("192.0.2.7"))
     );
     assert!(page[3072..].iter().all(|byte| *byte == 0));
     assert_eq!(
         world.fetch(&mut link, log_page(0x70, 2048, 1024)),
         page[2048..3072]
     );
-    let hidden = connect_data(u16::MAX, "nqn.2026-11.dev.everglade:vol0.secret");
+    let hidden = connect_data(u16::MAX, &subsystem_of("vol0/secret", 2));
     let mut other = world.initialized(Digests::default());
     let done = world.complete(&mut other, crate::host::connect(0, 32), &hidden);
     assert_eq!(done.status, Status::CONNECT_PARAMETERS);
@@ -129,7 +130,7 @@ fn a_host_that_stays_hears_of_new_subsystems() {
         "the second generation, with three records"
     );
     let names: Vec<String> = (1..3).map(|index| entry(&page, index).2).collect();
-    let expected = ["lun0", "new"].map(|lun| format!("nqn.2026-11.dev.everglade:vol0.{lun}"));
+    let expected = [subsystem(), subsystem_of("vol0/new", 2)];
     assert_eq!(names, expected);
 }
 

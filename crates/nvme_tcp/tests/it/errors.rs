@@ -290,7 +290,7 @@ fn more_commands_than_the_queue_has_entries_wait_or_end_it() {
     let mut world = World::with_lun(MIB);
     let (_admin, controller) = world.admin();
     let mut link = world.initialized(NONE);
-    let subsystem = everglade_nvme_tcp::wire::nqn::of_lun(crate::host::LUN).unwrap();
+    let subsystem = crate::host::subsystem();
     let data = crate::host::connect_data(controller, &subsystem);
     world.complete(&mut link, connect(1, 4), &data);
     let writes: Vec<u8> = (0..7)

@@ -1,12 +1,11 @@
 //! Bytes nobody should send. The session answers or closes; it does not panic, and holds little.
 
-use everglade_nvme_tcp::wire::nqn;
 use everglade_nvme_tcp::wire::{Command, Digests};
 use everglade_target::conformance::Dice;
 
 use crate::host::{
-    LUN, Link, World, connect, connect_data, flush, identify, in_capsule, log_page, long_write,
-    property_get, property_set, read, set_feature, transport, write,
+    Link, World, connect, connect_data, flush, identify, in_capsule, log_page, long_write,
+    property_get, property_set, read, set_feature, subsystem, transport, write,
 };
 use crate::pdu::{capsule, host_data, initialize};
 
@@ -156,7 +155,7 @@ fn valid_conversations_with_bytes_changed() {
         let mut dice = Dice::new(seed);
         let mut world = small(seed);
         let mut bytes = initialize(Digests::default(), 0);
-        let data = connect_data(u16::MAX, &nqn::of_lun(LUN).unwrap());
+        let data = connect_data(u16::MAX, &subsystem());
         bytes.extend(capsule(&connect(0, 32), &data, Digests::default()));
         bytes.extend(capsule(
             &property_set(0x14, 0x46_0001),

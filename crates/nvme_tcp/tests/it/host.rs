@@ -18,6 +18,17 @@ use crate::recorder::Recorder;
 
 pub(crate) const LUN: &str = "vol0/lun0";
 pub(crate) const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:0";
+/// The subsystem of [`LUN`] in a new world.
+pub(crate) fn subsystem() -> String {
+    subsystem_of(LUN, 1)
+}
+
+/// The subsystem of a LUN, the `number`th object of the model.
+pub(crate) fn subsystem_of(lun: &str, number: u32) -> String {
+    let uuid = u128::from(number) << 96;
+    nqn::of_lun(lun, &uuid.to_be_bytes()).unwrap()
+}
+
 pub(crate) const SECOND: u64 = 1_000_000_000;
 
 /// Sessions and their target.
@@ -256,7 +267,7 @@ impl World {
 
     /// The admin queue of a new controller of the LUN, which is enabled.
     pub(crate) fn admin_with(&mut self, digests: Digests) -> (Link, u16) {
-        let (mut link, controller) = self.connect_to(&nqn::of_lun(LUN).unwrap(), digests);
+        let (mut link, controller) = self.connect_to(&subsystem(), digests);
         self.enable(&mut link);
         (link, controller)
     }
@@ -283,7 +294,7 @@ impl World {
 
     pub(crate) fn queue_of(&mut self, controller: u16, number: u16, digests: Digests) -> Link {
         let mut link = self.initialized(digests);
-        let data = connect_data(controller, &nqn::of_lun(LUN).unwrap());
+        let data = connect_data(controller, &subsystem());
         let done = self.complete(&mut link, connect(number, 128), &data);
         assert_eq!(done.status, Status::SUCCESS);
         link.next_id = 1;

@@ -1,9 +1,8 @@
 //! Network memory: what hosts make the server hold is bounded, and nobody waits for ever.
 
 use everglade_nvme_tcp::wire::Digests;
-use everglade_nvme_tcp::wire::nqn;
 
-use crate::host::{LUN, Link, World, connect, connect_data, flush, long_write, read, write};
+use crate::host::{Link, World, connect, connect_data, flush, long_write, read, subsystem, write};
 use crate::pdu::{capsule, host_data};
 
 const MIB: u64 = 1 << 20;
@@ -18,7 +17,7 @@ fn crowd(count: u16) -> (World, Link, Vec<Link>) {
     let settings = everglade_nvme_tcp::Settings::new(world.registry.clone());
     world.sessions = everglade_nvme_tcp::Sessions::new(settings, 4 * MIB);
     let (admin, controller) = world.admin();
-    let data = connect_data(controller, &nqn::of_lun(LUN).unwrap());
+    let data = connect_data(controller, &subsystem());
     let queues = (1..=count).map(|number| {
         let mut link = world.initialized(NONE);
         world.complete(&mut link, connect(number, 8), &data);

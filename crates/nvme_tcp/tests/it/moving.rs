@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use everglade_nvme_tcp::wire::{Digests, nqn};
+use everglade_nvme_tcp::wire::Digests;
 use everglade_nvme_tcp::{Sessions, Settings};
 use everglade_target::model::Model;
 
-use crate::host::{LUN, World, connect, connect_data, read, write};
+use crate::host::{LUN, World, connect, connect_data, read, subsystem, write};
 use crate::pdu::capsule;
 
 const MIB: u64 = 1 << 20;
@@ -22,7 +22,7 @@ fn a_queue_asks_about_its_lun_and_goes_on_elsewhere() {
     // The admin queue does not ask.
     let (mut admin, controller) = world.admin_with(digests);
     let mut link = world.initialized(digests);
-    let data = connect_data(controller, &nqn::of_lun(LUN).unwrap());
+    let data = connect_data(controller, &subsystem());
     let mut messages = capsule(&connect(1, 32), &data, digests);
     messages.extend(capsule(&write(1, 0, 8), &[6; 4096], digests));
     let asking = world.sessions.interest(link.id).home;

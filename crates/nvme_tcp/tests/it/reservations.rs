@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use everglade_nvme_tcp::wire::opcode::io;
-use everglade_nvme_tcp::wire::{Command, Digests, Status, nqn};
+use everglade_nvme_tcp::wire::{Command, Digests, Status};
 
 use everglade_target::reservations::{Existing, Host, Kind, Registry};
 
 use crate::host::{
-    LUN, Link, World, command, connect, flush, in_capsule, long_write, nothing, read, transport,
-    write,
+    LUN, Link, World, command, connect, flush, in_capsule, long_write, nothing, read, subsystem,
+    transport, write,
 };
 use crate::pdu::host_data;
 
@@ -22,7 +22,7 @@ fn two_hosts() -> (World, [Link; 2], Vec<Link>) {
     let mut admins = Vec::new();
     let queues = [1_u8, 2].map(|host| {
         let data = |controller: u16| {
-            let mut data = crate::host::connect_data(controller, &nqn::of_lun(LUN).unwrap());
+            let mut data = crate::host::connect_data(controller, &subsystem());
             data[..16].fill(host);
             data
         };

@@ -1,11 +1,11 @@
 //! Reads and writes, with the data in all places where it may be.
 
 use everglade_nvme_tcp::wire::opcode::io;
-use everglade_nvme_tcp::wire::{Command, Connect, Digests, Status, nqn};
+use everglade_nvme_tcp::wire::{Command, Connect, Digests, Status};
 
 use crate::host::{
     LUN, Link, World, are_done, blocks, command, connect_data, connect_with, flush, in_capsule,
-    long_write, nothing, pattern, read, transport, write,
+    long_write, nothing, pattern, read, subsystem, transport, write,
 };
 use crate::pdu::{DATA, READY_TO_TRANSFER, RESPONSE, host_data};
 
@@ -152,7 +152,7 @@ fn the_head_of_the_queue_is_told_unless_nobody_wants_it() {
         disables_flow_control,
         keep_alive_ms: 0,
     };
-    let data = connect_data(controller, &nqn::of_lun(LUN).unwrap());
+    let data = connect_data(controller, &subsystem());
     let done = world.complete(&mut link, connect_with(parameters(1, false)), &data);
     assert_eq!(done.queue_head, 1);
     let heads = [2, 3, 0, 1].map(|_| world.complete(&mut link, flush(1), &[]).queue_head);
@@ -178,7 +178,7 @@ fn data_begins_where_the_host_wants_it() {
         let mut link = world.open();
         world.exchange(&mut link, &crate::pdu::initialize(digests, alignment));
         link.digests = digests;
-        let data = connect_data(controller, &nqn::of_lun(LUN).unwrap());
+        let data = connect_data(controller, &subsystem());
         world.complete(&mut link, crate::host::connect(number, 8), &data);
         let answer = world.command(&mut link, read(1, 0, 8), &[]);
         let unit = 4 * (usize::from(alignment) + 1);

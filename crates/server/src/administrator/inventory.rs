@@ -482,8 +482,11 @@ fn view_lun(info: &LunInfo) -> Lun {
         object: info.name.clone(),
         size_bytes: info.size_bytes,
         used_bytes: bytes(info.used_blocks),
+        uuid: Uuid(info.uuid).to_string(),
         nbd_export: info.name.clone(),
         nbd_uri: None,
+        iscsi_target: None,
+        nvme_subsystem: None,
     }
 }
 

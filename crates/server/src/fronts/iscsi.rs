@@ -118,6 +118,13 @@ fn random() -> [u8; CHALLENGE_BYTES + 1] {
     }
 }
 
+/// Returns the name of the target of an export, if initiators can reach it.
+#[must_use]
+pub fn target(endpoints: &Endpoints, export: &str) -> Option<String> {
+    endpoints.door(TCP).and_then(portal)?;
+    names::target_name(export)
+}
+
 /// Returns the exact commands to try on the first export. They only read, unless it is new.
 fn commands(endpoints: &Endpoints, exports: &[Export], contents: Contents) -> String {
     let mut text = String::new();

@@ -16,7 +16,7 @@ use everglade_target::sessions::Owner;
 use super::doors::reachable;
 use super::front::{Contents, Door, Front, Protocol};
 use crate::config::{self, Callers};
-use crate::datadir::{Address, Endpoints};
+use crate::datadir::{Address, Endpoints, Uuid};
 
 /// Names of its doors.
 const TCP: &str = "nvme_tcp";
@@ -99,6 +99,14 @@ impl Protocol for NvmeTcp {
     }
 }
 
+/// Returns the name of the subsystem of the LUN with this name and UUID, if hosts can reach it.
+#[must_use]
+pub fn subsystem(endpoints: &Endpoints, lun: &str, uuid: &str) -> Option<String> {
+    endpoints.door(TCP)?.at.as_ref()?;
+    let uuid: Uuid = uuid.parse().ok()?;
+    nqn::of_lun(lun, &uuid.0)
+}
+
 /// Returns the exact commands to find and to attach the first export. None of them writes.
 fn commands(endpoints: &Endpoints, exports: &[Export]) -> String {
     let mut text = String::new();
@@ -108,7 +116,7 @@ fn commands(endpoints: &Endpoints, exports: &[Export]) -> String {
     };
     let named = exports
         .iter()
-        .find_map(|it| Some((it, nqn::of_lun(&it.name)?)));
+        .find_map(|it| Some((it, nqn::of_lun(&it.name, &it.uuid)?)));
     let Some((export, subsystem)) = named else {
         return text;
     };
@@ -153,7 +161,7 @@ mod tests {
         let expected = [
             "  modprobe nvme-tcp",
             "  nvme discover -t tcp -a 127.0.0.1 -s 4420",
-            "  nvme connect -t tcp -a 127.0.0.1 -s 4420 -n nqn.2026-11.dev.everglade:vol0.lun..0",
+            "  nvme connect -t tcp -a 127.0.0.1 -s 4420 -n nqn.2026-11.dev.everglade:vol0.lun..0:01010101",
         ];
         assert_eq!(lines, expected);
         assert_eq!(commands(&endpoints, &[]), "");

@@ -22,7 +22,7 @@ use super::caller::Caller;
 use super::keys::Keys;
 use crate::administrator::{Administrator, Deleted};
 use crate::datadir::Endpoints;
-use crate::fronts::nbd;
+use crate::fronts::{iscsi, nbd, nvme_tcp};
 use crate::records::events::NewEvent;
 use crate::records::{Deed, Records};
 
@@ -262,10 +262,14 @@ impl Desk {
         drop(self.places.acquire_many(all).await);
     }
 
-    /// Adds its address to a LUN.
+    /// Adds to a LUN where clients find it.
     pub(super) fn reachable(&self, lun: Lun) -> Lun {
-        let nbd_uri = nbd::uri(&self.endpoints, &lun.nbd_export);
-        Lun { nbd_uri, ..lun }
+        Lun {
+            nbd_uri: nbd::uri(&self.endpoints, &lun.nbd_export),
+            iscsi_target: iscsi::target(&self.endpoints, &lun.object),
+            nvme_subsystem: nvme_tcp::subsystem(&self.endpoints, &lun.object, &lun.uuid),
+            ..lun
+        }
     }
 }
 

@@ -135,8 +135,11 @@ mod tests {
             object: "v/l".to_owned(),
             size_bytes,
             used_bytes: 0,
+            uuid: String::new(),
             nbd_export: "v/l".to_owned(),
             nbd_uri: None,
+            iscsi_target: None,
+            nvme_subsystem: None,
         }
     }
 

@@ -13,7 +13,6 @@ use crate::rig::{Daemon, Installation};
 /// Fits every cache.
 const LUN_BYTES: u64 = 256 << 20;
 const EXPORT: &str = "vol0/lun0";
-const SUBSYSTEM: &str = "nqn.2026-11.dev.everglade:vol0.lun0";
 
 /// A load, and the least ratio of rates that is wanted.
 struct Row {
@@ -98,9 +97,11 @@ pub fn run(
     ])?;
     let nvme = daemon.nvme.clone();
     let nvme = nvme.ok_or_else(|| Failure::Rig("the server has no NVMe/TCP".to_owned()))?;
+    let shown = installation.run(&["lun", "show", "--no-header", "--columns", "nvme"])?;
+    let subsystem = String::from_utf8_lossy(&shown.stdout);
     let places = [
         (Place::Nbd(daemon.tcp.clone()), EXPORT),
-        (Place::Nvme(nvme), SUBSYSTEM),
+        (Place::Nvme(nvme), subsystem.trim()),
     ];
     let filled = |error: std::io::Error| Failure::rig("fill the LUN", &error);
     load::fill(places[0].0.clone(), EXPORT, LUN_BYTES).map_err(filled)?;

@@ -32,11 +32,18 @@ wait_for() {
     done
 }
 
+# found LUN: the name of its subsystem in what discovery said.
+found() {
+    sed -n "s/^subnqn: *\\($name\\.$1:[0-9a-f]*\\)\$/\\1/p" /tmp/said
+}
+
 says "$name.lun0" nvme discover $to
-grep -q "$name.xfs" /tmp/said || fail "two subsystems"
+lun0=$(found lun0)
+xfs=$(found xfs)
+[ -n "$lun0" ] && [ -n "$xfs" ] || { cat /tmp/said; fail "two subsystems"; }
 # Digests on one of them.
-must nvme connect $to -n "$name.lun0" --reconnect-delay=1
-must nvme connect $to -n "$name.xfs" --reconnect-delay=1 --hdr-digest --data-digest
+must nvme connect $to -n "$lun0" --reconnect-delay=1
+must nvme connect $to -n "$xfs" --reconnect-delay=1 --hdr-digest --data-digest
 wait_for test -b /dev/nvme0n1
 wait_for test -b /dev/nvme1n1
 for disk in nvme0n1 nvme1n1; do
@@ -45,7 +52,7 @@ for disk in nvme0n1 nvme1n1; do
     [ "$(cat /sys/block/$disk/queue/write_cache)" = "write back" ] || fail "cache of $disk"
 done
 says "Everglade" nvme list
-says "$name.lun0" nvme id-ctrl /dev/nvme0
+says "$lun0" nvme id-ctrl /dev/nvme0
 says "nsze *: 0x100000" nvme id-ns /dev/nvme0n1
 says "0x1" nvme list-ns /dev/nvme0
 must nvme ns-descs /dev/nvme0n1
@@ -109,8 +116,8 @@ must mount -t xfs /dev/nvme1n1 /mnt
 same /mnt xfs
 must umount /mnt
 check xfs /dev/nvme1n1
-must nvme disconnect -n "$name.lun0"
-must nvme disconnect -n "$name.xfs"
+must nvme disconnect -n "$lun0"
+must nvme disconnect -n "$xfs"
 echo "@@ done"
 poweroff -f
 sleep 60
