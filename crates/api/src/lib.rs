@@ -16,6 +16,7 @@ mod fields;
 mod filter;
 mod growth;
 mod history;
+mod host;
 mod job;
 mod kind;
 mod lun;
@@ -53,6 +54,10 @@ pub use fields::Fields;
 pub use filter::{Filter, Found, NotAFilter, Relation, split as split_filter};
 pub use growth::{AddDevices, GrownDevice, Growth, ResizeAggregate};
 pub use history::{Change, History};
+pub use host::{
+    CreateHost, CreateHostGroup, CreateMapping, Host, HostGroup, HostGroups, Hosts, Mapping,
+    MappingKind, Mappings, ModifyHost, ModifyHostGroup,
+};
 pub use job::{Job, JobState, Jobs};
 pub use kind::Kind;
 pub use lun::{CloneLun, CreateLun, Lun, Luns, PutLun, ResizeLun};

@@ -14,6 +14,7 @@ mod diff;
 mod event;
 mod failure;
 mod growth;
+mod host;
 mod interrupt;
 mod job;
 mod listing;
@@ -70,6 +71,9 @@ pub fn run(verb: &Verb, options: &Options) -> Result<u8, Failure> {
         Verb::Lun { verb } => lun::run(verb, &session, &output, options.yes),
         Verb::Snapshot { verb } => snapshot::run(verb, &session, &output, options.yes),
         Verb::Clone { verb } => clone::run(verb, &session, &output),
+        Verb::Host { verb } => host::run(verb, &session, &output),
+        Verb::HostGroup { verb } => host::run_group(verb, &session, &output),
+        Verb::Mapping { verb } => host::run_mapping(verb, &session, &output),
         Verb::Policy { verb } => policy::run(verb, &session, &output),
         Verb::Status => status::run(&session, &output),
         Verb::Df(df) => df::run(df, &session, &output),

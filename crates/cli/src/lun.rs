@@ -202,6 +202,6 @@ fn collection(volume: &Name) -> String {
     format!("/v1/volumes/{volume}/luns")
 }
 
-fn path_of(name: &LunName) -> String {
+pub(crate) fn path_of(name: &LunName) -> String {
     format!("/v1/volumes/{}/luns/{}", name.volume, name.lun)
 }

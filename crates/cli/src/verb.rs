@@ -2,6 +2,7 @@
 //! noun.
 
 mod clone;
+mod host;
 mod moving;
 mod policy;
 mod snapshot;
@@ -12,6 +13,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use everglade_api::{LunName, Name, Size, SnapshotName};
 
 pub(crate) use clone::{CloneCreate, CloneVerb, SplitStart, SplitVerb};
+pub(crate) use host::{HostGroupVerb, HostVerb, MappingVerb};
 pub(crate) use moving::{AggregateExport, AggregateImport};
 pub(crate) use policy::{PolicyCreate, PolicyVerb};
 pub(crate) use snapshot::{
@@ -50,6 +52,24 @@ pub enum Verb {
         /// What to do.
         #[command(subcommand)]
         verb: CloneVerb,
+    },
+    /// Manage hosts: what the connections of a client are known by
+    Host {
+        /// What to do.
+        #[command(subcommand)]
+        verb: HostVerb,
+    },
+    /// Manage groups of hosts
+    HostGroup {
+        /// What to do.
+        #[command(subcommand)]
+        verb: HostGroupVerb,
+    },
+    /// Manage which hosts may use which LUNs
+    Mapping {
+        /// What to do.
+        #[command(subcommand)]
+        verb: MappingVerb,
     },
     /// Manage automatic snapshot schedules
     Policy {

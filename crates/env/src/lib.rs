@@ -34,6 +34,7 @@ pub use io_mode::{IoMode, IoReport};
 pub use outside::{Nanos, Outside, SegmentFault, Storage};
 pub use page::{Page, PageRef, pages_in_use};
 pub use prefetch::prefetch;
+pub use random::random_number;
 pub use reactor::{Interest, Ready, Real};
 pub use ring::RingSetup;
 pub use world::{DeviceFiles, World, WorldError, WorldOptions};

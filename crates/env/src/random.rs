@@ -7,6 +7,12 @@ use rustix::rand::{GetRandomFlags, getrandom};
 /// Numbers drawn at once. The kernel returns up to 256 bytes whole, even if a signal arrives.
 const NUMBERS: usize = 32;
 
+/// Returns one number, for those that need few.
+#[must_use]
+pub fn random_number() -> u64 {
+    Entropy::new().draw()
+}
+
 /// The random numbers of one reactor.
 pub(crate) struct Entropy {
     numbers: [u64; NUMBERS],

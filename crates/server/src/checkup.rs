@@ -4,6 +4,8 @@
 //! `serve` refuses what is refused here, because it takes the same steps. It also needs free
 //! addresses and its devices, which a daemon that runs has at the moment.
 
+use std::sync::Arc;
+
 use crate::config::{ConfigError, FirstStart, machine};
 use crate::datadir::{AggregateState, DeviceKind, Phase, State};
 use crate::fronts::{self, Admission};
@@ -19,7 +21,7 @@ impl Config {
     /// A description of the first unusable file, in one line.
     pub fn check_files(&self) -> Result<(), String> {
         for protocol in fronts::all(self) {
-            Admission::open(protocol.callers(), &Again::default())
+            Admission::open(protocol.callers(), &Arc::default(), &Again::default())
                 .map_err(|error| error.to_string())?;
             protocol.open().map_err(|error| error.to_string())?;
         }

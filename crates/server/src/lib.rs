@@ -25,6 +25,7 @@
 //! protocol's types. Errors of start-up are values and become one line: what happened, what was
 //! expected, what to do.
 
+pub mod access;
 pub mod administrator;
 mod background;
 mod checkup;

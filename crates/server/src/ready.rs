@@ -160,6 +160,7 @@ mod tests {
     fn export() -> Export {
         Export {
             uuid: [1; 16],
+            lun_uuid: [1; 16],
             name: "vol0/lun0".to_owned(),
             size_bytes: 16 << 30,
             read_only: false,

@@ -19,6 +19,7 @@ use everglade_env::{World, WorldOptions};
 use everglade_target::Export;
 use everglade_target::reservations::Registry;
 
+use crate::access::Gate;
 use crate::administrator::pools::Pools;
 use crate::administrator::{
     Accepted, Administrator, Degraded, LostCopy, copies, creation, first_start, joining, opening,
@@ -70,6 +71,9 @@ pub struct StartNotices {
     pub lost_copies: Vec<LostCopy>,
 }
 
+/// Reservations and mappings: what keeps hosts out.
+type Access<'a> = (&'a Arc<Registry>, &'a Arc<Gate>);
+
 /// The parts of a daemon that serves.
 struct Up {
     schedule: Schedule,
@@ -101,7 +105,8 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
     } = parts;
     protocols.iter().try_for_each(|protocol| protocol.open())?;
     let admissions = protocols.iter();
-    let admissions = admissions.map(|protocol| Admission::open(protocol.callers(), &again));
+    let gate = Arc::new(Gate::default());
+    let admissions = admissions.map(|protocol| Admission::open(protocol.callers(), &gate, &again));
     let admissions: Vec<Admission> = admissions.collect::<Result<_, _>>()?;
     let options = WorldOptions {
         io: config.io.into(),
@@ -136,7 +141,7 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         &mut running,
         config,
         &mut directory,
-        (protocols, &admissions, reservations),
+        (protocols, &admissions, (reservations, &gate)),
         (listeners, &descriptors),
         is_first,
     ) {
@@ -181,7 +186,7 @@ fn bring_up(
     running: &mut Running,
     config: &Config,
     directory: &mut DataDir,
-    (protocols, admissions, reservations): (&[Box<dyn Protocol>], &[Admission], &Arc<Registry>),
+    (protocols, admissions, (reservations, gate)): (&[Box<dyn Protocol>], &[Admission], Access<'_>),
     (listeners, descriptors): (Listeners, &Descriptors),
     is_first: bool,
 ) -> Result<Up, StartError> {
@@ -222,6 +227,7 @@ fn bring_up(
     }
     // Before the first client: hosts that were kept out stay out.
     schedule.follow_reservations(reservations);
+    schedule.follow_access(gate);
     let online = |known: &AggregateInfo| known.state == State::Online;
     for aggregate in running.engine.aggregates().into_iter().filter(online) {
         tracing::info!(

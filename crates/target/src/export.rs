@@ -8,6 +8,8 @@ pub struct Export {
     /// Names the LUN, or the image of one, for ever: a renamed LUN keeps it, and no other LUN ever
     /// has it ([`Identity`](crate::Identity)).
     pub uuid: [u8; 16],
+    /// The same of the LUN that it is, or is an image of. Who may use it depends on that.
+    pub lun_uuid: [u8; 16],
     /// Size in bytes, a multiple of the block size.
     pub size_bytes: u64,
     /// Writes are refused.
@@ -21,6 +23,8 @@ pub struct Image {
     pub label: String,
     /// The name to open it by.
     pub export: String,
+    /// UUID of the LUN that it is an image of.
+    pub lun_uuid: [u8; 16],
 }
 
 /// Sizes a protocol advertises.

@@ -159,6 +159,13 @@ impl Model {
         self.numbers_given
     }
 
+    /// UUID of the LUN that this is, or is an image of.
+    fn lun_uuid(&self, lun: &Lun) -> [u8; 16] {
+        let of = lun.image_of.as_ref().map(|(of, _)| of);
+        let of = of.and_then(|of| self.luns.get(of));
+        of.unwrap_or(lun).uuid()
+    }
+
     fn lun(&self, handle: LunHandle) -> Option<&Lun> {
         let (name, identity) = self.handles.get(&handle.0)?;
         self.luns.get(name).filter(|lun| lun.identity == *identity)
@@ -407,6 +414,7 @@ impl Target for Model {
         let export = |(name, lun): (&String, &Lun)| Export {
             name: name.clone(),
             uuid: lun.uuid(),
+            lun_uuid: self.lun_uuid(lun),
             size_bytes: lun.size_bytes,
             read_only: lun.read_only,
         };
@@ -422,8 +430,13 @@ impl Target for Model {
             .map(|lun| of(lun).unwrap_or(name.to_owned()));
         let image = |(export, lun): (&String, &Lun)| {
             let (of, label) = lun.image_of.clone()?;
-            let export = export.clone();
-            (Some(of) == wanted && export != name).then_some(Image { label, export })
+            let (export, lun_uuid) = (export.clone(), self.lun_uuid(lun));
+            let image = Image {
+                label,
+                export,
+                lun_uuid,
+            };
+            (Some(of) == wanted && image.export != name).then_some(image)
         };
         self.luns.iter().filter_map(image).collect()
     }
@@ -437,6 +450,7 @@ impl Target for Model {
         let export = Export {
             name: name.to_owned(),
             uuid: lun.uuid(),
+            lun_uuid: self.lun_uuid(lun),
             size_bytes: lun.size_bytes,
             read_only: lun.read_only,
         };

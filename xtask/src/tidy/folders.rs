@@ -86,6 +86,7 @@ const TABLE: [(&str, &[&str]); 8] = [
             "background",
             "interval",
             "config",
+            "access",
             "datadir",
             "tls",
             "error",

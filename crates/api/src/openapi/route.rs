@@ -191,7 +191,7 @@ impl Route {
     /// Returns whether the request changes an existing object, and so honours `If-Match`.
     #[must_use]
     pub fn is_edit(&self) -> bool {
-        let edits = ["/rename", "/add", "/resize"];
+        let edits = ["/rename", "/add", "/resize", "/modify"];
         self.method == "PATCH"
             || self.method == "DELETE"
             || edits.iter().any(|edit| self.path.ends_with(edit))
@@ -253,6 +253,11 @@ const COMPARISON: &[Parameter] = &[
 ];
 const POLICIES: &str = "/v1/policies";
 const POLICY: &str = "/v1/policies/{policy}";
+const HOSTS: &str = "/v1/hosts";
+const HOST: &str = "/v1/hosts/{host}";
+const HOST_GROUPS: &str = "/v1/host-groups";
+const HOST_GROUP: &str = "/v1/host-groups/{group}";
+const MAPPINGS: &str = "/v1/mappings";
 const SNAPSHOTS: &str = "/v1/volumes/{volume}/snapshots";
 const SNAPSHOT: &str = "/v1/volumes/{volume}/snapshots/{snapshot}";
 
@@ -582,6 +587,81 @@ pub const ROUTES: &[Route] = &[
         None,
         Answers::Found("Split"),
     ),
+    Route::list(HOSTS, "hosts, by name", "Hosts", "Host"),
+    Route::change(
+        "POST",
+        HOSTS,
+        "creates a host: says what its connections are known by",
+        Some("CreateHost"),
+        Answers::Made("Host"),
+    )
+    .by_admin(),
+    Route::one(HOST, "one host", "Host"),
+    Route::change(
+        "POST",
+        "/v1/hosts/{host}/actions/modify",
+        "changes what a host is known by; connections that are not the host's any more end",
+        Some("ModifyHost"),
+        Answers::Tagged("Host"),
+    )
+    .by_admin(),
+    Route::change(
+        "DELETE",
+        HOST,
+        "deletes a host that is in no group and in no mapping",
+        None,
+        Answers::Gone,
+    )
+    .by_admin(),
+    Route::list(
+        HOST_GROUPS,
+        "groups of hosts, by name",
+        "HostGroups",
+        "HostGroup",
+    ),
+    Route::change(
+        "POST",
+        HOST_GROUPS,
+        "creates a group of hosts",
+        Some("CreateHostGroup"),
+        Answers::Made("HostGroup"),
+    )
+    .by_admin(),
+    Route::one(HOST_GROUP, "one group of hosts", "HostGroup"),
+    Route::change(
+        "POST",
+        "/v1/host-groups/{group}/actions/modify",
+        "adds hosts to a group, and removes others; connections that are not allowed any more end",
+        Some("ModifyHostGroup"),
+        Answers::Tagged("HostGroup"),
+    )
+    .by_admin(),
+    Route::change(
+        "DELETE",
+        HOST_GROUP,
+        "deletes a group of hosts that is in no mapping",
+        None,
+        Answers::Gone,
+    )
+    .by_admin(),
+    Route::list(MAPPINGS, "mappings, by LUN", "Mappings", "Mapping"),
+    Route::change(
+        "POST",
+        MAPPINGS,
+        "maps a LUN to a host or a group: these may use it, and others that no mapping names may \
+        not",
+        Some("CreateMapping"),
+        Answers::Made("Mapping"),
+    )
+    .by_admin(),
+    Route::change(
+        "DELETE",
+        "/v1/volumes/{volume}/luns/{lun}/mappings/{to}",
+        "removes a mapping; connections that are not allowed any more end",
+        None,
+        Answers::Gone,
+    )
+    .by_admin(),
     Route::list(POLICIES, "snapshot policies, by name", "Policies", "Policy"),
     Route::change(
         "POST",

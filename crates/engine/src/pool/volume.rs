@@ -312,9 +312,17 @@ impl Lun {
 
     /// What hosts know it by, for ever ([`identity`]).
     pub(crate) fn uuid(&self) -> [u8; 16] {
+        self.uuid_in(self.snapshot.as_deref())
+    }
+
+    /// That of the LUN that this is, or is an image of.
+    pub(crate) fn lun_uuid(&self) -> [u8; 16] {
+        self.uuid_in(None)
+    }
+
+    fn uuid_in(&self, snapshot: Option<&str>) -> [u8; 16] {
         let volume = &self.volume;
-        let aggregate = &volume.aggregate.uuid;
-        identity::lun_uuid(aggregate, volume.id, self.file, self.snapshot.as_deref())
+        identity::lun_uuid(&volume.aggregate.uuid, volume.id, self.file, snapshot)
     }
 
     /// `volume/lun`, or `volume/lun@snapshot`.

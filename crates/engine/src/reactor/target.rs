@@ -35,6 +35,7 @@ fn export(lun: &Lun) -> Export {
     Export {
         name: lun.full_name(),
         uuid: lun.uuid(),
+        lun_uuid: lun.lun_uuid(),
         size_bytes: lun.size_bytes(),
         read_only: lun.snapshot.is_some() || !lun.volume.aggregate.is_online(),
     }
@@ -75,6 +76,7 @@ impl<O: Outside> Target for Core<O> {
         let image = |(label, lun): (&String, Arc<Lun>)| Image {
             label: label.clone(),
             export: lun.full_name(),
+            lun_uuid: lun.lun_uuid(),
         };
         found.map(image).collect()
     }

@@ -5,6 +5,7 @@ mod deletion;
 mod devices;
 mod failing;
 mod growing;
+mod hosts;
 mod mirrors;
 mod moving;
 mod refusals;

@@ -20,6 +20,9 @@ pub(crate) const CHECK_CONDITION: u8 = 2;
 /// Status of a command: another host has reserved the LUN.
 pub(crate) const CONFLICT: u8 = 0x18;
 
+/// Status of a login: there is no such target for this initiator.
+pub(crate) const NOT_FOUND: [u8; 2] = [2, 3];
+
 /// Service actions of PERSISTENT RESERVE OUT.
 pub(crate) const REGISTER: u8 = 0;
 pub(crate) const RESERVE: u8 = 1;
@@ -34,6 +37,12 @@ pub(crate) struct Initiator {
 impl Initiator {
     /// Logs in under a name.
     pub(crate) fn log_in(portal: &str, name: &str, target: &str) -> Initiator {
+        let refused = |status| panic!("the login is refused with {status:x?}");
+        Initiator::try_log_in(portal, name, target).unwrap_or_else(refused)
+    }
+
+    /// Logs in under a name; else the status of the refusal.
+    pub(crate) fn try_log_in(portal: &str, name: &str, target: &str) -> Result<Initiator, [u8; 2]> {
         let stream = TcpStream::connect(portal).expect("the portal is there");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
         let mut initiator = Initiator {
@@ -57,11 +66,19 @@ impl Initiator {
         initiator.send(header, text.as_bytes());
         let (answer, _) = initiator.take();
         assert_eq!(answer[0] & 0x3f, LOGIN_RESPONSE);
-        assert_eq!(answer[36..38], [0, 0], "the login went well");
+        if answer[36..38] != [0, 0] {
+            return Err([answer[36], answer[37]]);
+        }
         assert_eq!(answer[1] & 0x83, 0x83, "it is over");
         // The first command tells of the connection itself.
         assert_eq!(initiator.command(&[0; 6], &[], 0).0, CHECK_CONDITION);
-        initiator
+        Ok(initiator)
+    }
+
+    /// Waits until the server closes the connection; it may say something before.
+    pub(crate) fn is_ended_by_server(&mut self) -> bool {
+        let mut rest = Vec::new();
+        self.stream.read_to_end(&mut rest).is_ok()
     }
 
     /// PERSISTENT RESERVE OUT; its status. `outlives` is APTPL.

@@ -111,15 +111,19 @@ enum Security {
     Without,
 }
 
+/// Answers whether the caller may see an export, when it has this name of an initiator: the name
+/// comes first.
+pub type Exists<'a> = &'a dyn Fn(&str, &str) -> bool;
+
 /// What the steps of a login need from outside.
 pub struct Outside<'a> {
     /// Who may log in; `None` if everybody may.
     pub accounts: Option<&'a Accounts>,
     /// Fresh random bytes.
     pub random: &'a dyn Fn() -> [u8; CHALLENGE_BYTES + 1],
-    /// Returns whether this export exists for the caller, if the owner of the session wants to know
-    /// of it before it is opened.
-    pub asks_for_home: Option<&'a dyn Fn(&str) -> bool>,
+    /// Answers whether the caller may see an export, if the owner of the session wants to be asked
+    /// where the session is to be.
+    pub asks_for_home: Option<Exists<'a>>,
 }
 
 /// The outcome of a login.
@@ -198,7 +202,7 @@ impl Login {
         if self.begun.is_none() {
             let begun = identify(request, &pairs)?;
             if let (Some(exists), Some(export)) = (outside.asks_for_home, &begun.export)
-                && exists(export)
+                && exists(&begun.initiator, export)
             {
                 return Ok(Step::AskForHome(export.clone()));
             }

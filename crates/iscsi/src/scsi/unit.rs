@@ -9,6 +9,8 @@ pub struct Unit {
     pub target_name: String,
     /// Name of the export.
     pub export: String,
+    /// UUID of the LUN that it is, or is an image of.
+    pub lun_uuid: [u8; 16],
     /// Writes are refused.
     pub read_only: bool,
     /// NAA identifier, format 6.
@@ -42,6 +44,7 @@ pub(super) fn example() -> Unit {
     Unit {
         target_name: "iqn.2026-11.dev.everglade:vol0.lun0".to_owned(),
         export: "vol0/lun0".to_owned(),
+        lun_uuid: [1; 16],
         read_only: false,
         naa: [0x60, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
         serial: "0123456789".to_owned(),

@@ -1,6 +1,6 @@
 //! The login phase joined to the target: exports are opened here, and seats are taken.
 
-use everglade_target::sessions::Allowed;
+use everglade_target::sessions::{Allowed, Caller};
 use everglade_target::{Error, Identity, Target};
 
 use super::discovery::Discovery;
@@ -132,15 +132,18 @@ impl Session {
         let Phase::Login(handshake) = &mut self.phase else {
             return Goes::ToItsEnd;
         };
-        let exists = |export: &str| {
-            let allowed = Allowed {
-                target: &mut *target,
-                caller,
+        let exists = |initiator: &str, export: &str| {
+            let host = Some(initiator.to_owned());
+            let caller = &Caller {
+                host,
+                ..caller.clone()
             };
-            allowed.exports().iter().any(|it| it.name == export)
+            let target = &mut *target;
+            let exports = Allowed { target, caller }.exports();
+            exports.iter().any(|it| it.name == export)
         };
         let exists = std::cell::RefCell::new(exists);
-        let exists = |export: &str| (exists.borrow_mut())(export);
+        let exists = |initiator: &str, export: &str| (exists.borrow_mut())(initiator, export);
         let random = self.settings.random.clone();
         // Without random numbers there are no accounts (`Settings`), and no challenges.
         let random = move || match &random {
@@ -189,6 +192,7 @@ impl Session {
         ticket: Option<node::Ticket>,
         target: &mut dyn Target,
     ) -> Goes {
+        self.caller.host = Some(established.initiator.clone());
         let refusal = |status| login::refusal(asked, status);
         let Some(name) = &established.export else {
             self.begin_phase(&established, with_tsih(response, 1), text);
@@ -260,6 +264,7 @@ impl Session {
             unit: Unit {
                 target_name,
                 export: export.name,
+                lun_uuid: export.lun_uuid,
                 read_only: export.read_only,
                 naa: names.naa(),
                 serial: names.serial(),

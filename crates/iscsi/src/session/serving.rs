@@ -101,6 +101,10 @@ impl sessions::Session for Session {
             .is_some_and(|lun| target.size_bytes(lun).is_none())
     }
 
+    fn is_locked_out(&self) -> bool {
+        self.is_locked_out()
+    }
+
     fn rest(&mut self) {
         self.staging.resize(0);
     }

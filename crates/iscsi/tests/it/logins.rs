@@ -1,6 +1,5 @@
 //! The login phase: stages, refusals, CHAP, waiting for another session of the same host.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use everglade_iscsi::login::chap::{Account, Accounts, Algorithm, Secret};
@@ -350,7 +349,7 @@ fn discovery_lists_targets_with_the_portal_of_the_caller() {
 struct OnlyVol0;
 
 impl AllowList for OnlyVol0 {
-    fn allows(&self, export: &str, _: Option<IpAddr>, _: &[String]) -> bool {
+    fn allows(&self, export: &str, _: &[u8; 16], _: &Caller) -> bool {
         export.starts_with("vol0/")
     }
 }

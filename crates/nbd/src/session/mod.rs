@@ -439,6 +439,14 @@ impl Session {
         }
     }
 
+    /// Returns whether the client may not use its export any more.
+    pub(crate) fn is_locked_out(&self) -> bool {
+        match &self.phase {
+            Phase::Transmission(transmission) => transmission.is_locked_out(&self.caller),
+            _ => false,
+        }
+    }
+
     /// Bytes sent since the session began.
     pub(crate) fn bytes_sent(&self) -> u64 {
         self.bytes_sent

@@ -1,6 +1,5 @@
 //! Allow-lists: exports that a caller may not use do not exist for it.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use everglade_nbd::{AllowList, Caller};
@@ -16,8 +15,8 @@ const UNKNOWN: u32 = (1 << 31) + 6;
 struct OneMachine;
 
 impl AllowList for OneMachine {
-    fn allows(&self, export: &str, address: Option<IpAddr>, _names: &[String]) -> bool {
-        export != "vol0/secret" || address == Some("10.0.0.7".parse().unwrap())
+    fn allows(&self, export: &str, _: &[u8; 16], caller: &Caller) -> bool {
+        export != "vol0/secret" || caller.address == Some("10.0.0.7".parse().unwrap())
     }
 }
 

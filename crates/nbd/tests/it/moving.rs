@@ -1,6 +1,5 @@
 //! Sessions that ask where their export is to be opened, and go there.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use everglade_nbd::metrics::{Metrics as _, Snapshot};
@@ -121,7 +120,7 @@ fn it_does_not_ask_for_what_it_refuses() {
 struct FirstOnly;
 
 impl AllowList for FirstOnly {
-    fn allows(&self, export: &str, _: Option<IpAddr>, _: &[String]) -> bool {
+    fn allows(&self, export: &str, _: &[u8; 16], _: &Caller) -> bool {
         export == "vol0/lun0"
     }
 }

@@ -112,6 +112,9 @@ impl Session {
             || bytes[data_end..].first_chunk::<DIGEST_BYTES>() == Some(&digest_of(data));
         let data = ConnectData::parse(data.first_chunk().expect("1,024 bytes"));
         let connect = Connect::of(&command);
+        if is_intact {
+            self.caller.host = Some(data.host.clone());
+        }
         let joined = match is_intact {
             false => Err(Refusal::of(Status::TRANSIENT_TRANSPORT)),
             true if connect.queue == 0 => self.begin_controller(&connect, &data, target),

@@ -7,7 +7,7 @@ use everglade_env::Nanos;
 use everglade_target::sessions::memory::Reservation;
 use everglade_target::sessions::seats::OWN_BITS;
 use everglade_target::sessions::{self, Caller, Common};
-use everglade_target::{Error, Reply, Target, Token};
+use everglade_target::{Error, Export, Reply, Target, Token};
 
 use super::connect::HomeQuestion;
 use super::{Phase, Session, Settings, State};
@@ -107,6 +107,14 @@ impl sessions::Session for Session {
         let mut namespaces = queue.namespaces();
         let (first, second) = (namespaces.next(), namespaces.next());
         second.is_none() && first.is_some_and(|only| target.size_bytes(only.lun).is_none())
+    }
+
+    fn is_locked_out(&self) -> bool {
+        let Phase::Queue(queue) = &self.phase else {
+            return false;
+        };
+        let is_hidden = |export: &Export| !self.caller.allows(&export.name, &export.lun_uuid);
+        queue.namespaces().any(|it| is_hidden(&it.export))
     }
 
     fn rest(&mut self) {

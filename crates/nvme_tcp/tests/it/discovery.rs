@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use core::net::IpAddr;
-
 use everglade_nvme_tcp::wire::{Connect, Digests, Status, nqn};
 use everglade_target::model::Model;
 use everglade_target::sessions::{AllowList, Caller};
@@ -24,7 +22,7 @@ fn two_luns() -> Model {
 struct FirstOnly;
 
 impl AllowList for FirstOnly {
-    fn allows(&self, export: &str, _address: Option<IpAddr>, _names: &[String]) -> bool {
+    fn allows(&self, export: &str, _: &[u8; 16], _: &Caller) -> bool {
         export == LUN
     }
 }

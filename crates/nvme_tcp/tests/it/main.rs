@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "all of this is tests")]
 
 mod administration;
+mod admitting;
 mod codec;
 mod connecting;
 mod discovery;

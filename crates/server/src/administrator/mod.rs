@@ -27,6 +27,7 @@ mod inventory;
 pub(crate) mod joining;
 mod kinds;
 mod lun_clones;
+mod mapping;
 mod moving;
 pub(crate) mod opening;
 mod patterns;

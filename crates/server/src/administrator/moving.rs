@@ -145,6 +145,7 @@ impl Administrator {
             self.end_serving_number(id);
             return Err(problem);
         }
+        self.schedule().take_up();
         let used = self.device_numbers(id);
         let (members, strangers): (Vec<_>, Vec<_>) = opened
             .ids

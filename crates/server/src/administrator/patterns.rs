@@ -56,7 +56,7 @@ impl Administrator {
             object: format!("{key} \"{pattern}\""),
             what: format!("no LUN and no snapshot has a name that it fits{unless}"),
             action: "correct the name in the configuration and restart the daemon, or remove the \
-                line; a LUN that no line fits is open to all"
+                line; the clients of the line do not see the LUN that it was for"
                 .to_owned(),
             page: code.page(),
         };

@@ -33,10 +33,11 @@ impl Administrator {
         self.plane.nudge();
     }
 
-    /// Forgets the reservations of deleted LUNs.
+    /// Forgets the reservations and mappings of deleted LUNs.
     pub(super) fn forget_reservations(&self, luns: &[LunUuid]) {
         luns.iter().for_each(|uuid| self.reservations.remove(uuid));
         self.schedule().forget_reservations(luns);
+        self.schedule().forget_mappings(luns);
     }
 
     /// Returns the LUNs of a volume, or the only one of this name.

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use everglade_env::Nanos;
-use everglade_target::sessions::AllowList;
+use everglade_target::sessions::Caller;
 
 use super::ConfigError;
 use super::pattern::{NotAPattern, Pattern};
@@ -147,7 +147,7 @@ impl Callers {
 }
 
 impl Rules {
-    /// Returns whether there are no rules: every client may use every export.
+    /// Returns whether there are no rules.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -191,16 +191,22 @@ impl Rules {
     }
 }
 
-impl AllowList for Rules {
-    fn allows(&self, export: &str, address: Option<IpAddr>, names: &[String]) -> bool {
-        let is_from = |origin: &Origin| origin.contains(address, names);
-        self.rule_for(export)
-            .is_none_or(|rule| rule.origins.iter().any(is_from))
+impl Rules {
+    /// Returns whether the line about an export admits a client; `None` if there is no line.
+    #[must_use]
+    pub fn admits(&self, export: &str, caller: &Caller) -> Option<bool> {
+        let rule = self.rule_for(export)?;
+        let names = caller.names.get().map_or(&[][..], Vec::as_slice);
+        let is_from = |origin: &Origin| origin.contains(caller.address, names);
+        Some(rule.origins.iter().any(is_from))
     }
 }
 
 impl Origin {
-    fn contains(&self, address: Option<IpAddr>, names: &[String]) -> bool {
+    /// Returns whether a client at this address (`None` for the Unix socket), with these names in
+    /// its certificate, is one of these.
+    #[must_use]
+    pub fn contains(&self, address: Option<IpAddr>, names: &[String]) -> bool {
         match (self, address.map(|address| address.to_canonical())) {
             (Origin::Local, None) => true,
             (Origin::Certificate(name), _) => names.contains(name),
@@ -356,6 +362,15 @@ mod tests {
         rules
     }
 
+    fn allows(rules: &Rules, export: &str, address: Option<IpAddr>, names: &[String]) -> bool {
+        let caller = Caller {
+            address,
+            ..Caller::default()
+        };
+        caller.names.set(names.to_vec()).expect("unset");
+        rules.admits(export, &caller).unwrap_or(true)
+    }
+
     fn at(text: &str) -> Option<IpAddr> {
         (text != "local").then(|| text.parse().expect("an address"))
     }
@@ -382,7 +397,7 @@ mod tests {
             ("v/none", "local", false),
         ] {
             assert_eq!(
-                rules.allows(export, at(address), &[]),
+                allows(&rules, export, at(address), &[]),
                 allowed,
                 "{export} {address}"
             );
@@ -406,7 +421,7 @@ mod tests {
             ("v/m", "10.1.2.3", true),
             ("v/lx@monday", "10.9.9.9", true),
         ] {
-            let found = rules.allows(export, at(address), &[]);
+            let found = allows(&rules, export, at(address), &[]);
             assert_eq!(found, allowed, "{export} {address}");
         }
     }
@@ -433,11 +448,11 @@ mod tests {
     }
 
     #[test]
-    fn an_export_that_no_rule_names_is_for_all() {
+    fn an_export_that_no_rule_names_is_for_others_to_decide() {
         let rules = rules(&[("v/l", &["10.0.0.0/0"])]);
-        assert!(rules.allows("v/m", at("::1"), &[]));
-        assert!(rules.allows("v/l", at("192.168.0.1"), &[]));
-        assert!(!rules.allows("v/l", at("::1"), &[]));
+        assert_eq!(rules.admits("v/m", &Caller::default()), None);
+        assert!(allows(&rules, "v/l", at("192.168.0.1"), &[]));
+        assert!(!allows(&rules, "v/l", at("::1"), &[]));
     }
 
     #[test]
@@ -468,11 +483,11 @@ mod tests {
         rules.add("v/*", vec![origin]).expect("a pattern");
         let name = |name: &str| vec![name.to_owned()];
         let somewhere = "10.1.2.3".parse().ok();
-        assert!(rules.allows("v/l", somewhere, &name("db1.example.org")));
-        assert!(!rules.allows("v/l", somewhere, &name("db2.example.org")));
-        assert!(!rules.allows("v/l", somewhere, &[]));
+        assert!(allows(&rules, "v/l", somewhere, &name("db1.example.org")));
+        assert!(!allows(&rules, "v/l", somewhere, &name("db2.example.org")));
+        assert!(!allows(&rules, "v/l", somewhere, &[]));
         assert!(
-            !rules.allows("v/l", None, &[]),
+            !allows(&rules, "v/l", None, &[]),
             "the Unix socket has no names"
         );
         for bad in ["cert:", "cert:a b", "cert:*", "certs:a"] {

@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 pub use address::{TcpListen, UnixListen};
-pub use callers::{Callers, Rules, Tls, TlsClients};
+pub use callers::{Callers, Origin, Rules, Tls, TlsClients};
 pub use error::ConfigError;
 pub use iscsi::{Iscsi, IscsiSettings};
 pub use nbd::{Nbd, NbdSettings};

@@ -7,9 +7,8 @@
 //!                       *, VOLUME/*, VOLUME/db*, vm*, VOLUME/LUN@*
 //! ```
 //!
-//! An export that no line matches is open to all clients, so a pattern that can never match leaves
-//! exports open that it was to close. Therefore every part of a pattern must be a possible name;
-//! otherwise the daemon refuses to start. A pattern that could match, but matches no existing
+//! A pattern that can never match says nothing about the exports that it was for. Therefore every
+//! part of a pattern must be a possible name; otherwise the daemon refuses to start. A pattern that could match, but matches no existing
 //! export, is a warning (`administrator::patterns`), because the LUN may be created later.
 
 use std::fmt;

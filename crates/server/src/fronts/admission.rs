@@ -7,6 +7,7 @@ use std::sync::Arc;
 use everglade_target::sessions::{AllowList, Caller, TlsMode};
 
 use crate::StartError;
+use crate::access::{Gate, Terms};
 use crate::config::{Callers, Tls, TlsClients};
 use crate::signal::Again;
 use crate::tls::Certificates;
@@ -16,7 +17,7 @@ use crate::tls::Certificates;
 pub struct Admission {
     mode: TlsMode,
     certificates: Option<Arc<Certificates>>,
-    allow_list: Option<Arc<dyn AllowList>>,
+    allow_list: Arc<dyn AllowList>,
 }
 
 impl Admission {
@@ -24,7 +25,11 @@ impl Admission {
     ///
     /// # Errors
     /// The certificates cannot be used.
-    pub fn open(callers: &Callers, again: &Again) -> Result<Admission, StartError> {
+    pub fn open(
+        callers: &Callers,
+        gate: &Arc<Gate>,
+        again: &Again,
+    ) -> Result<Admission, StartError> {
         let mode = match callers.tls {
             None | Some(Tls::Off) => TlsMode::Off,
             Some(Tls::Offered) => TlsMode::Offered,
@@ -37,16 +42,14 @@ impl Admission {
             }
             _ => None,
         };
-        let rules = &callers.allow;
-        let allow_list: Option<Arc<dyn AllowList>> = if rules.is_empty() {
-            None
-        } else {
-            Some(Arc::new(rules.clone()))
+        let terms = Terms {
+            rules: callers.allow.clone(),
+            gate: Arc::clone(gate),
         };
         Ok(Admission {
             mode,
             certificates,
-            allow_list,
+            allow_list: Arc::new(terms),
         })
     }
 
@@ -62,7 +65,8 @@ impl Admission {
             local,
             names: Arc::default(),
             tls,
-            allow_list: self.allow_list.clone(),
+            host: None,
+            allow_list: Some(Arc::clone(&self.allow_list)),
         }
     }
 

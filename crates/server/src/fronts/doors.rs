@@ -79,6 +79,12 @@ impl Listeners {
                     );
                 }
                 let (socket, address) = listen::bind_tcp(address, door.flag)?;
+                if !address.ip().is_loopback() {
+                    tracing::info!(
+                        "{title} on {address}: other machines see the LUNs that are mapped to \
+                         them (everglade mapping create)"
+                    );
+                }
                 (Some(Address::Tcp(address)), Some(Listening::Tcp(socket)))
             }
             Some(Address::Unix(path)) => {

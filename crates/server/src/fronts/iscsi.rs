@@ -183,6 +183,7 @@ mod tests {
         let export = Export {
             name: "vol0/lun0".to_owned(),
             uuid: [1; 16],
+            lun_uuid: [1; 16],
             size_bytes: 1 << 30,
             read_only: false,
         };

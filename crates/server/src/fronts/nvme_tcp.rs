@@ -144,6 +144,7 @@ mod tests {
         let export = Export {
             name: "vol0/lun.0".to_owned(),
             uuid: [1; 16],
+            lun_uuid: [1; 16],
             size_bytes: 1 << 20,
             read_only: false,
         };
@@ -161,8 +162,7 @@ mod tests {
         let expected = [
             "  modprobe nvme-tcp",
             "  nvme discover -t tcp -a 127.0.0.1 -s 4420",
-            "  nvme connect -t tcp -a 127.0.0.1 -s 4420 -n \
-            nqn.2026-11.dev.everglade:vol0.lun..0:01010101",
+            "  nvme connect -t tcp -a 127.0.0.1 -s 4420 -n nqn.2026-11.dev.everglade:vol0.lun..0:01010101",
         ];
         assert_eq!(lines, expected);
         assert_eq!(commands(&endpoints, &[]), "");

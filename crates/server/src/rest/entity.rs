@@ -6,7 +6,9 @@
 //! outdated.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
-use everglade_api::{Aggregate, Code, Lun, Policy, Problem, Snapshot, Volume};
+use everglade_api::{
+    Aggregate, Code, Host, HostGroup, Lun, Mapping, Policy, Problem, Snapshot, Volume,
+};
 
 /// Longest list of tags that is read.
 const HEADER_BYTES_MAX: usize = 1024;
@@ -61,6 +63,22 @@ impl Tag {
         let counts = format!("{} {} {}", policy.hourly, policy.daily, policy.weekly);
         let when = format!("{} {} {}", policy.at, policy.weekday, policy.time_zone);
         Tag::of(&["policy", &policy.name, &counts, &when])
+    }
+
+    pub(super) fn of_host(host: &Host) -> Tag {
+        let mut parts = vec!["host", &host.name];
+        parts.extend(host.identifiers.iter().map(String::as_str));
+        Tag::of(&parts)
+    }
+
+    pub(super) fn of_host_group(group: &HostGroup) -> Tag {
+        let mut parts = vec!["host group", &group.name];
+        parts.extend(group.hosts.iter().map(String::as_str));
+        Tag::of(&parts)
+    }
+
+    pub(super) fn of_mapping(mapping: &Mapping) -> Tag {
+        Tag::of(&["mapping", &mapping.lun, &mapping.to])
     }
 
     /// Returns the tag as a header's value.

@@ -31,6 +31,7 @@ mod entity;
 mod flags;
 pub(crate) mod guard;
 mod happenings;
+mod hosts;
 mod jobs;
 mod keys;
 mod listing;

@@ -14,8 +14,8 @@ use super::desk::Desk;
 use super::guard::{guard, no_such_path};
 use super::once::once;
 use super::{
-    aggregates, happenings, jobs, luns, overview, policies, repairs, scrubs, snapshots, splits,
-    volumes,
+    aggregates, happenings, hosts, jobs, luns, overview, policies, repairs, scrubs, snapshots,
+    splits, volumes,
 };
 
 /// Returns the table of paths.
@@ -85,6 +85,7 @@ pub(super) fn all(desk: Arc<Desk>) -> Router {
                 .delete(luns::delete),
         )
         .merge(snapshots::routes())
+        .merge(hosts::routes())
         .merge(policies::routes())
         .merge(splits::routes())
         .merge(repairs::routes())

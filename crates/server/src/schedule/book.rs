@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use everglade_api::{DEFAULT_POLICY, Policy, TimeOfDay, Weekday};
 use serde::{Deserialize, Serialize};
 
+use super::access::Access;
 use super::calendar::Every;
 use super::reserved::Reserved;
 
@@ -30,6 +31,9 @@ pub(super) struct Book {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub(super) reservations: BTreeMap<String, Reserved>,
+    /// Who may use which LUN.
+    #[serde(default, skip_serializing_if = "Access::is_empty")]
+    pub(super) access: Access,
 }
 
 /// A volume that has a policy.
@@ -199,6 +203,7 @@ impl Book {
             reservations: reservations
                 .map(|(lun, reserved)| (lun.clone(), reserved.clone()))
                 .collect(),
+            access: self.access.part(home, all),
         }
     }
 
@@ -214,8 +219,9 @@ impl Book {
             version: VERSION,
             made: self.made.iter().filter(is_used).cloned().collect(),
             volumes,
-            // They were never in a file.
+            // These were never in a file.
             reservations: BTreeMap::new(),
+            access: Access::default(),
         }
     }
 
@@ -258,7 +264,8 @@ impl Book {
             reserved.home = Some(home);
             self.reservations.insert(lun, reserved);
         }
-        let renamed = renamed.into_iter();
+        let hosts = self.access.merge(home, aggregate, part.access);
+        let renamed = renamed.into_iter().chain(hosts);
         renamed
             .map(|(before, now)| format!("{before} is called {now}"))
             .collect()
@@ -266,7 +273,10 @@ impl Book {
 
     /// Returns whether the book is empty.
     pub(super) fn is_empty(&self) -> bool {
-        self.made.is_empty() && self.volumes.is_empty() && self.reservations.is_empty()
+        self.made.is_empty()
+            && self.volumes.is_empty()
+            && self.reservations.is_empty()
+            && self.access.is_empty()
     }
 
     /// Returns the book as text; empty if the book is empty.
@@ -304,13 +314,14 @@ impl Book {
         }
         let mut reservations = book.reservations.iter();
         reservations.try_for_each(|(lun, reserved)| reserved.check(lun))?;
+        book.access.check()?;
         Ok(Book { version: 0, ..book })
     }
 }
 
 /// Returns names for a policy of an aggregate: its own, then with the aggregate's name appended,
 /// then with a number too.
-fn candidates(name: &str, aggregate: &str) -> impl Iterator<Item = String> {
+pub(super) fn candidates(name: &str, aggregate: &str) -> impl Iterator<Item = String> {
     // Names are ASCII, of at most 64 bytes.
     let with = |end: String| {
         let room = 64usize.saturating_sub(end.len());

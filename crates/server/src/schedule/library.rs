@@ -181,7 +181,7 @@ impl Library {
                     let renamed = book.merge(aggregate, &name, part);
                     if !renamed.is_empty() {
                         let text = format!(
-                            "policies of other meaning have the same names here: {}",
+                            "policies or hosts of other meaning have the same names here: {}",
                             renamed.join(", ")
                         );
                         told.push((name, text));
@@ -288,6 +288,7 @@ impl Library {
             .retain(|_, entry| entry.home != Some(aggregate));
         book.reservations
             .retain(|_, reserved| reserved.home != Some(aggregate));
+        book.access.leave(aggregate);
         gone
     }
 

@@ -24,15 +24,18 @@
 //! 6. The entry of a volume is written before the volume is created, and removed after the volume
 //!    is deleted. A crash in between leaves an entry without a volume; the next round drops it.
 
+mod access;
 mod book;
 mod calendar;
 mod keeping;
 mod library;
+mod mapping;
 mod reserved;
 mod rounds;
 
 pub use library::NAME;
 pub(crate) use library::{Shelf, Unwritten};
+pub(crate) use mapping::MappedLun;
 pub(crate) use rounds::{RoundEvent, SnapshotEntry, Volumes};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +52,8 @@ use everglade_target::reservations::Registry;
 use book::{Book, Entry, Run};
 use calendar::{Calendar, Every};
 use library::{Asked, Library};
+
+use crate::access::Gate;
 
 /// The largest number of policies that administrators may create.
 const POLICIES_MAX: usize = 256;
@@ -77,6 +82,8 @@ struct Inner {
     registry: Option<Arc<Registry>>,
     /// LUNs whose reservations were restored.
     restored: BTreeSet<String>,
+    /// Where mappings of LUNs are published.
+    gate: Option<Arc<Gate>>,
 }
 
 struct Failure {
@@ -106,6 +113,7 @@ impl Schedule {
                 refusal: None,
                 registry: None,
                 restored: BTreeSet::new(),
+                gate: None,
             }),
             turn: Mutex::default(),
         }
@@ -116,6 +124,12 @@ impl Schedule {
         let mut inner = self.inner.lock();
         inner.load_new_parts();
         inner
+    }
+
+    /// Reads the parts of aggregates that came online. What they say counts from now on, without
+    /// waiting for the next round.
+    pub(crate) fn take_up(&self) {
+        drop(self.lock());
     }
 
     /// Returns all policies, by name.
@@ -472,6 +486,7 @@ impl Inner {
             self.told.insert(format!("aggregate {aggregate}"), text);
         }
         self.restore_reservations();
+        self.publish_access();
         if let Err(text) = self.library.write(&self.book, Asked::ByNobody) {
             // The write is retried with the next change, or when the next aggregate comes online.
             tracing::debug!("the policies are not written yet: {text}");

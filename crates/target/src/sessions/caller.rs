@@ -20,9 +20,10 @@ pub enum TlsMode {
 
 /// Decides which exports a caller may see. Other exports do not exist for the caller.
 pub trait AllowList: Send + Sync {
-    /// Returns whether a client may use `export`, by its `address` (`None` for a local socket) and
-    /// the `names` in its certificate.
-    fn allows(&self, export: &str, address: Option<IpAddr>, names: &[String]) -> bool;
+    /// Returns whether a client may use an export, or an image of one: `export` is the name to open
+    /// it by, and `lun` the UUID of the LUN that it is or is an image of. The client may have opened
+    /// it long ago under that name.
+    fn allows(&self, export: &str, lun: &[u8; 16], caller: &Caller) -> bool;
 }
 
 /// The client at the other end of a connection.
@@ -34,6 +35,8 @@ pub struct Caller {
     pub local: Option<SocketAddr>,
     /// Names in the client's certificate; set before its first encrypted bytes reach the session.
     pub names: Arc<OnceLock<Vec<String>>>,
+    /// The name by which a client of iSCSI or NVMe/TCP has introduced itself: its IQN or NQN.
+    pub host: Option<String>,
     /// Whether the client may or must encrypt.
     pub tls: TlsMode,
     /// The list of exports that the client may see; `None` for all.
@@ -41,12 +44,12 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Returns whether the client may see this export.
+    /// Returns whether the client may see an export, or an image of one; see
+    /// [`AllowList::allows`].
     #[must_use]
-    pub fn allows(&self, export: &str) -> bool {
+    pub fn allows(&self, export: &str, lun: &[u8; 16]) -> bool {
         let list = self.allow_list.as_ref();
-        let names = self.names.get().map_or(&[][..], Vec::as_slice);
-        list.is_none_or(|list| list.allows(export, self.address, names))
+        list.is_none_or(|list| list.allows(export, lun, self))
     }
 }
 
@@ -61,24 +64,23 @@ pub struct Allowed<'a> {
 impl Target for Allowed<'_> {
     fn exports(&self) -> Vec<Export> {
         let mut exports = self.target.exports();
-        exports.retain(|export| self.caller.allows(&export.name));
+        exports.retain(|export| self.caller.allows(&export.name, &export.lun_uuid));
         exports
     }
 
     fn images(&self, name: &str) -> Vec<Image> {
-        let mut images = match self.caller.allows(name) {
-            true => self.target.images(name),
-            false => Vec::new(),
-        };
-        images.retain(|image| self.caller.allows(&image.export));
+        let mut images = self.target.images(name);
+        images.retain(|image| self.caller.allows(&image.export, &image.lun_uuid));
         images
     }
 
     fn open(&mut self, name: &str) -> Result<(LunHandle, Export), Error> {
-        if !self.caller.allows(name) {
-            return Err(Error::NotFound(name.to_owned()));
+        let (lun, export) = self.target.open(name)?;
+        if self.caller.allows(&export.name, &export.lun_uuid) {
+            return Ok((lun, export));
         }
-        self.target.open(name)
+        self.target.close(lun);
+        Err(Error::NotFound(name.to_owned()))
     }
 
     fn close(&mut self, lun: LunHandle) {

@@ -117,6 +117,12 @@ pub trait Session: Sized + Send + 'static {
         false
     }
 
+    /// Returns whether the client may not use its only LUN any more
+    /// ([`Caller::allows`](super::Caller::allows)).
+    fn is_locked_out(&self) -> bool {
+        false
+    }
+
     /// Does what has become due: timers, and what other sessions left to be seen. Called about once
     /// a second. Returns whether anything changed.
     fn tick(&mut self, now: Nanos, target: &mut dyn Target) -> bool {

@@ -512,7 +512,10 @@ impl<S: Session> Sessions<S> {
             } else if is_stuck {
                 session.abandon(target);
                 self.common.memory.note_stalled();
-            } else if session.has_lost_its_lun(target) || seat.is_idle(now, idle_max) {
+            } else if session.has_lost_its_lun(target)
+                || session.is_locked_out()
+                || seat.is_idle(now, idle_max)
+            {
                 seat.session.stop(target);
             }
             let Interest { write, closed, .. } = self.interest(id);

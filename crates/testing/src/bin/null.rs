@@ -120,6 +120,7 @@ fn serve(socket: &str, size_bytes: u64, memory: u64) -> std::io::Result<()> {
         export: Export {
             name: "null".to_owned(),
             uuid: [0; 16],
+            lun_uuid: [0; 16],
             size_bytes,
             read_only: false,
         },

@@ -269,6 +269,7 @@ impl Target for ToyTarget {
         let export = |(name, lun): (&String, &super::core::Lun)| Export {
             name: name.clone(),
             uuid: [0; 16],
+            lun_uuid: [0; 16],
             size_bytes: lun.size_bytes,
             read_only: false,
         };

@@ -185,6 +185,10 @@ impl Full {
         self.lun
     }
 
+    pub(super) fn is_locked_out(&self, caller: &Caller) -> bool {
+        !caller.allows(&self.unit.export, &self.unit.lun_uuid)
+    }
+
     pub(super) fn is_replaced(&self) -> bool {
         self.seat.as_ref().is_some_and(Seat::is_replaced)
     }

@@ -28,6 +28,11 @@ impl Fence {
     /// Text of a refusal.
     pub(super) const TEXT: &'static str = "another host has reserved the export";
 
+    /// The name by which the export was opened.
+    pub(super) fn export(&self) -> &str {
+        &self.export
+    }
+
     pub(super) fn new(export: &str, reservations: Option<Arc<Reservations>>) -> Fence {
         Fence {
             export: export.to_owned(),

@@ -35,10 +35,10 @@ mod verdict;
 use std::sync::Arc;
 
 use everglade_target::reservations::Reservations;
-use everglade_target::sessions::Ledger;
 use everglade_target::sessions::memory::{
     Class, REQUEST_BYTES, Reservation, SHORT_PIECE_BYTES, page_bytes,
 };
+use everglade_target::sessions::{Caller, Ledger};
 use everglade_target::{Error, LunHandle, OP_BYTES_MAX, Op, Token, WriteSpan};
 
 use super::open_export::OpenExport;
@@ -66,6 +66,8 @@ const EXTENTS_CHARGE: u64 = 16 * EXTENTS_MAX as u64;
 /// A session that serves an export.
 pub(super) struct Transmission {
     lun: LunHandle,
+    /// UUID of the LUN that the export is, or is an image of.
+    lun_uuid: [u8; 16],
     read_only: bool,
     terms: Terms,
     fence: Fence,
@@ -107,6 +109,7 @@ impl Transmission {
     ) -> Self {
         Transmission {
             lun: open.lun,
+            lun_uuid: open.export.lun_uuid,
             read_only: open.export.read_only,
             terms,
             fence: Fence::new(&open.export.name, reservations),
@@ -120,6 +123,11 @@ impl Transmission {
 
     pub(super) fn lun(&self) -> LunHandle {
         self.lun
+    }
+
+    /// Returns whether the client may not use the export any more.
+    pub(super) fn is_locked_out(&self, caller: &Caller) -> bool {
+        !caller.allows(self.fence.export(), &self.lun_uuid)
     }
 
     /// Images that are open as long as the LUN.

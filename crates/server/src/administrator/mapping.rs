@@ -1,0 +1,68 @@
+//! Mappings of LUNs to hosts, as administrators make and see them. The schedule keeps them in the
+//! pools.
+
+use everglade_api::{Mapping, Problem};
+
+use super::administrator::Administrator;
+use crate::schedule::MappedLun;
+
+impl Administrator {
+    /// Returns all mappings, by LUN.
+    #[must_use]
+    pub fn mappings(&self) -> Vec<Mapping> {
+        self.schedule().mappings(&self.mapped_luns(|_| true))
+    }
+
+    /// Returns one mapping.
+    ///
+    /// # Errors
+    /// The LUN or the mapping does not exist.
+    pub fn mapping(&self, volume: &str, lun: &str, to: &str) -> Result<Mapping, Problem> {
+        let known = self.mapped_lun(volume, lun)?;
+        let mut mappings = self.schedule().mappings(&[known]).into_iter();
+        let found = mappings.find(|mapping| mapping.to == to);
+        found.ok_or_else(|| {
+            let text = format!("{volume:.64}/{lun:.64} to {to:.64}");
+            Problem::not_found("mapping of", text)
+        })
+    }
+
+    /// Maps a LUN to a host or a group.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn map(&self, volume: &str, lun: &str, to: &str) -> Result<Mapping, Problem> {
+        let known = self.mapped_lun(volume, lun)?;
+        self.schedule().map(&known, to)
+    }
+
+    /// Removes a mapping.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn unmap(&self, volume: &str, lun: &str, to: &str) -> Result<(), Problem> {
+        let known = self.mapped_lun(volume, lun)?;
+        self.schedule().unmap(&known, to)
+    }
+
+    fn mapped_lun(&self, volume: &str, lun: &str) -> Result<MappedLun, Problem> {
+        self.lun(volume, lun)?;
+        let name = format!("{volume}/{lun}");
+        let mut found = self.mapped_luns(|known| known == name).into_iter();
+        // Somebody may delete it this moment.
+        found.next().ok_or_else(|| Problem::not_found("LUN", name))
+    }
+
+    fn mapped_luns(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<MappedLun> {
+        let luns = self.engine.luns().into_iter();
+        let wanted = luns.filter(|lun| is_wanted(&lun.name));
+        let known = wanted.filter_map(|lun| {
+            Some(MappedLun {
+                home: self.engine.home_of(lun.name.split_once('/')?.0)?,
+                uuid: lun.uuid,
+                name: lun.name,
+            })
+        });
+        known.collect()
+    }
+}
