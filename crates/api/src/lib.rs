@@ -33,6 +33,7 @@ mod repair;
 mod replacement;
 mod scan;
 mod scrub;
+mod session;
 mod shell;
 mod size;
 mod snapshot;
@@ -76,6 +77,7 @@ pub use repair::{Repair, RepairState};
 pub use replacement::{CatchingUp, ReplaceDrive, Replacement};
 pub use scan::{Scan, SetScan};
 pub use scrub::{Scrub, ScrubState};
+pub use session::{Session, Sessions};
 pub use shell::shell_word;
 pub use size::{NotASize, Size};
 pub use snapshot::{

@@ -148,10 +148,8 @@ fn remove(
         }));
         return output.data(&raw, || losses(&aggregate, &volumes, obstacle));
     }
-    let query = match delete.discard_volumes {
-        true => "?discard_volumes=true",
-        false => "",
-    };
+    let (discard, disconnect) = (delete.discard_volumes, delete.disconnect);
+    let query = format!("?discard_volumes={discard}&disconnect={disconnect}");
     session.remove(&format!("{path}{query}"))?;
     output.for_programs(&listing::versioned(json!({"deleted": delete.name})))?;
     output.done(&format!("deleted aggregate {}", delete.name));

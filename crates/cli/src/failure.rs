@@ -201,6 +201,9 @@ impl From<Problem> for Failure {
             {
                 "; add --yes if that is meant"
             }
+            Code::InUse if problem.field.as_deref() == Some("disconnect") => {
+                ", or add --disconnect"
+            }
             _ => "",
         };
         // The field's name in a request is not that of an option; the detail says enough.
@@ -213,7 +216,7 @@ impl From<Problem> for Failure {
                 format!("--{field}: {}", problem.detail)
             }
             Some("time_zone") => format!("--time-zone: {}", problem.detail),
-            Some("discard_contents" | "discard_volumes" | "discard_beyond") => {
+            Some("discard_contents" | "discard_volumes" | "discard_beyond" | "disconnect") => {
                 problem.detail.clone()
             }
             Some("snapshot_policy") => format!("--snapshot-policy: {}", problem.detail),

@@ -29,6 +29,7 @@ mod replacement;
 mod scan;
 mod scrub;
 mod session;
+mod sessions;
 mod snapshot;
 mod split;
 mod status;
@@ -74,6 +75,7 @@ pub fn run(verb: &Verb, options: &Options) -> Result<u8, Failure> {
         Verb::Host { verb } => host::run(verb, &session, &output),
         Verb::HostGroup { verb } => host::run_group(verb, &session, &output),
         Verb::Mapping { verb } => host::run_mapping(verb, &session, &output),
+        Verb::Session { verb } => sessions::run(verb, &session, &output),
         Verb::Policy { verb } => policy::run(verb, &session, &output),
         Verb::Status => status::run(&session, &output),
         Verb::Df(df) => df::run(df, &session, &output),

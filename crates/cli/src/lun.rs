@@ -11,7 +11,7 @@ use crate::job;
 use crate::listing::{self, Cell, Column, if_asked};
 use crate::output::Output;
 use crate::session::{Answer, Session};
-use crate::verb::{LunClone, LunCreate, LunResize, LunShow, LunVerb, Removal};
+use crate::verb::{LunClone, LunCreate, LunDelete, LunResize, LunShow, LunVerb};
 
 const COLUMNS: [Column<Lun>; 8] = [
     Column::text("name", |lun| {
@@ -50,7 +50,7 @@ pub(crate) fn run(
         }
         LunVerb::Clone(clone) => return run_clone(clone, session, output),
         LunVerb::Delete(delete) => {
-            return remove(&delete.name, &delete.removal, session, output, yes);
+            return remove(delete, session, output, yes);
         }
     }
     Ok(exit::OK)
@@ -138,12 +138,12 @@ fn run_resize(
 }
 
 fn remove(
-    name: &LunName,
-    removal: &Removal,
+    delete: &LunDelete,
     session: &Session,
     output: &Output,
     yes: bool,
 ) -> Result<u8, Failure> {
+    let LunDelete { name, removal, .. } = delete;
     let path = path_of(name);
     if removal.dry_run || !yes {
         let lun = session.get::<Lun>(&path)?.meant;
@@ -157,7 +157,7 @@ fn remove(
         output.data(&raw, || format!("{what} would be lost for good\n"))?;
         return Ok(exit::OK);
     }
-    let job = session.delete(&path)?;
+    let job = session.delete(&format!("{path}?disconnect={}", delete.disconnect))?;
     output.done(&format!("deleted LUN {name}"));
     job::follow(session, output, job, removal.wait)
 }

@@ -13,7 +13,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use everglade_api::{LunName, Name, Size, SnapshotName};
 
 pub(crate) use clone::{CloneCreate, CloneVerb, SplitStart, SplitVerb};
-pub(crate) use host::{HostGroupVerb, HostVerb, MappingVerb};
+pub(crate) use host::{HostGroupVerb, HostVerb, MappingVerb, SessionVerb};
 pub(crate) use moving::{AggregateExport, AggregateImport};
 pub(crate) use policy::{PolicyCreate, PolicyVerb};
 pub(crate) use snapshot::{
@@ -70,6 +70,12 @@ pub enum Verb {
         /// What to do.
         #[command(subcommand)]
         verb: MappingVerb,
+    },
+    /// Show who is connected, and to which LUN
+    Session {
+        /// What to do.
+        #[command(subcommand)]
+        verb: SessionVerb,
     },
     /// Manage automatic snapshot schedules
     Policy {
@@ -313,6 +319,10 @@ pub struct AggregateDelete {
     #[arg(long)]
     pub discard_volumes: bool,
 
+    /// Delete it although clients are connected, which lose their connection
+    #[arg(long)]
+    pub disconnect: bool,
+
     /// Show what would be lost; change nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -454,6 +464,10 @@ pub struct VolumeDelete {
     #[arg(value_name = "VOLUME")]
     pub name: Name,
 
+    /// Delete it although clients are connected, which lose their connection
+    #[arg(long)]
+    pub disconnect: bool,
+
     /// How to remove it.
     #[command(flatten)]
     pub removal: Removal,
@@ -568,6 +582,10 @@ pub struct LunDelete {
     /// The LUN
     #[arg(value_name = "VOLUME/LUN")]
     pub name: LunName,
+
+    /// Delete it although clients are connected, which lose their connection
+    #[arg(long)]
+    pub disconnect: bool,
 
     /// How to remove it.
     #[command(flatten)]

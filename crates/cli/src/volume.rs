@@ -10,7 +10,7 @@ use crate::job;
 use crate::listing::{self, Cell, Column, if_asked};
 use crate::output::Output;
 use crate::session::Session;
-use crate::verb::{Removal, SyncOption, VolumeVerb};
+use crate::verb::{SyncOption, VolumeDelete, VolumeVerb};
 
 const COLUMNS: [Column<Volume>; 11] = [
     Column::text("name", |volume| Cell::text(&volume.name)),
@@ -84,20 +84,19 @@ pub(crate) fn run(
             output.made(&told.raw, || listing::of_one(&told.meant, &COLUMNS))?;
         }
         VolumeVerb::Delete(delete) => {
-            let name = delete.name.as_str();
-            return remove(name, &delete.removal, session, output, yes);
+            return remove(delete, session, output, yes);
         }
     }
     Ok(exit::OK)
 }
 
 fn remove(
-    name: &str,
-    removal: &Removal,
+    delete: &VolumeDelete,
     session: &Session,
     output: &Output,
     yes: bool,
 ) -> Result<u8, Failure> {
+    let VolumeDelete { name, removal, .. } = delete;
     let path = format!("/v1/volumes/{name}");
     if removal.dry_run || !yes {
         let volume = session.get::<Volume>(&path)?.meant;
@@ -109,7 +108,7 @@ fn remove(
         }
         let luns = session.get::<Luns>(&format!("{path}/luns"))?.meant.luns;
         let raw = listing::versioned(json!({
-            "would": "volume delete", "object": name, "obstacle": obstacle,
+            "would": "volume delete", "object": name.as_str(), "obstacle": obstacle,
             "lost": {"volume": volume, "luns": luns},
         }));
         output.data(&raw, || {
@@ -129,7 +128,7 @@ fn remove(
         })?;
         return Ok(exit::OK);
     }
-    let job = session.delete(&path)?;
+    let job = session.delete(&format!("{path}?disconnect={}", delete.disconnect))?;
     output.done(&format!("deleted volume {name}"));
     job::follow(session, output, job, removal.wait)
 }

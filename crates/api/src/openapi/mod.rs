@@ -85,6 +85,8 @@ pub const LISTING: [(&str, &str); 4] = [
     crate::Restored,
     crate::Snapshot,
     crate::Scan,
+    crate::Session,
+    crate::Sessions,
     crate::SetScan,
     crate::SnapshotChanges,
     crate::Repair,

@@ -253,6 +253,10 @@ const COMPARISON: &[Parameter] = &[
 ];
 const POLICIES: &str = "/v1/policies";
 const POLICY: &str = "/v1/policies/{policy}";
+const DISCONNECT: (&str, &str) = (
+    "disconnect",
+    "also if clients have its LUNs open, which lose their connection",
+);
 const HOSTS: &str = "/v1/hosts";
 const HOST: &str = "/v1/hosts/{host}";
 const HOST_GROUPS: &str = "/v1/host-groups";
@@ -321,10 +325,13 @@ pub const ROUTES: &[Route] = &[
         None,
         Answers::Gone,
     )
-    .with_flags(&[(
-        "discard_volumes",
-        "also delete an aggregate that has volumes, or that cannot be opened",
-    )])
+    .with_flags(&[
+        (
+            "discard_volumes",
+            "also delete an aggregate that has volumes, or that cannot be opened",
+        ),
+        DISCONNECT,
+    ])
     .by_admin(),
     Route::change(
         "POST",
@@ -441,7 +448,8 @@ pub const ROUTES: &[Route] = &[
         "deletes a volume with its LUNs",
         None,
         Answers::Accepted("Job"),
-    ),
+    )
+    .with_flags(&[DISCONNECT]),
     Route::change(
         "POST",
         "/v1/volumes/{volume}/actions/rename",
@@ -479,7 +487,8 @@ pub const ROUTES: &[Route] = &[
         "deletes a LUN",
         None,
         Answers::Accepted("Job"),
-    ),
+    )
+    .with_flags(&[DISCONNECT]),
     Route::change(
         "POST",
         "/v1/volumes/{volume}/luns/{lun}/actions/rename",
@@ -644,6 +653,12 @@ pub const ROUTES: &[Route] = &[
         Answers::Gone,
     )
     .by_admin(),
+    Route::list(
+        "/v1/sessions",
+        "connections that have a LUN open, by LUN",
+        "Sessions",
+        "Session",
+    ),
     Route::list(MAPPINGS, "mappings, by LUN", "Mappings", "Mapping"),
     Route::change(
         "POST",

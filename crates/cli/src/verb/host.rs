@@ -1,4 +1,4 @@
-//! Verbs of `host`, `host-group` and `mapping`.
+//! Verbs of `host`, `host-group`, `mapping` and `session`.
 
 use clap::{Args, Subcommand};
 use everglade_api::{LunName, Name};
@@ -169,4 +169,23 @@ pub struct MappingOf {
     /// The host or the group
     #[arg(value_name = "HOST")]
     pub to: Name,
+}
+
+/// Verbs of `session`.
+#[derive(Debug, Subcommand)]
+pub enum SessionVerb {
+    /// List the connections that have a LUN or a snapshot of one open
+    #[command(visible_alias = "list")]
+    Show(SessionShow),
+}
+
+/// Options of `session show`.
+#[derive(Debug, Args)]
+pub struct SessionShow {
+    /// A volume, a LUN, or a LUN in a snapshot [default: all]
+    #[arg(value_name = "OBJECT")]
+    pub object: Option<String>,
+
+    #[command(flatten)]
+    pub listing: Listing,
 }

@@ -1,6 +1,7 @@
 //! Administering a running daemon (issue 4, items 1 and 2): the command line and the REST interface
 //! against the real binary, with real clients on what they make.
 
+mod connected;
 mod deletion;
 mod devices;
 mod failing;

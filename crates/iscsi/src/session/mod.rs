@@ -377,14 +377,6 @@ impl Session {
         }
     }
 
-    /// Returns whether the initiator may not use its LUN any more.
-    pub(crate) fn is_locked_out(&self) -> bool {
-        match &self.phase {
-            Phase::Full(full) => full.is_locked_out(&self.caller),
-            _ => false,
-        }
-    }
-
     /// Operations submitted to the target and not completed.
     #[must_use]
     pub fn operations_in_flight(&self) -> usize {

@@ -439,11 +439,14 @@ impl Session {
         }
     }
 
-    /// Returns whether the client may not use its export any more.
-    pub(crate) fn is_locked_out(&self) -> bool {
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    pub(crate) fn opened(&self) -> Option<(&str, &[u8; 16])> {
         match &self.phase {
-            Phase::Transmission(transmission) => transmission.is_locked_out(&self.caller),
-            _ => false,
+            Phase::Transmission(transmission) => Some(transmission.opened()),
+            _ => None,
         }
     }
 

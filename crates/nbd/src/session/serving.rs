@@ -100,8 +100,12 @@ impl sessions::Session for Session {
             .is_some_and(|lun| target.size_bytes(lun).is_none())
     }
 
-    fn is_locked_out(&self) -> bool {
-        self.is_locked_out()
+    fn caller(&self) -> Option<&Caller> {
+        Some(self.caller())
+    }
+
+    fn opened(&self) -> Option<(&str, &[u8; 16])> {
+        self.opened()
     }
 
     fn rest(&mut self) {

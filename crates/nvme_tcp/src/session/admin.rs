@@ -52,6 +52,8 @@ pub(super) struct Admin {
     features: Features,
     pub(super) events: Events,
     host_behaviour: Vec<u8>,
+    /// Notices about reservations that the host does not want. None are sent.
+    notice_mask: u32,
     keep_alive_ms: u32,
     /// Time at which the host was heard last, to the second.
     heard_at: Nanos,
@@ -78,6 +80,7 @@ impl Admin {
             features: Features::default(),
             events: Events::default(),
             host_behaviour: vec![0; HOST_BEHAVIOUR_BYTES as usize],
+            notice_mask: 0,
             keep_alive_ms,
             heard_at: now,
             sizes,
@@ -259,6 +262,12 @@ impl Session {
         let command = **command;
         if turns_cache_off(&command) && self.flush_first(row, target) {
             return;
+        }
+        let feature = command.words[0].to_le_bytes()[0];
+        if (command.opcode, feature) == (admin::SET_FEATURES, feature::id::PERSISTENCE)
+            && self.settings.offers_reservations
+        {
+            return self.set_persistence(row, &command);
         }
         let done = match command.opcode {
             FABRICS => self.fabrics(&command, target),
@@ -449,6 +458,15 @@ impl Session {
         match id {
             feature::id::HOST_BEHAVIOUR => Ok((0, Some(admin.host_behaviour.clone()))),
             feature::id::HOST_ID => Ok((0, Some(controller.host().id.to_vec()))),
+            feature::id::PERSISTENCE if self.settings.offers_reservations => {
+                let mut namespaces = queue.namespaces();
+                let found = namespaces.find(|it| it.id == command.namespace);
+                let namespace = found.ok_or(Status::INVALID_NAMESPACE)?;
+                Ok((u64::from(namespace.reservations.persists()), None))
+            }
+            feature::id::NOTICE_MASK if self.settings.offers_reservations => {
+                Ok((u64::from(admin.notice_mask), None))
+            }
             _ => {
                 let is_discovery = controller.subsystem().is_discovery();
                 let known = admin.known(controller.writes_through(), is_discovery);
@@ -466,6 +484,11 @@ impl Session {
         if command.words[0].to_le_bytes()[0] == feature::id::HOST_BEHAVIOUR {
             let length = admin.host_behaviour.len();
             admin.host_behaviour.copy_from_slice(&data[..length]);
+            return Ok((0, None));
+        }
+        let is_mask = command.words[0].to_le_bytes()[0] == feature::id::NOTICE_MASK;
+        if is_mask && self.settings.offers_reservations {
+            admin.notice_mask = command.words[1];
             return Ok((0, None));
         }
         let is_discovery = controller.subsystem().is_discovery();

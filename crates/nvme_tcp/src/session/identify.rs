@@ -118,6 +118,7 @@ fn facts(namespace: &OpenNamespace, target: &dyn Target) -> Option<NamespaceFact
         copy_blocks_max: COPY_BLOCKS_MAX,
         copy_ranges_max: COPY_RANGES_MAX,
         has_reservations: namespace.offers_reservations,
+        can_persist: namespace.reservations.can_persist(),
     })
 }
 

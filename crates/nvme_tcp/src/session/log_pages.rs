@@ -13,7 +13,7 @@ use crate::wire::log_page::{
 use crate::wire::{Command, Status, nqn};
 
 /// Log pages of a controller with namespaces.
-const PAGES: [u8; 7] = [
+const PAGES: [u8; 8] = [
     id::SUPPORTED,
     id::ERRORS,
     id::HEALTH,
@@ -21,6 +21,7 @@ const PAGES: [u8; 7] = [
     id::CHANGED_NAMESPACES,
     id::EFFECTS,
     id::ACCESS,
+    id::NOTICES,
 ];
 /// Log pages of the discovery service.
 const DISCOVERY_PAGES: [u8; 2] = [id::SUPPORTED, id::DISCOVERY];
@@ -82,6 +83,8 @@ impl Session {
             id::SUPPORTED => log_page::supported(pages),
             // No command is remembered.
             id::ERRORS => vec![0; 64],
+            // Hosts are told nothing about reservations: the page is empty.
+            id::NOTICES => vec![0; 64],
             id::HEALTH => log_page::health(&queue.controller.work()),
             id::FIRMWARE => log_page::firmware(self.settings.release),
             id::CHANGED_NAMESPACES => log_page::changed_namespaces(&admin.changed),

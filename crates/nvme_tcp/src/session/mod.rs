@@ -65,6 +65,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use everglade_env::Nanos;
+use everglade_target::reservations::Ticket;
 use everglade_target::sessions::memory::Reservation;
 use everglade_target::sessions::seats::OWN_BITS;
 use everglade_target::sessions::{Caller, Common, Ledger, Staging, State};
@@ -109,6 +110,8 @@ pub struct Session {
     metrics: Arc<SessionMetrics>,
     caller: Caller,
     home: HomeQuestion,
+    /// Rows of commands that changed reservations, and are answered when that is kept.
+    keeping: Vec<(usize, Ticket)>,
 }
 
 enum Phase {
@@ -165,6 +168,7 @@ impl Session {
             metrics: Arc::clone(&common.metrics),
             caller,
             home,
+            keeping: Vec::new(),
         }
     }
 
@@ -266,6 +270,8 @@ impl Session {
             let held = self.requests.remove(row).held;
             self.ledger.give(held);
         }
+        // Nobody waits for these any more; the changes stand or fall without them.
+        self.keeping.clear();
         // A host without an admin queue has no controller.
         if let Phase::Queue(queue) = &self.phase
             && queue.is_admin()
@@ -377,6 +383,7 @@ impl Session {
     /// Looks at timers and at the state of the controller. Returns whether anything changed.
     fn look_around(&mut self, now: Nanos, target: &mut dyn Target) -> bool {
         let before = self.state;
+        self.look_at_keeping();
         let is_stuck = |since: Nanos| now.saturating_sub(since) > PATIENCE;
         if self.blocks_itself() && self.stalled_since.is_some_and(is_stuck) {
             self.ledger.memory().note_stalled();

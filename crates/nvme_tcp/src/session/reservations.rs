@@ -6,14 +6,16 @@
 //!
 //! A command is checked when it comes, and again when its data has come. Operations that the target
 //! has already begun end by themselves and nobody can end them, so *preempt and abort* is refused.
+//!
+//! A host may want that reservations outlive a loss of power (*persist through power loss*). Then a
+//! change is answered when it is on stable storage (`everglade_target::reservations::keeping`).
 
 use std::sync::Arc;
 
 use everglade_target::reservations::{
-    Access, Existing, Host, Kind, Refusal, Report, Reservations, State,
+    Access, Existing, Host, Kind, Refusal, Report, Reservations, State, Ticket,
 };
 
-use super::admin::Done;
 use super::outgoing::Data;
 use super::plan::{Plan, has_no_data, structure_from_host, to_host_at_least};
 use super::queue::OpenNamespace;
@@ -30,8 +32,10 @@ const TWO_KEYS: u32 = 16;
 const ONE_KEY: u32 = 8;
 /// The current key is not looked at.
 const IGNORE_KEY: u32 = 1 << 3;
-/// Reservations are to outlive the power, which they do not.
-const OUTLIVE_POWER: u32 = 3;
+/// Changes of whether reservations outlive the power: none, no, yes.
+const POWER_AS_BEFORE: u32 = 0;
+const POWER_ENDS: u32 = 2;
+const POWER_OUTLIVED: u32 = 3;
 /// The report is to have identifiers of 16 bytes.
 const EXTENDED: u32 = 1;
 
@@ -123,47 +127,101 @@ impl Session {
         let namespace = namespace.expect("it was judged");
         let reservations = Arc::clone(&namespace.reservations);
         let host = queue.host.clone();
+        if command.opcode == io::RESERVATION_REPORT {
+            let report = report(&reservations, &command);
+            let request = self.requests.row(row);
+            let data = report.unwrap_or_else(|status| {
+                request.status = status;
+                Data::None
+            });
+            return self.finish(row, data);
+        }
         let done = match command.opcode {
             io::RESERVATION_REGISTER => register(&reservations, &host, &command, &data),
             io::RESERVATION_ACQUIRE => acquire(&reservations, &host, &command, &data),
-            io::RESERVATION_RELEASE => release(&reservations, &host, &command, &data),
-            _ => report(&reservations, &command),
+            _ => release(&reservations, &host, &command, &data),
         };
-        let request = self.requests.row(row);
-        let data = match done {
-            Ok((_, data)) => data.map_or(Data::None, |it| Data::Bytes(it.into_boxed_slice())),
-            Err(status) => {
-                request.status = status;
-                Data::None
+        self.changed(row, done);
+    }
+
+    /// Sets whether reservations of a namespace, or of all of them, outlive the power.
+    pub(super) fn set_persistence(&mut self, row: usize, command: &Command) {
+        const ALL: u32 = u32::MAX;
+        let Phase::Queue(queue) = &self.phase else {
+            unreachable!("commands belong to a queue")
+        };
+        let wanted = |id: u32| command.namespace == id || command.namespace == ALL;
+        // A controller has one namespace.
+        let found = queue.namespaces().find(|namespace| wanted(namespace.id));
+        let persists = command.words[1] & 1 != 0;
+        let done = match found {
+            Some(namespace) if persists && !namespace.reservations.can_persist() => {
+                Err(Status::INVALID_FIELD)
             }
+            Some(namespace) => change(&namespace.reservations, |state| {
+                state.set_persists(persists);
+                Ok(())
+            }),
+            None => Err(Status::INVALID_NAMESPACE),
         };
-        self.finish(row, data);
+        self.changed(row, done);
+    }
+
+    /// Answers a command that has changed reservations, now or when that is kept.
+    fn changed(&mut self, row: usize, done: Changed) {
+        match done {
+            Ok(Some(ticket)) => return self.keeping.push((row, ticket)),
+            Ok(None) => {}
+            Err(status) => self.requests.row(row).status = status,
+        }
+        self.finish(row, Data::None);
+    }
+
+    /// Answers commands whose changes are kept, or cannot be.
+    pub(super) fn look_at_keeping(&mut self) {
+        if self.keeping.is_empty() {
+            return;
+        }
+        for (row, ticket) in std::mem::take(&mut self.keeping) {
+            match ticket.outcome() {
+                None => self.keeping.push((row, ticket)),
+                Some(outcome) => {
+                    if outcome.is_err() {
+                        self.requests.row(row).status = Status::INTERNAL;
+                    }
+                    self.finish(row, Data::None);
+                }
+            }
+        }
     }
 }
 
-/// What is left of a change: nothing to return.
-const NOTHING: (u64, Option<Vec<u8>>) = (0, None);
+/// The outcome of a change. With a ticket the command is answered when that is.
+type Changed = Result<Option<Ticket>, Status>;
 
 fn change(
     reservations: &Reservations,
     change: impl FnOnce(&mut State) -> Result<(), Refusal>,
-) -> Done {
-    match reservations.change(change) {
-        Ok(()) => Ok(NOTHING),
+) -> Changed {
+    match reservations.change_kept(change) {
+        Ok(((), ticket)) => Ok(ticket),
         Err(Refusal::Conflict) => Err(Status::RESERVATION_CONFLICT),
         Err(Refusal::WrongKind | Refusal::NoKey) => Err(Status::INVALID_FIELD),
         Err(Refusal::Full) => Err(Status::INTERNAL),
     }
 }
 
-fn register(reservations: &Reservations, host: &Host, command: &Command, data: &[u8]) -> Done {
+fn register(reservations: &Reservations, host: &Host, command: &Command, data: &[u8]) -> Changed {
     const REGISTER: u32 = 0;
     const UNREGISTER: u32 = 1;
     const REPLACE: u32 = 2;
     let word = command.words[0];
-    if word >> 30 == OUTLIVE_POWER {
-        return Err(Status::INVALID_FIELD);
-    }
+    let persists = match word >> 30 {
+        POWER_AS_BEFORE => None,
+        POWER_ENDS => Some(false),
+        POWER_OUTLIVED if reservations.can_persist() => Some(true),
+        _ => return Err(Status::INVALID_FIELD),
+    };
     let (current, new) = (u64_at(data, 0), u64_at(data, 8));
     let existing = match word & IGNORE_KEY {
         0 => Existing::Is(current),
@@ -177,16 +235,22 @@ fn register(reservations: &Reservations, host: &Host, command: &Command, data: &
     if action > REPLACE || action != UNREGISTER && new == 0 {
         return Err(Status::INVALID_FIELD);
     }
-    change(reservations, |state| match (action, state.key(host)) {
-        (REGISTER, Some(key)) if key == new => Ok(()),
-        (REGISTER, Some(_)) | (UNREGISTER | REPLACE, None) => Err(Refusal::Conflict),
-        (REGISTER, None) => state.register(host, Existing::Is(0), new),
-        (UNREGISTER, _) => state.register(host, existing, 0),
-        _ => state.register(host, existing, new),
+    change(reservations, |state| {
+        match (action, state.key(host)) {
+            (REGISTER, Some(key)) if key == new => {}
+            (REGISTER, Some(_)) | (UNREGISTER | REPLACE, None) => return Err(Refusal::Conflict),
+            (REGISTER, None) => state.register(host, Existing::Is(0), new)?,
+            (UNREGISTER, _) => state.register(host, existing, 0)?,
+            _ => state.register(host, existing, new)?,
+        }
+        if let Some(persists) = persists {
+            state.set_persists(persists);
+        }
+        Ok(())
     })
 }
 
-fn acquire(reservations: &Reservations, host: &Host, command: &Command, data: &[u8]) -> Done {
+fn acquire(reservations: &Reservations, host: &Host, command: &Command, data: &[u8]) -> Changed {
     const ACQUIRE: u32 = 0;
     const PREEMPT: u32 = 1;
     let word = command.words[0];
@@ -204,7 +268,7 @@ fn acquire(reservations: &Reservations, host: &Host, command: &Command, data: &[
     }
 }
 
-fn release(reservations: &Reservations, host: &Host, command: &Command, data: &[u8]) -> Done {
+fn release(reservations: &Reservations, host: &Host, command: &Command, data: &[u8]) -> Changed {
     const RELEASE: u32 = 0;
     const CLEAR: u32 = 1;
     let word = command.words[0];
@@ -222,7 +286,7 @@ fn release(reservations: &Reservations, host: &Host, command: &Command, data: &[
     }
 }
 
-fn report(reservations: &Reservations, command: &Command) -> Done {
+fn report(reservations: &Reservations, command: &Command) -> Result<Data, Status> {
     // Hosts of fabrics have identifiers of 16 bytes.
     if command.words[1] & EXTENDED == 0 {
         return Err(Status::HOST_ID_INCONSISTENT);
@@ -239,8 +303,13 @@ fn report(reservations: &Reservations, command: &Command) -> Done {
         holds: registrant.holds,
     });
     let hosts: Vec<_> = hosts.collect();
-    let mut bytes = log_page::reservation_report(generation, kind.map_or(0, Kind::nvme), &hosts);
+    let mut bytes = log_page::reservation_report(
+        generation,
+        kind.map_or(0, Kind::nvme),
+        reservations.persists(),
+        &hosts,
+    );
     let length = usize::try_from(report_bytes(command)).expect("at most a transfer");
     bytes.resize(length, 0);
-    Ok((0, Some(bytes)))
+    Ok(Data::Bytes(bytes.into_boxed_slice()))
 }

@@ -7,7 +7,7 @@ use everglade_env::Nanos;
 use everglade_target::sessions::memory::Reservation;
 use everglade_target::sessions::seats::OWN_BITS;
 use everglade_target::sessions::{self, Caller, Common};
-use everglade_target::{Error, Export, Reply, Target, Token};
+use everglade_target::{Error, Reply, Target, Token};
 
 use super::connect::HomeQuestion;
 use super::{Phase, Session, Settings, State};
@@ -109,12 +109,16 @@ impl sessions::Session for Session {
         second.is_none() && first.is_some_and(|only| target.size_bytes(only.lun).is_none())
     }
 
-    fn is_locked_out(&self) -> bool {
+    fn caller(&self) -> Option<&Caller> {
+        Some(&self.caller)
+    }
+
+    fn opened(&self) -> Option<(&str, &[u8; 16])> {
         let Phase::Queue(queue) = &self.phase else {
-            return false;
+            return None;
         };
-        let is_hidden = |export: &Export| !self.caller.allows(&export.name, &export.lun_uuid);
-        queue.namespaces().any(|it| is_hidden(&it.export))
+        let export = &queue.namespaces().next()?.export;
+        Some((&export.name, &export.lun_uuid))
     }
 
     fn rest(&mut self) {

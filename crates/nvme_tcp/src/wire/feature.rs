@@ -24,6 +24,10 @@ pub mod id {
     pub const HOST_BEHAVIOUR: u8 = 0x16;
     /// Identifier of the host.
     pub const HOST_ID: u8 = 0x81;
+    /// Notices about reservations that the host does not want.
+    pub const NOTICE_MASK: u8 = 0x82;
+    /// Whether reservations of a namespace outlive the power.
+    pub const PERSISTENCE: u8 = 0x83;
 }
 
 /// Events in the value of [`id::EVENTS`], and in the controller's structure.

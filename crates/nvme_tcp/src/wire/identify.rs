@@ -218,10 +218,20 @@ pub struct NamespaceFacts {
     pub copy_ranges_max: u8,
     /// The reservation commands are there.
     pub has_reservations: bool,
+    /// Reservations can outlive the power.
+    pub can_persist: bool,
 }
 
-/// All kinds of reservations, of which none outlives a power cut; the key of a host may be ignored.
-const RESERVATIONS: u8 = 0xfe;
+impl NamespaceFacts {
+    /// RESCAP: all kinds of reservations; the key of a host may be ignored.
+    fn reservations(&self) -> u8 {
+        match self.has_reservations {
+            true => 0xfe | u8::from(self.can_persist),
+            false => 0,
+        }
+    }
+}
+
 /// Blocks of a 4-KiB unit, less one.
 const UNIT_LESS_ONE: u16 = 7;
 
@@ -238,9 +248,7 @@ pub fn namespace(facts: &NamespaceFacts) -> Vec<u8> {
     bytes[24] = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4;
     // NMIC: shared by controllers.
     bytes[30] = 1;
-    if facts.has_reservations {
-        bytes[31] = RESERVATIONS;
-    }
+    bytes[31] = facts.reservations();
     // DLFEAT: deallocated blocks read as zeroes; zeroes may be deallocated.
     bytes[33] = 1 | 1 << 3;
     // NAWUN, NAWUPF, NACWU, less one each.
@@ -280,9 +288,7 @@ pub fn namespace_of_any_set(facts: &NamespaceFacts) -> Vec<u8> {
     // NSFEAT: identifiers are not used again. NMIC: shared.
     bytes[0] = 1 << 3;
     bytes[1] = 1;
-    if facts.has_reservations {
-        bytes[2] = RESERVATIONS;
-    }
+    bytes[2] = facts.reservations();
     put(&mut bytes, 4, &1_u32.to_le_bytes());
     bytes[8] = u8::from(facts.read_only);
     // NSTAT: ready.

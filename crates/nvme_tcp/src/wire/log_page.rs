@@ -23,6 +23,8 @@ pub mod id {
     pub const ACCESS: u8 = 0x0c;
     /// Subsystems.
     pub const DISCOVERY: u8 = 0x70;
+    /// Notices about reservations.
+    pub const NOTICES: u8 = 0x80;
 }
 
 /// Which log pages a controller has, one word for each identifier.
@@ -234,14 +236,20 @@ pub struct Registrant {
 }
 
 /// Makes a report of reservations with identifiers of 16 bytes (base "Reservation Status Extended
-/// Data Structure"). `kind` is 0 if there is none.
+/// Data Structure"). `kind` is 0 if there is none; `persists` says that it outlives the power.
 #[must_use]
-pub fn reservation_report(generation: u32, kind: u8, hosts: &[Registrant]) -> Vec<u8> {
+pub fn reservation_report(
+    generation: u32,
+    kind: u8,
+    persists: bool,
+    hosts: &[Registrant],
+) -> Vec<u8> {
     let mut bytes = vec![0; 64 * (1 + hosts.len())];
     put(&mut bytes, 0, &generation.to_le_bytes());
     bytes[4] = kind;
     let count = u16::try_from(hosts.len()).unwrap_or(u16::MAX);
     put(&mut bytes, 5, &count.to_le_bytes());
+    bytes[9] = u8::from(persists);
     for (entry, host) in bytes[64..].chunks_exact_mut(64).zip(hosts) {
         // Controllers have no fixed numbers.
         put(entry, 0, &u16::MAX.to_le_bytes());

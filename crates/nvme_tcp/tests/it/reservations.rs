@@ -8,8 +8,8 @@ use everglade_nvme_tcp::wire::{Command, Digests, Status};
 use everglade_target::reservations::{Existing, Host, Kind, Registry};
 
 use crate::host::{
-    LUN, Link, World, command, connect, flush, in_capsule, long_write, nothing, read, subsystem,
-    transport, write,
+    LUN, Link, World, command, connect, flush, get_feature, in_capsule, long_write, nothing, read,
+    set_feature, subsystem, transport, write,
 };
 use crate::pdu::host_data;
 
@@ -214,4 +214,83 @@ fn who_cannot_abort_does_not_say_that_it_did() {
     said(&mut world, &mut a, register(10));
     let preempt = keys(io::RESERVATION_ACQUIRE, 1 << 8 | 2, &[10, 20]);
     assert_eq!(said(&mut world, &mut a, preempt), Status::INVALID_FIELD);
+}
+
+/// A queue and its admin queue, where reservations are kept by the test.
+fn with_keeper() -> (World, Arc<Registry>, Link, Link) {
+    let registry = Arc::new(Registry::with_keeper(|| {}));
+    let model = everglade_target::model::Model::with_lun(LUN, MIB);
+    let mut world = World::with(model, |settings| {
+        settings.reservations = Arc::clone(&registry);
+    });
+    let (queue, admin) = world.queue();
+    (world, registry, queue, admin)
+}
+
+/// What the keeper's write comes to.
+fn keep(registry: &Registry, outcome: Result<(), &str>) -> usize {
+    let waiting = registry.to_keep();
+    let count = waiting.len();
+    let outcome = outcome.map_err(Arc::<str>::from);
+    waiting.into_iter().for_each(|it| it.end(outcome.clone()));
+    count
+}
+
+fn outliving(new: u64) -> (Command, Vec<u8>) {
+    keys(io::RESERVATION_REGISTER, 3 << 30, &[0, new])
+}
+
+#[test]
+fn what_is_to_outlive_the_power_is_answered_when_it_is_kept() {
+    let (mut world, registry, mut queue, mut admin_queue) = with_keeper();
+    let (command, data) = outliving(10);
+    assert_eq!(world.command(&mut queue, command, &data).len(), 0);
+    world.second_passes();
+    assert_eq!(world.heard(&mut queue).len(), 0, "nobody has kept it");
+    assert_eq!(keep(&registry, Ok(())), 1);
+    world.second_passes();
+    let heard = world.heard(&mut queue);
+    assert_eq!(heard.len(), 1);
+    assert_eq!(
+        (
+            heard[0].completion().status,
+            heard[0].completion().command_id
+        ),
+        (OK, 7)
+    );
+    // What cannot be kept has not happened.
+    let (command, data) = acquire(10, 1);
+    assert_eq!(world.command(&mut queue, command, &data).len(), 0);
+    assert_eq!(keep(&registry, Err("no space")), 1);
+    world.second_passes();
+    assert_eq!(
+        world.heard(&mut queue)[0].completion().status,
+        Status::INTERNAL
+    );
+    assert_eq!(registry.lun(&registry.uuids()[0]).report().kind, None);
+    // The namespace says that it can, and the feature that it does.
+    let structure = world.fetch(&mut admin_queue, crate::host::identify(0, 1));
+    assert_eq!(structure[31], 0xff);
+    let get = get_feature(0x83, 0);
+    assert_eq!(world.done(&mut admin_queue, get), 1);
+    // Turned off, nothing is kept any more: the removal of what was kept is.
+    let off = set_feature(0x83, 0);
+    assert_eq!(world.command(&mut admin_queue, off, &[]).len(), 0);
+    assert_eq!(keep(&registry, Ok(())), 1);
+    world.second_passes();
+    assert_eq!(world.heard(&mut admin_queue)[0].completion().status, OK);
+    assert_eq!(world.done(&mut admin_queue, get), 0);
+    assert_eq!(said(&mut world, &mut queue, acquire(10, 1)), OK, "at once");
+}
+
+#[test]
+fn a_host_that_leaves_before_its_change_is_kept_does_no_harm() {
+    let (mut world, registry, mut queue, _admin) = with_keeper();
+    let (command, data) = outliving(10);
+    assert_eq!(world.command(&mut queue, command, &data).len(), 0);
+    world.close(&mut queue);
+    assert_eq!(keep(&registry, Ok(())), 1);
+    world.second_passes();
+    let lun = registry.lun(&registry.uuids()[0]);
+    assert_eq!(lun.report().registrants.len(), 1, "it was carried out");
 }

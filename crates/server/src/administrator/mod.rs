@@ -43,6 +43,7 @@ mod scan;
 mod scheduled;
 mod scrubs;
 pub(crate) mod segments;
+mod sessions;
 mod snapshots;
 mod splits;
 mod unavailable;
@@ -57,3 +58,4 @@ pub use inventory::EngineCounts;
 #[cfg(test)]
 pub(crate) use inventory::example;
 pub use opening::{Accepted, Degraded};
+pub(crate) use sessions::{DISCONNECT, Within};

@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 use everglade_env::Nanos;
 use everglade_target::sessions::{
-    self, Caller, Interest, Memory, MemorySnapshot, Metrics, Owner, Received, Session, SessionId,
-    Sessions, Snapshot,
+    self, Caller, Facts, Interest, Memory, MemorySnapshot, Metrics, Owner, Received, Session,
+    SessionId, Sessions, Snapshot,
 };
 use everglade_target::{Completion, Export, Target};
 
@@ -169,6 +169,9 @@ pub trait Front: Send {
 
     /// Returns all sessions.
     fn ids(&self) -> Vec<SessionId>;
+
+    /// Describes the sessions that have an export open.
+    fn facts(&self, now: Nanos) -> Vec<Facts>;
 
     /// Returns whether there are no sessions.
     fn is_empty(&self) -> bool;
@@ -320,6 +323,10 @@ impl<S: Session> Front for Sessions<S> {
 
     fn ids(&self) -> Vec<SessionId> {
         self.ids()
+    }
+
+    fn facts(&self, now: Nanos) -> Vec<Facts> {
+        self.facts(now)
     }
 
     fn is_empty(&self) -> bool {

@@ -83,12 +83,12 @@ impl Protocol for NvmeTcp {
             .tcp
             .map(|at| at.port())
             .filter(|port| *port != 0);
-        // Those of other protocols count. Own ones are not offered before they outlive a restart.
         let settings = Settings {
             release: env!("CARGO_PKG_VERSION"),
             port,
             asks_for_home: true,
             reservations: Arc::clone(&self.reservations),
+            offers_reservations: true,
             ..Settings::new(Arc::clone(&self.registry))
         };
         Box::new(Sessions::of_owner(owner, settings, memory_bytes))

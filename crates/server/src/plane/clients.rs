@@ -13,7 +13,7 @@ use everglade_target::Completion;
 use everglade_target::sessions::{self, Owner, SessionId};
 use slab::Slab;
 
-use super::control::{Arrival, Plane};
+use super::control::{Arrival, Described, Plane};
 use crate::fronts::socket::Socket;
 use crate::fronts::{Admission, FRONTS_MAX, Front, Protocol};
 
@@ -33,6 +33,8 @@ pub(super) struct Clients {
 struct Side {
     front: Box<dyn Front>,
     admission: Admission,
+    /// The protocol, for people.
+    title: &'static str,
     /// Index of the connection, by place of its session. Entries of ended sessions are not read.
     connections: Vec<usize>,
 }
@@ -71,6 +73,7 @@ impl Clients {
             Side {
                 front,
                 admission: admission.clone(),
+                title: protocol.title(),
                 connections: Vec::new(),
             }
         });
@@ -206,6 +209,25 @@ impl Clients {
             is_any_ready |= side.front.ready_count() > 0;
         }
         is_any_ready
+    }
+
+    /// Describes the sessions that have an export open.
+    pub(super) fn describe(&self, now: Nanos) -> Vec<Described> {
+        let of = |side: &Side| {
+            let reactor = self.reactor;
+            let protocol = side.title;
+            let described = side
+                .front
+                .facts(now)
+                .into_iter()
+                .map(move |facts| Described {
+                    reactor,
+                    protocol,
+                    facts,
+                });
+            described.collect::<Vec<_>>()
+        };
+        self.sides.iter().flat_map(of).collect()
     }
 
     /// Ends the sessions after their operations in flight. New clients are not accepted.

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use everglade_engine::{Engine, admin};
 use everglade_env::lock::{Mutex, MutexGuard};
 use everglade_env::{Nanos, World};
+use everglade_target::sessions::Facts;
 use everglade_target::{Export, Extent};
 
 use super::placement::Placement;
@@ -27,6 +28,8 @@ pub(crate) enum Control {
     GiveBack,
     /// List the exports.
     Exports,
+    /// Describe the sessions that have an export open.
+    Sessions,
     /// Accept clients from now on.
     Listen(Listeners),
     /// Compare a part of two images.
@@ -66,6 +69,7 @@ pub(crate) struct Timing {
 pub(crate) enum Answer {
     Changed(Result<Timing, admin::Error>),
     Exports(Vec<Export>),
+    Sessions(Vec<Described>),
     Listening,
     Alive,
     Compared(Result<Compared, everglade_target::Error>),
@@ -86,12 +90,29 @@ impl Answer {
         }
     }
 
+    pub(crate) fn sessions(self) -> Vec<Described> {
+        match self {
+            Answer::Sessions(sessions) => sessions,
+            _ => panic!("asking for sessions is answered by sessions"),
+        }
+    }
+
     pub(crate) fn exports(self) -> Vec<Export> {
         match self {
             Answer::Exports(exports) => exports,
             _ => panic!("asking for exports is answered by exports"),
         }
     }
+}
+
+/// A session of a reactor.
+pub(crate) struct Described {
+    /// Number of the reactor.
+    pub(crate) reactor: usize,
+    /// The protocol, for people.
+    pub(crate) protocol: &'static str,
+    /// The rest.
+    pub(crate) facts: Facts,
 }
 
 /// A question with its way back.

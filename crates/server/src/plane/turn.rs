@@ -226,6 +226,10 @@ impl Reactor {
                 Control::Ping => drop(reply.send(Answer::Alive)),
                 Control::GiveBack => self.core.give_back(),
                 Control::Exports => drop(reply.send(Answer::Exports(self.core.exports()))),
+                Control::Sessions => {
+                    let now = self.core.outside().now();
+                    drop(reply.send(Answer::Sessions(self.clients.describe(now))));
+                }
                 Control::Listen(listeners) => {
                     self.gate.listen(listeners, self.core.outside());
                     drop(reply.send(Answer::Listening));

@@ -18,7 +18,7 @@ use super::desk::Desk;
 use super::entity::{Condition, Tag};
 use super::flags;
 use super::listing::Listing;
-use crate::administrator::Administrator;
+use crate::administrator::{Administrator, DISCONNECT, Within};
 use crate::records::Deed;
 
 pub(super) async fn list(State(desk): State<Arc<Desk>>, listing: Listing) -> Answer {
@@ -253,7 +253,8 @@ pub(super) async fn delete(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Answer {
-    let discard_volumes = flags::read(query.as_deref(), "discard_volumes")?;
+    let names = ["discard_volumes", DISCONNECT];
+    let [discard_volumes, disconnect] = flags::read_all(query.as_deref(), names)?;
     let condition = Condition::read(&headers, &header::IF_MATCH)?;
     let editing = desk.edit(&format!("aggregate {name}"))?;
     let deed = Deed {
@@ -269,6 +270,9 @@ pub(super) async fn delete(
         .change(caller, deed, move |administrator| {
             let _editing = editing;
             condition.allows(&Tag::of_aggregate(&administrator.aggregate(&name)?))?;
+            if !disconnect {
+                administrator.refuse_connected(&Within::Aggregate(&name))?;
+            }
             administrator.delete_aggregate(&name, discard_volumes)
         })
         .await?;

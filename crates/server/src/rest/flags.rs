@@ -4,28 +4,36 @@ use everglade_api::{Code, Problem};
 
 /// Returns the value of a flag in a query in which nothing else may be; absent is false.
 pub(super) fn read(query: Option<&str>, name: &str) -> Result<bool, Problem> {
-    let mut found = None;
+    read_all(query, [name]).map(|[found]| found)
+}
+
+/// Returns the values of several flags, in their order.
+pub(super) fn read_all<const N: usize>(
+    query: Option<&str>,
+    names: [&str; N],
+) -> Result<[bool; N], Problem> {
+    let mut found = [None; N];
     for part in query.unwrap_or_default().split('&') {
         if part.is_empty() {
             continue;
         }
         let (key, value) = part.split_once('=').unwrap_or((part, ""));
-        if key != name {
+        let Some(index) = names.iter().position(|name| key == *name) else {
             let printable = key.chars().take(64).flat_map(char::escape_default);
             let key: String = printable.collect();
-            let text = format!("unknown parameter; this path takes {name}");
+            let text = format!("unknown parameter; this path takes {}", names.join(" and "));
             return Err(Problem::of_field(Code::UnknownField, &key, text));
+        };
+        if found[index].is_some() {
+            return Err(Problem::invalid(key, "given twice; give it once"));
         }
-        if found.is_some() {
-            return Err(Problem::invalid(name, "given twice; give it once"));
-        }
-        found = Some(match value {
+        found[index] = Some(match value {
             "true" => true,
             "false" => false,
-            _ => return Err(Problem::invalid(name, "use true or false")),
+            _ => return Err(Problem::invalid(key, "use true or false")),
         });
     }
-    Ok(found.unwrap_or(false))
+    Ok(found.map(|found| found.unwrap_or(false)))
 }
 
 #[cfg(test)]
@@ -48,5 +56,9 @@ mod tests {
             assert_eq!(read(query).expect_err(query).code, code, "{query}");
         }
         assert_eq!(super::read(None, "sure"), Ok(false));
+        let both = |query| read_all(Some(query), ["sure", "very"]);
+        assert_eq!(both("very=true"), Ok([false, true]));
+        assert_eq!(both("very=true&sure=true"), Ok([true, true]));
+        assert!(both("very=true&very=true").is_err());
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::extract::{Path, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, header};
 use everglade_api::{CloneLun, Code, CreateLun, Lun, Problem, PutLun, Rename, ResizeLun, Size};
 
@@ -12,8 +12,9 @@ use super::body::Body;
 use super::caller::Caller;
 use super::desk::Desk;
 use super::entity::{Condition, Tag};
+use super::flags;
 use super::listing::Listing;
-use crate::administrator::Administrator;
+use crate::administrator::{Administrator, DISCONNECT, Within};
 use crate::records::Deed;
 
 pub(super) async fn list(
@@ -188,8 +189,10 @@ pub(super) async fn delete(
     State(desk): State<Arc<Desk>>,
     Extension(caller): Extension<Caller>,
     Path((volume, name)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Answer {
+    let disconnect = flags::read(query.as_deref(), DISCONNECT)?;
     let condition = Condition::read(&headers, &header::IF_MATCH)?;
     let object = format!("{volume}/{name}");
     let editing = desk.edit(&format!("LUN {object}"))?;
@@ -202,6 +205,9 @@ pub(super) async fn delete(
         .delete(caller, deed, move |administrator| {
             let _editing = editing;
             condition.allows(&Tag::of_lun(&administrator.lun(&volume, &name)?))?;
+            if !disconnect {
+                administrator.refuse_connected(&Within::Lun(&volume, &name))?;
+            }
             administrator.delete_lun(&volume, &name)
         })
         .await?;

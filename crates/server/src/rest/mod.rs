@@ -42,6 +42,7 @@ mod policies;
 mod repairs;
 mod routes;
 mod scrubs;
+mod sessions;
 mod silent;
 mod snapshots;
 mod splits;

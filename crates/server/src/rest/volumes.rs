@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::extract::{Path, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, header};
 use everglade_api::{Code, CreateVolume, Name, Problem, PutVolume, Rename, Sync, Volume};
 
@@ -12,7 +12,9 @@ use super::body::Body;
 use super::caller::Caller;
 use super::desk::Desk;
 use super::entity::{Condition, Tag};
+use super::flags;
 use super::listing::Listing;
+use crate::administrator::{DISCONNECT, Within};
 use crate::records::Deed;
 
 pub(super) async fn list(State(desk): State<Arc<Desk>>, listing: Listing) -> Answer {
@@ -150,8 +152,10 @@ pub(super) async fn delete(
     State(desk): State<Arc<Desk>>,
     Extension(caller): Extension<Caller>,
     Path(name): Path<String>,
+    RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Answer {
+    let disconnect = flags::read(query.as_deref(), DISCONNECT)?;
     let condition = Condition::read(&headers, &header::IF_MATCH)?;
     let editing = desk.edit(&format!("volume {name}"))?;
     let deed = Deed {
@@ -163,6 +167,9 @@ pub(super) async fn delete(
         .delete(caller, deed, move |administrator| {
             let _editing = editing;
             condition.allows(&Tag::of_volume(&administrator.volume(&name)?))?;
+            if !disconnect {
+                administrator.refuse_connected(&Within::Volume(&name))?;
+            }
             administrator.delete_volume(&name)
         })
         .await?;

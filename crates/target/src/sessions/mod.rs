@@ -33,4 +33,4 @@ pub use seats::{Owner, SessionId};
 pub use session::{Common, Session, State};
 pub use staging::Staging;
 pub use streams::{Received, Sent};
-pub use table::{Interest, Moving, Sessions};
+pub use table::{Facts, Interest, Moving, Sessions};

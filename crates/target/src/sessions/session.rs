@@ -117,10 +117,23 @@ pub trait Session: Sized + Send + 'static {
         false
     }
 
-    /// Returns whether the client may not use its only LUN any more
-    /// ([`Caller::allows`](super::Caller::allows)).
+    /// Returns the client; `None` if nobody wants to know.
+    fn caller(&self) -> Option<&Caller> {
+        None
+    }
+
+    /// Returns the only export that the session has open: the name it was opened by, and the UUID
+    /// of the LUN that it is, or is an image of.
+    fn opened(&self) -> Option<(&str, &[u8; 16])> {
+        None
+    }
+
+    /// Returns whether the client may not use its export any more.
     fn is_locked_out(&self) -> bool {
-        false
+        let (Some(caller), Some((export, lun))) = (self.caller(), self.opened()) else {
+            return false;
+        };
+        !caller.allows(export, lun)
     }
 
     /// Does what has become due: timers, and what other sessions left to be seen. Called about once

@@ -60,6 +60,27 @@ pub struct Moving<S> {
     since: Nanos,
 }
 
+/// What people want to know of a session.
+#[derive(Clone)]
+pub struct Facts {
+    /// The name by which its export was opened.
+    pub export: String,
+    /// UUID of the LUN that this is, or is an image of.
+    pub lun: [u8; 16],
+    /// The client.
+    pub caller: Caller,
+    /// Time since it began, or began to end.
+    pub age: Nanos,
+    /// Time since the client sent something.
+    pub silence: Nanos,
+    /// Operations in flight.
+    pub operations: usize,
+    /// Bytes sent to the client.
+    pub bytes_sent: u64,
+    /// It is ending.
+    pub is_ending: bool,
+}
+
 /// The sessions of a reactor.
 pub struct Sessions<S: Session> {
     owner: Owner,
@@ -544,5 +565,26 @@ impl<S: Session> Sessions<S> {
     #[must_use]
     pub fn ids(&self) -> Vec<SessionId> {
         self.seats.ids()
+    }
+
+    /// Describes the sessions that have an export open, for people.
+    #[must_use]
+    pub fn facts(&self, now: Nanos) -> Vec<Facts> {
+        let facts = |id: SessionId| {
+            let seat = self.seats.get(id);
+            let session = &seat.session;
+            let (caller, (export, lun)) = (session.caller()?, session.opened()?);
+            Some(Facts {
+                export: export.to_owned(),
+                lun: *lun,
+                caller: caller.clone(),
+                age: now.saturating_sub(seat.since),
+                silence: now.saturating_sub(seat.heard),
+                operations: session.operations_in_flight(),
+                bytes_sent: session.bytes_sent(),
+                is_ending: session.is_draining(),
+            })
+        };
+        self.seats.ids().into_iter().filter_map(facts).collect()
     }
 }

@@ -80,6 +80,10 @@ must nvme write-zeroes /dev/nvme0n1 -s 8 -c 7
 must nvme read /dev/nvme0n1 -s 8 -c 7 -z 4096 -d /tmp/again
 [ "$(tr -d '\000' </tmp/again | wc -c)" = 0 ] || fail "zeroes"
 must nvme dsm /dev/nvme0n1 --ad --slbs=64 --blocks=8
+# A reservation that outlives the restart below.
+must nvme resv-register /dev/nvme0n1 --nrkey=17 --cptpl=3
+must nvme resv-acquire /dev/nvme0n1 --crkey=17 --rtype=1
+says "rtype *: 1" nvme resv-report /dev/nvme0n1 --eds
 echo "@@ commanded"
 
 # fill FOLDER NAME: files of all sizes, and their sums.
@@ -106,6 +110,10 @@ echo "@@ restart"
 read -r port
 wait $writer || { cat /tmp/dd; fail "a write during the restart"; }
 same /mnt ext4
+says "rtype *: 1" nvme resv-report /dev/nvme0n1 --eds
+must nvme resv-release /dev/nvme0n1 --crkey=17 --rtype=1
+must nvme resv-register /dev/nvme0n1 --crkey=17 --rrega=1
+says "rtype *: 0" nvme resv-report /dev/nvme0n1 --eds
 md5sum /mnt/under >/tmp/sum || fail "sum"
 must umount /mnt
 check ext4 /dev/nvme0n1

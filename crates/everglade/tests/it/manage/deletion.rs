@@ -122,7 +122,14 @@ fn a_deleted_aggregate_leaves_nothing_behind_and_takes_nothing_along() {
     ask(&dir, &["aggregate", "delete", "own", "--yes"]);
     ask(
         &dir,
-        &["aggregate", "delete", "b", "--yes", "--discard-volumes"],
+        &[
+            "aggregate",
+            "delete",
+            "b",
+            "--yes",
+            "--discard-volumes",
+            "--disconnect",
+        ],
     );
     assert!(lost.is_closed_by_server(), "who uses it is sent away");
     assert_eq!(kept.read(0, 4096), Ok(vec![2; 4096]), "others go on");
@@ -204,7 +211,14 @@ fn the_files_of_a_deleted_aggregate_are_closed_at_once() {
             }
             ask(
                 &dir,
-                &["aggregate", "delete", "b", "--yes", "--discard-volumes"],
+                &[
+                    "aggregate",
+                    "delete",
+                    "b",
+                    "--yes",
+                    "--discard-volumes",
+                    "--disconnect",
+                ],
             );
             assert_eq!(open_below(server.pid(), &folder), Vec::<PathBuf>::new());
             let whole = folder.parent().expect("a parent");

@@ -362,7 +362,10 @@ fn a_full_pool_is_7_and_deleting_still_works() {
         7,
         &["no space", "EVG-3001"],
     );
-    ask(&dir, &["lun", "delete", "vol0/lun0", "--yes"]);
+    ask(
+        &dir,
+        &["lun", "delete", "vol0/lun0", "--yes", "--disconnect"],
+    );
     ask(&dir, &["volume", "create", &full]);
     server.stop();
     super::assert_clean(&dir, 1);

@@ -17,7 +17,10 @@ fn connections_to_a_deleted_lun_are_closed_and_others_stay() {
     let (mut idle, mut busy, mut other) = (open("vol0/more"), open("vol0/more"), open(LUN));
     busy.write(0, &[7; 4096]).expect("written");
     other.write(0, &[8; 4096]).expect("written");
-    ask(&dir, &["lun", "delete", "vol0/more", "--yes"]);
+    ask(
+        &dir,
+        &["lun", "delete", "vol0/more", "--yes", "--disconnect"],
+    );
     // Refused with ESHUTDOWN if it was heard before the connection was closed.
     let answer = busy.request(CMD_WRITE, 0, 4096, &[7; 4096]);
     assert!(

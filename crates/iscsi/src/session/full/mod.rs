@@ -185,8 +185,8 @@ impl Full {
         self.lun
     }
 
-    pub(super) fn is_locked_out(&self, caller: &Caller) -> bool {
-        !caller.allows(&self.unit.export, &self.unit.lun_uuid)
+    pub(super) fn opened(&self) -> (&str, &[u8; 16]) {
+        (&self.unit.export, &self.unit.lun_uuid)
     }
 
     pub(super) fn is_replaced(&self) -> bool {

@@ -35,10 +35,10 @@ mod verdict;
 use std::sync::Arc;
 
 use everglade_target::reservations::Reservations;
+use everglade_target::sessions::Ledger;
 use everglade_target::sessions::memory::{
     Class, REQUEST_BYTES, Reservation, SHORT_PIECE_BYTES, page_bytes,
 };
-use everglade_target::sessions::{Caller, Ledger};
 use everglade_target::{Error, LunHandle, OP_BYTES_MAX, Op, Token, WriteSpan};
 
 use super::open_export::OpenExport;
@@ -125,9 +125,8 @@ impl Transmission {
         self.lun
     }
 
-    /// Returns whether the client may not use the export any more.
-    pub(super) fn is_locked_out(&self, caller: &Caller) -> bool {
-        !caller.allows(self.fence.export(), &self.lun_uuid)
+    pub(super) fn opened(&self) -> (&str, &[u8; 16]) {
+        (self.fence.export(), &self.lun_uuid)
     }
 
     /// Images that are open as long as the LUN.

@@ -1,0 +1,117 @@
+//! Sessions, as administrators see them: who uses which LUN.
+
+use std::collections::HashMap;
+
+use everglade_api::{Code, Problem, Session, counted};
+
+use super::administrator::Administrator;
+use crate::plane::control::{Answer, Control, Described};
+
+/// The parameter of a request that disconnects clients.
+pub(crate) const DISCONNECT: &str = "disconnect";
+/// Clients that a message names.
+const NAMED_MAX: usize = 5;
+
+/// The place of the LUNs that a change takes away.
+pub(crate) enum Within<'a> {
+    /// A LUN of a volume.
+    Lun(&'a str, &'a str),
+    /// A volume.
+    Volume(&'a str),
+    /// An aggregate.
+    Aggregate(&'a str),
+}
+
+impl Administrator {
+    /// Refuses to take LUNs away from clients that have them open.
+    ///
+    /// # Errors
+    /// The clients.
+    pub(crate) fn refuse_connected(&self, within: &Within<'_>) -> Result<(), Problem> {
+        let volumes: Vec<String> = match within {
+            Within::Aggregate(name) => {
+                let volumes = self.volumes().volumes.into_iter();
+                let of_it = volumes.filter(|volume| volume.aggregate == *name);
+                of_it.map(|volume| volume.name).collect()
+            }
+            Within::Lun(volume, _) | Within::Volume(volume) => vec![(*volume).to_owned()],
+        };
+        let is_in = |session: &Session| {
+            let (volume, lun) = session.lun.split_once('/').unwrap_or_default();
+            let is_wanted = match within {
+                Within::Lun(_, name) => lun == *name,
+                Within::Volume(_) | Within::Aggregate(_) => true,
+            };
+            is_wanted && volumes.iter().any(|known| known == volume)
+        };
+        let mut using = self.sessions();
+        using.retain(is_in);
+        if using.is_empty() {
+            return Ok(());
+        }
+        let mut named: Vec<String> = using.iter().take(NAMED_MAX).map(said).collect();
+        if using.len() > NAMED_MAX {
+            named.push(format!("{} more", using.len() - NAMED_MAX));
+        }
+        let text = format!(
+            "{} in use: {}; disconnect the clients first",
+            counted(using.len() as u64, "connection"),
+            named.join(", ")
+        );
+        Err(Problem::of_field(Code::InUse, DISCONNECT, text))
+    }
+
+    /// Returns the sessions that have a LUN open, or an image of one, by LUN and client.
+    #[must_use]
+    pub fn sessions(&self) -> Vec<Session> {
+        let everywhere = (0..self.plane.reactors()).map(|reactor| (reactor, Control::Sessions));
+        let answers = self.plane.ask_all(everywhere).into_iter().flatten();
+        let names = self.engine.luns().into_iter();
+        let names: HashMap<_, _> = names.map(|lun| (lun.uuid, lun.name)).collect();
+        let described = answers.flat_map(Answer::sessions);
+        let mut sessions: Vec<Session> = described.map(|it| view(it, &names)).collect();
+        sessions.sort_by(|a, b| (&a.lun, &a.client).cmp(&(&b.lun, &b.client)));
+        sessions
+    }
+}
+
+/// Names a client in a message.
+fn said(session: &Session) -> String {
+    let Session {
+        lun,
+        protocol,
+        client,
+        idle_seconds,
+        ..
+    } = session;
+    let host = session.host.as_ref();
+    let host = host.map_or_else(String::new, |host| format!(" ({host:.80})"));
+    format!("{lun} by {client}{host} over {protocol}, idle for {idle_seconds} s")
+}
+
+fn view(described: Described, names: &HashMap<[u8; 16], String>) -> Session {
+    const SECOND: u64 = 1_000_000_000;
+    let Described {
+        reactor,
+        protocol,
+        facts,
+    } = described;
+    // A LUN may have another name than when it was opened. An image is called after its snapshot.
+    let lun = match names.get(&facts.lun) {
+        Some(now) if !facts.export.contains('@') => now.clone(),
+        _ => facts.export,
+    };
+    let certificate = facts.caller.names.get().and_then(|names| names.first());
+    let address = facts.caller.address.map(|address| address.to_canonical());
+    Session {
+        lun,
+        protocol: protocol.to_owned(),
+        client: address.map_or_else(|| "local".to_owned(), |address| address.to_string()),
+        host: facts.caller.host.as_ref().or(certificate).cloned(),
+        age_seconds: facts.age / SECOND,
+        idle_seconds: facts.silence / SECOND,
+        operation_count: facts.operations as u64,
+        sent_bytes: facts.bytes_sent,
+        reactor: reactor as u64,
+    }
+}
