@@ -11,7 +11,7 @@ use everglade_server::config::{
 use everglade_server::{Interval, Name, Settings, Size};
 
 /// A copy-on-write storage server in user space: thin volumes on pooled files or devices, served
-/// over NBD.
+/// over NBD, iSCSI and NVMe/TCP.
 #[derive(Debug, Parser)]
 #[command(name = "everglade", version, disable_help_subcommand = true)]
 #[command(

@@ -11,8 +11,8 @@ use crate::config::Origin;
 
 /// A sign by which a connection belongs to a host.
 ///
-/// An IQN and an NQN are what a client says of itself. An initiator that must prove who it is (CHAP)
-/// cannot use the name of another account; without that, whoever reaches the server can.
+/// An IQN and an NQN are what a client says of itself. An initiator that must prove who it is
+/// (CHAP) cannot use the name of another account; without that, whoever reaches the server can.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identifier {
     /// The name of an iSCSI initiator, normalised: `iqn.…`, `eui.…` or `naa.…`.

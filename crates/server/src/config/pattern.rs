@@ -8,8 +8,9 @@
 //! ```
 //!
 //! A pattern that can never match says nothing about the exports that it was for. Therefore every
-//! part of a pattern must be a possible name; otherwise the daemon refuses to start. A pattern that could match, but matches no existing
-//! export, is a warning (`administrator::patterns`), because the LUN may be created later.
+//! part of a pattern must be a possible name; otherwise the daemon refuses to start. A pattern that
+//! could match, but matches no existing export, is a warning (`administrator::patterns`), because
+//! the LUN may be created later.
 
 use std::fmt;
 use std::str::FromStr;

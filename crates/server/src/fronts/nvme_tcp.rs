@@ -162,7 +162,8 @@ mod tests {
         let expected = [
             "  modprobe nvme-tcp",
             "  nvme discover -t tcp -a 127.0.0.1 -s 4420",
-            "  nvme connect -t tcp -a 127.0.0.1 -s 4420 -n nqn.2026-11.dev.everglade:vol0.lun..0:01010101",
+            "  nvme connect -t tcp -a 127.0.0.1 -s 4420 -n \
+            nqn.2026-11.dev.everglade:vol0.lun..0:01010101",
         ];
         assert_eq!(lines, expected);
         assert_eq!(commands(&endpoints, &[]), "");

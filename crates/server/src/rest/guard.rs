@@ -190,11 +190,13 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_for_admins_and_looking_is_for_all() {
+    fn devices_and_access_are_for_admins_and_looking_is_for_all() {
         for route in ROUTES {
             let expected = match (route.method, route.path) {
                 ("GET", _) => Role::ReadOnly,
                 (_, path) if path.starts_with("/v1/aggregates") => Role::Admin,
+                (_, path) if path.starts_with("/v1/host") => Role::Admin,
+                (_, path) if path.contains("/mappings") => Role::Admin,
                 _ => Role::Operator,
             };
             assert_eq!(route.role, expected, "{} {}", route.method, route.path);

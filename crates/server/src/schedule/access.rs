@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::candidates::candidates;
 use super::reserved::uuid;
 use crate::access::{Identifier, Table};
 
@@ -204,7 +205,7 @@ fn place(
         }
         return now;
     }
-    let mut names = super::book::candidates(name, aggregate);
+    let mut names = candidates(name, aggregate);
     let is_free = |name: &String| !known.contains_key(name) && !others.contains_key(name);
     let now = names.find(is_free);
     let now = now.expect("there are more numbers than names");
@@ -299,7 +300,7 @@ mod tests {
                 },
             )
         };
-        here.hosts.extend([other("a"), named("all", &["local"])]);
+        here.hosts.extend([other("a"), other("all")]);
         let renamed = here.merge(1, "moved", book().part(1, false));
         let new = |name: &str| (name.to_owned(), format!("{name}-moved"));
         assert_eq!(renamed, [new("a"), new("all")]);

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::access::Access;
 use super::calendar::Every;
+use super::candidates::candidates;
 use super::reserved::Reserved;
 
 const VERSION: u64 = 1;
@@ -317,20 +318,6 @@ impl Book {
         book.access.check()?;
         Ok(Book { version: 0, ..book })
     }
-}
-
-/// Returns names for a policy of an aggregate: its own, then with the aggregate's name appended,
-/// then with a number too.
-pub(super) fn candidates(name: &str, aggregate: &str) -> impl Iterator<Item = String> {
-    // Names are ASCII, of at most 64 bytes.
-    let with = |end: String| {
-        let room = 64usize.saturating_sub(end.len());
-        format!("{}{end}", name.get(..room).unwrap_or(name))
-    };
-    let more = (2..).map(move |number: u32| with(format!("-{aggregate:.32}-{number}")));
-    [name.to_owned(), with(format!("-{aggregate:.32}"))]
-        .into_iter()
-        .chain(more)
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@
 mod access;
 mod book;
 mod calendar;
+mod candidates;
 mod keeping;
 mod library;
 mod mapping;
@@ -338,6 +339,7 @@ impl Schedule {
         if let Err(text) = inner.library.write(&book, Asked::ByNobody) {
             tracing::warn!("the policies cannot be written: {text}");
         }
+        inner.publish_access();
     }
 
     /// Renames a volume with `change`; its policy follows it. The intention is recorded first,

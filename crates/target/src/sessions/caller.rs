@@ -21,8 +21,8 @@ pub enum TlsMode {
 /// Decides which exports a caller may see. Other exports do not exist for the caller.
 pub trait AllowList: Send + Sync {
     /// Returns whether a client may use an export, or an image of one: `export` is the name to open
-    /// it by, and `lun` the UUID of the LUN that it is or is an image of. The client may have opened
-    /// it long ago under that name.
+    /// it by, and `lun` the UUID of the LUN that it is or is an image of. The client may have
+    /// opened it long ago under that name.
     fn allows(&self, export: &str, lun: &[u8; 16], caller: &Caller) -> bool;
 }
 

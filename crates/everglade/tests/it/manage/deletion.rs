@@ -118,7 +118,7 @@ fn a_deleted_aggregate_leaves_nothing_behind_and_takes_nothing_along() {
     for mib in 0..16 {
         gone.write(mib * MIB, &vec![7; 1 << 20]).expect("written");
     }
-    ask(&dir, &["lun", "delete", "v/gone", "--yes"]);
+    ask(&dir, &["lun", "delete", "v/gone", "--yes", "--disconnect"]);
     ask(&dir, &["aggregate", "delete", "own", "--yes"]);
     ask(
         &dir,

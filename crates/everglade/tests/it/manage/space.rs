@@ -182,6 +182,15 @@ fn work(address: &str, lun: &str, is_over: &AtomicBool) -> u64 {
     number
 }
 
+/// Says that it is over when it is dropped.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn changes_under_load_disturb_no_client() {
     let dir = TestDir::new();
@@ -192,6 +201,8 @@ fn changes_under_load_disturb_no_client() {
     ask(&dir, &["lun", "create", "v/l", "--size", "64MiB"]);
     std::thread::scope(|scope| {
         let (address, is_over) = (&server.tcp, &is_over);
+        // Also if something fails: the clients would go on for ever.
+        let over = Over(is_over);
         let clients =
             ["vol0/lun0", "v/l"].map(|lun| scope.spawn(move || work(address, lun, is_over)));
         for number in 0..8 {
@@ -212,10 +223,10 @@ fn changes_under_load_disturb_no_client() {
                     &format!("{}MiB", 65 + number),
                 ],
             );
-            ask(&dir, &["lun", "delete", &lun, "--yes"]);
+            ask(&dir, &["lun", "delete", &lun, "--yes", "--disconnect"]);
             ask(&dir, &["volume", "delete", &name, "--yes"]);
         }
-        is_over.store(true, Ordering::Relaxed);
+        drop(over);
         for client in clients {
             assert!(client.join().expect("no error") > 0);
         }
