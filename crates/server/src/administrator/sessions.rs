@@ -69,7 +69,7 @@ impl Administrator {
         let names = self.engine.luns().into_iter();
         let names: HashMap<_, _> = names.map(|lun| (lun.uuid, lun.name)).collect();
         let described = answers.flat_map(Answer::sessions);
-        let mut sessions: Vec<Session> = described.map(|it| view(it, &names)).collect();
+        let mut sessions: Vec<Session> = described.filter_map(|it| view(it, &names)).collect();
         sessions.sort_by(|a, b| (&a.lun, &a.client).cmp(&(&b.lun, &b.client)));
         sessions
     }
@@ -89,7 +89,8 @@ fn said(session: &Session) -> String {
     format!("{lun} by {client}{host} over {protocol}, idle for {idle_seconds} s")
 }
 
-fn view(described: Described, names: &HashMap<[u8; 16], String>) -> Session {
+/// Describes a session; `None` if its LUN is gone, so that it ends within a second.
+fn view(described: Described, names: &HashMap<[u8; 16], String>) -> Option<Session> {
     const SECOND: u64 = 1_000_000_000;
     let Described {
         reactor,
@@ -97,13 +98,13 @@ fn view(described: Described, names: &HashMap<[u8; 16], String>) -> Session {
         facts,
     } = described;
     // A LUN may have another name than when it was opened. An image is called after its snapshot.
-    let lun = match names.get(&facts.lun) {
-        Some(now) if !facts.export.contains('@') => now.clone(),
-        _ => facts.export,
+    let lun = match facts.export.contains('@') {
+        true => facts.export,
+        false => names.get(&facts.lun)?.clone(),
     };
     let certificate = facts.caller.names.get().and_then(|names| names.first());
     let address = facts.caller.address.map(|address| address.to_canonical());
-    Session {
+    Some(Session {
         lun,
         protocol: protocol.to_owned(),
         client: address.map_or_else(|| "local".to_owned(), |address| address.to_string()),
@@ -113,5 +114,5 @@ fn view(described: Described, names: &HashMap<[u8; 16], String>) -> Session {
         operation_count: facts.operations as u64,
         sent_bytes: facts.bytes_sent,
         reactor: reactor as u64,
-    }
+    })
 }

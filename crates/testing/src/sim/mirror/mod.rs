@@ -92,6 +92,44 @@ impl Plan {
 /// # Errors
 /// A promise was broken.
 pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failure> {
+    let (maker, scene, mut rng) = draw_scene(seed, maker);
+    let setting = Setting {
+        maker,
+        seed,
+        reactors: plan.reactors,
+        trace_lines: plan.trace_lines,
+    };
+    match scene {
+        Scene::Lying => {
+            lying::run(&setting, plan, &mut rng).map_err(|failure| failure.within("lying"))
+        }
+        Scene::History => {
+            history::run(seed, plan, &maker).map_err(|failure| failure.within("history"))
+        }
+        Scene::Breaking => breaking(&setting, plan, &mut rng),
+    }
+}
+
+/// What happens in the lives of a seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scene {
+    /// A drive lies.
+    Lying,
+    /// Drives break in a history of snapshots.
+    History,
+    /// Drives break.
+    Breaking,
+}
+
+impl Scene {
+    /// Returns the scene of a seed, for tests of one of them.
+    #[must_use]
+    pub fn of_seed(seed: Seed, maker: &EngineMaker) -> Scene {
+        draw_scene(seed, maker).1
+    }
+}
+
+fn draw_scene(seed: Seed, maker: &EngineMaker) -> (EngineMaker, Scene, Rng) {
     let mut rng = Rng::for_part(seed.0, "mirror");
     let has_log = maker.journal_half_blocks > 0 || rng.one_in(2);
     let journal_half_blocks = match has_log {
@@ -107,17 +145,12 @@ pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failur
         reclaim_regions: [1, 2, 5, maker.reclaim_regions][rng.index(4)],
         ..*maker
     };
-    let setting = Setting {
-        maker,
-        seed,
-        reactors: plan.reactors,
-        trace_lines: plan.trace_lines,
+    let scene = match rng.below(8) {
+        0 => Scene::Lying,
+        1 => Scene::History,
+        _ => Scene::Breaking,
     };
-    match rng.below(8) {
-        0 => lying::run(&setting, plan, &mut rng).map_err(|failure| failure.within("lying")),
-        1 => history::run(seed, plan, &maker).map_err(|failure| failure.within("history")),
-        _ => breaking(&setting, plan, &mut rng),
-    }
+    (maker, scene, rng)
 }
 
 /// Lives in which drives break.

@@ -8,7 +8,7 @@ use everglade_env::{BLOCK_SIZE, DeviceId};
 use everglade_format::label::{CONFIG_OFFSETS, SUPERBLOCK_OFFSETS};
 use everglade_target::{Error, Op, Reply};
 use everglade_testing::engine::{EngineMaker, Opening};
-use everglade_testing::sim::mirror::{Everywhere, everywhere, history};
+use everglade_testing::sim::mirror::{self, Everywhere, Scene, everywhere, history};
 use everglade_testing::sim::{Background, Kind, Mirrored as Met, Report};
 use everglade_testing::system::{Maker, System};
 use everglade_testing::workload::contents;
@@ -697,4 +697,20 @@ fn drives_break_while_clients_work_and_any_write_may_be_the_last() {
     let all = run_kind(Kind::Mirror, (0..24).map(|number| Seed(63).nth(number)));
     expect_met(&all, &Met::ALL);
     assert!(all.cuts_in_recovery > 0, "{all}");
+}
+
+/// A drive damages blocks silently, or returns wrong ones, in one life after the other.
+#[test]
+fn what_a_drive_has_wrong_is_read_from_the_other_and_found_by_a_scrub() {
+    let maker = EngineMaker::SMALL_LOGGED;
+    let seeds = (0..).map(|number| Seed(77).nth(number));
+    let lying = seeds.filter(|seed| Scene::of_seed(*seed, &maker) == Scene::Lying);
+    let mut all = Report::default();
+    for seed in lying.take(40) {
+        match mirror::run(seed, mirror::Plan::of_seed(seed), &maker) {
+            Ok(report) => all.add(&report),
+            Err(failure) => panic!("seed {seed}: {failure}"),
+        }
+    }
+    expect_met(&all, &[Met::ReadElsewhere, Met::Rewritten, Met::Scrubbed]);
 }
