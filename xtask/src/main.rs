@@ -51,9 +51,9 @@ const VERBS: [Verb; 12] = [
     },
     Verb {
         name: "sim",
-        arguments: "[--seed N] [--minutes M] [--kind KIND]",
+        arguments: "[--seed N] [--minutes M] [--kind KIND] | --whole",
         summary: "the whole engine in a seeded world with faults and power cuts; KIND exhaustive: \
-            all short runs",
+            all short runs; --whole: the tests that judge some of all cuts, with all of them",
         run: sim::run,
     },
     Verb {

@@ -3,6 +3,8 @@
 //! Its contract: it prints the seed first, ends with `N passed, N failed`, and exits non-zero when
 //! a checker found something. `--seed N` runs one world, `--minutes M` new ones until the time is
 //! up.
+//!
+//! `--whole` runs the tests of the engine that judge some of all possible cuts, with all of them.
 
 use std::process::{Command, ExitCode};
 
@@ -10,10 +12,15 @@ use crate::step::{cargo, counted};
 use crate::tally::Tally;
 use crate::{Usage, place};
 
+/// With this variable, tests judge all cuts and not some.
+const WHOLE: &str = "EVERGLADE_WHOLE";
 const MISSING: &str = "the simulation is not there yet: no binary 'sim' in crates/testing";
 
 /// The verb.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
+    if matches!(words, [word] if word == "--whole") {
+        return Ok(whole());
+    }
     understand(words)?;
     if !place::has_binary("testing", "sim") {
         eprintln!("xtask sim: {MISSING}");
@@ -22,6 +29,22 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
     let mut tally = Tally::default();
     simulate(&mut tally, command(words));
     Ok(tally.finish())
+}
+
+/// Runs the enumerations of which tests do a part.
+fn whole() -> ExitCode {
+    let mut tally = Tally::default();
+    let mut tests = cargo(&["test", "--release", "--package", "everglade-testing"]);
+    tests.args(["--test", "it", "engine::"]).env(WHOLE, "1");
+    counted(
+        &mut tally,
+        "whole enumerations",
+        &mut tests,
+        |tally, line| {
+            tally.read_harness_line(line);
+        },
+    );
+    tally.finish()
 }
 
 /// Part of `test`: runs new seeds for one minute, and then for half a minute each of the kinds

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::place;
 use crate::tally::Tally;
 
-/// All of CI has 30 minutes on two cores, and no step is more than a part of it.
+/// All of CI has 35 minutes on two cores, and no step is more than a part of it.
 const TIME_MAX: Duration = Duration::from_secs(25 * 60);
 
 /// `cargo` with these words, in the root.

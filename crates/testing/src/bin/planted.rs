@@ -8,7 +8,9 @@
 //! is planted the same seed must pass, or the result proves nothing. `--search` searches good seeds
 //! in all kinds.
 
-use std::process::ExitCode;
+use std::num::NonZero;
+use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use everglade_env::lock::Mutex;
@@ -48,12 +50,15 @@ static PANIC: Mutex<Option<String>> = Mutex::new(None);
 /// The command line.
 struct Options {
     plans: Vec<Row>,
+    /// The words themselves.
+    words: Vec<String>,
     search: bool,
     limit: Duration,
 }
 
 impl Options {
-    fn read(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
+    fn read(all: Vec<String>) -> Result<Options, String> {
+        let mut words = all.iter().cloned();
         let (mut plans, mut only, mut kind, mut search) = (None, None, None, false);
         let (mut seconds, mut from) = (60, 0);
         while let Some(option) = words.next() {
@@ -86,6 +91,7 @@ impl Options {
         }
         Ok(Options {
             plans,
+            words: all,
             search,
             limit: Duration::from_secs(seconds),
         })
@@ -114,7 +120,7 @@ fn main() -> ExitCode {
         eprintln!("planted: this program was built without bugs; use 'cargo xtask planted'");
         return ExitCode::from(2);
     }
-    let options = match Options::read(std::env::args().skip(1)) {
+    let options = match Options::read(std::env::args().skip(1).collect()) {
         Ok(options) => options,
         Err(problem) => {
             eprint!("planted: {problem}\n{USAGE}");
@@ -135,54 +141,97 @@ fn main() -> ExitCode {
         plans.for_each(|row| search_for(&row.name, options.limit));
         return ExitCode::SUCCESS;
     }
-    prove(&options.plans, options.limit)
-}
-
-/// Every bug is found by its row, and its seed passes without it.
-fn prove(plans: &[Row], limit: Duration) -> ExitCode {
     println!(
         "{:<26} {:<11} {:>19} {:>5} {:>7}  found by",
         "bug", "kind", "seed", "seeds", "seconds"
     );
-    let (mut passed, mut failed) = (0, 0);
-    for Row { name, kind, seed } in plans {
-        plant(None);
-        if let Err(failure) = kind.run(Seed(*seed), 0) {
-            println!(
-                "{name}: seed {seed} of kind {} fails without it: {failure}",
-                kind.name()
-            );
-            failed += 1;
-            continue;
+    let (passed, failed) = match &options.plans[..] {
+        [row] => {
+            let (is_found, line) = prove(row, options.limit);
+            println!("{line}");
+            (u64::from(is_found), u64::from(!is_found))
         }
-        match hunt(Bug::named(name), *kind, *seed, limit) {
-            Some(found) => {
-                passed += 1;
-                println!(
-                    "{name:<26} {:<11} {:>19} {:>5} {:>7.2}  {}",
-                    kind.name(),
-                    found.seed,
-                    found.seeds,
-                    found.time.as_secs_f64(),
-                    found.checker
-                );
-            }
-            None => {
-                failed += 1;
-                println!(
-                    "{name:<26} {:<11} was not found in {} s",
-                    kind.name(),
-                    limit.as_secs()
-                );
-            }
-        }
-    }
+        plans => prove_all(plans, &options.words),
+    };
     println!("{passed} passed, {failed} failed");
-    if failed == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+    match failed {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
     }
+}
+
+/// Proves each row in a process of its own, as many at once as there are processors: which bug is
+/// planted is a fact of a process. Returns how many passed and failed.
+fn prove_all(plans: &[Row], words: &[String]) -> (u64, u64) {
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let next = AtomicUsize::new(0);
+    let counts = Mutex::new((0, 0));
+    std::thread::scope(|scope| {
+        for _ in 0..processors {
+            scope.spawn(|| {
+                while let Some(row) = plans.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let (is_found, said) = prove_apart(&row.name, words);
+                    let mut counts = counts.lock();
+                    println!("{said}");
+                    *(if is_found {
+                        &mut counts.0
+                    } else {
+                        &mut counts.1
+                    }) += 1;
+                }
+            });
+        }
+    });
+    let counts = counts.lock();
+    *counts
+}
+
+/// Runs this program for one bug; returns what it says between its heading and its counts.
+fn prove_apart(name: &str, words: &[String]) -> (bool, String) {
+    let program = std::env::current_exe();
+    let output = program.and_then(|program| {
+        let mut command = Command::new(program);
+        command.args(words).args(["--bug", name]).output()
+    });
+    match output {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stdout);
+            let lines: Vec<&str> = said.lines().skip(1).collect();
+            let said = lines[..lines.len().saturating_sub(1)].join("\n");
+            (output.status.success(), said)
+        }
+        Err(error) => (false, format!("{name}: cannot start: {error}")),
+    }
+}
+
+/// Proves that a bug is found by its row, and that the row's seed passes without it. Returns a line
+/// for the table, too.
+fn prove(row: &Row, limit: Duration) -> (bool, String) {
+    let Row { name, kind, seed } = row;
+    plant(None);
+    if let Err(failure) = kind.run(Seed(*seed), 0) {
+        let kind = kind.name();
+        return (
+            false,
+            format!("{name}: seed {seed} of kind {kind} fails without it: {failure}"),
+        );
+    }
+    let found = hunt(Bug::named(name), *kind, *seed, limit);
+    let kind = kind.name();
+    let line = match &found {
+        Some(found) => format!(
+            "{name:<26} {kind:<11} {:>19} {:>5} {:>7.2}  {}",
+            found.seed,
+            found.seeds,
+            found.time.as_secs_f64(),
+            found.checker
+        ),
+        None => format!(
+            "{name:<26} {kind:<11} was not found in {} s",
+            limit.as_secs()
+        ),
+    };
+    (found.is_some(), line)
 }
 
 fn search_for(name: &str, limit: Duration) {

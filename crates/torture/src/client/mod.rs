@@ -1,17 +1,25 @@
-//! A client of NBD that pipelines: requests are sent without waiting, replies are taken in whatever
-//! order they come. Two halves, so that a sender blocked by a slow server never keeps replies from
-//! being read.
+//! Clients of all protocols that pipeline: requests are sent without waiting, replies are taken in
+//! whatever order they come. Two halves, so that a sender blocked by a slow server never keeps
+//! replies from being read.
 //!
-//! It speaks what the rigs need: fixed newstyle, `NBD_OPT_EXPORT_NAME`, simple replies.
+//! | protocol | what the rigs need of it |
+//! | --- | --- |
+//! | NBD | fixed newstyle, `NBD_OPT_EXPORT_NAME`, simple replies |
+//! | NVMe/TCP | the discovery service, one queue for input and output |
+//! | iSCSI | one connection for each session, all four ways of sending data |
 
+mod errands;
+mod iscsi;
+mod iscsi_wire;
+mod nbd;
+mod nbd_wire;
+mod nvme;
+pub(crate) mod nvme_wire;
 pub(crate) mod stream;
-mod wire;
 
-use std::io::{self, BufReader, Read, Write};
+use std::io;
 
 pub use stream::Address;
-use stream::Stream;
-pub use wire::Command;
 
 /// An open export.
 pub struct Connection {
@@ -24,13 +32,47 @@ pub struct Connection {
 }
 
 /// The half that sends.
-pub struct Sender {
-    stream: Stream,
+pub struct Sender(Sending);
+
+enum Sending {
+    Nbd(nbd::Sender),
+    Nvme(nvme::Sender),
+    Iscsi(iscsi::Sender),
 }
 
 /// The half that receives.
-pub struct Receiver {
-    stream: BufReader<Stream>,
+pub struct Receiver(Receiving);
+
+enum Receiving {
+    Nbd(nbd::Receiver),
+    Nvme(nvme::Receiver),
+    Iscsi(iscsi::Receiver),
+}
+
+/// What a connection speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// NBD.
+    Nbd,
+    /// NVMe/TCP.
+    Nvme,
+    /// iSCSI.
+    Iscsi,
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Return bytes.
+    Read,
+    /// Store bytes.
+    Write,
+    /// Make what was answered durable.
+    Flush,
+    /// The range is no longer needed.
+    Trim,
+    /// The range must read as zeroes.
+    WriteZeroes,
 }
 
 /// A request without its payload.
@@ -53,7 +95,8 @@ pub struct Ask {
 pub struct Answer {
     /// Of the request.
     pub cookie: u64,
-    /// 0, or the error number of the protocol.
+    /// 0, or what the protocol says is wrong: an error number of NBD, a status of NVMe, or status,
+    /// sense key and additional code of SCSI.
     pub error: u32,
     /// What a read returned.
     pub data: Vec<u8>,
@@ -66,26 +109,24 @@ impl Connection {
     /// Those of the socket; a server that closes because it has no such export shows as an early
     /// end.
     pub fn open(address: &Address, export: &str) -> io::Result<Connection> {
-        let mut stream = Stream::connect(address)?;
-        let mut greeting = [0; wire::GREETING_BYTES];
-        stream.read_exact(&mut greeting)?;
-        if !wire::is_greeting(&greeting) {
-            return Err(bad("no greeting of NBD"));
-        }
-        stream.write_all(&wire::hello(export))?;
-        let mut described = [0; wire::EXPORT_BYTES];
-        stream.read_exact(&mut described)?;
-        let (size, _transmission_flags) = described
-            .split_first_chunk()
-            .ok_or_else(|| bad("no size"))?;
+        let (sender, receiver, size_bytes) = match address {
+            Address::Tcp(_) | Address::Unix(_) => {
+                let (sender, receiver, size) = nbd::open(address, export)?;
+                (Sending::Nbd(sender), Receiving::Nbd(receiver), size)
+            }
+            Address::Nvme(address) => {
+                let (sender, receiver, size) = nvme::open(address, export)?;
+                (Sending::Nvme(sender), Receiving::Nvme(receiver), size)
+            }
+            Address::Iscsi(address) => {
+                let (sender, receiver, size) = iscsi::open(address, export)?;
+                (Sending::Iscsi(sender), Receiving::Iscsi(receiver), size)
+            }
+        };
         Ok(Connection {
-            sender: Sender {
-                stream: stream.try_clone()?,
-            },
-            receiver: Receiver {
-                stream: BufReader::with_capacity(64 << 10, stream),
-            },
-            size_bytes: u64::from_be_bytes(*size),
+            sender: Sender(sender),
+            receiver: Receiver(receiver),
+            size_bytes,
         })
     }
 
@@ -110,31 +151,47 @@ impl Sender {
     /// # Errors
     /// Those of the socket.
     pub fn send(&mut self, ask: Ask, payload: &[u8]) -> io::Result<()> {
-        self.stream.write_parts(&wire::request(&ask), payload)
+        match &mut self.0 {
+            Sending::Nbd(sender) => sender.send(ask, payload),
+            Sending::Nvme(sender) => sender.send(ask, payload),
+            Sending::Iscsi(sender) => sender.send(ask, payload),
+        }
+    }
+
+    /// Whether the protocol has a way to ask that this command is durable when it is answered.
+    #[must_use]
+    pub fn can_force(&self, command: Command) -> bool {
+        match (&self.0, command) {
+            (_, Command::Read | Command::Flush) => false,
+            (_, Command::Write) | (Sending::Nbd(_), _) => true,
+            (Sending::Nvme(_), command) => command == Command::WriteZeroes,
+            (Sending::Iscsi(_), _) => false,
+        }
     }
 }
 
 impl Receiver {
+    /// Which protocol it speaks.
+    #[must_use]
+    pub fn protocol(&self) -> Protocol {
+        match &self.0 {
+            Receiving::Nbd(_) => Protocol::Nbd,
+            Receiving::Nvme(_) => Protocol::Nvme,
+            Receiving::Iscsi(_) => Protocol::Iscsi,
+        }
+    }
+
     /// Waits for a reply. `expected` says how many bytes a successful reply with this cookie
     /// carries; `None` if the cookie is not one of ours.
     ///
     /// # Errors
     /// Those of the socket, and a reply that nobody asked for.
     pub fn receive(&mut self, expected: impl FnOnce(u64) -> Option<u32>) -> io::Result<Answer> {
-        let mut header = [0; wire::REPLY_BYTES];
-        self.stream.read_exact(&mut header)?;
-        let (error, cookie) = wire::reply(&header).ok_or_else(|| bad("something else"))?;
-        let length = expected(cookie).ok_or_else(|| bad("an unknown cookie"))?;
-        let mut data = Vec::new();
-        if error == 0 && length > 0 {
-            data.resize(length as usize, 0);
-            self.stream.read_exact(&mut data)?;
+        match &mut self.0 {
+            Receiving::Nbd(receiver) => receiver.receive(expected),
+            Receiving::Nvme(receiver) => receiver.receive(expected),
+            Receiving::Iscsi(receiver) => receiver.receive(expected),
         }
-        Ok(Answer {
-            cookie,
-            error,
-            data,
-        })
     }
 }
 

@@ -12,10 +12,14 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// `IP:PORT`.
+    /// `IP:PORT` of NBD.
     Tcp(String),
-    /// A socket in the file system.
+    /// A socket of NBD in the file system.
     Unix(PathBuf),
+    /// `IP:PORT` of NVMe/TCP.
+    Nvme(String),
+    /// `IP:PORT` of iSCSI.
+    Iscsi(String),
 }
 
 pub(crate) enum Stream {
@@ -26,7 +30,7 @@ pub(crate) enum Stream {
 impl Stream {
     pub(crate) fn connect(address: &Address) -> io::Result<Stream> {
         match address {
-            Address::Tcp(address) => {
+            Address::Tcp(address) | Address::Nvme(address) | Address::Iscsi(address) => {
                 let stream = TcpStream::connect(address)?;
                 stream.set_nodelay(true)?;
                 stream.set_read_timeout(Some(PATIENCE))?;

@@ -60,6 +60,8 @@ pub struct Counts {
     pub flushes: u64,
     /// Forced ones among the writes, trims and zeroes.
     pub forced: u64,
+    /// Good replies by protocol: NBD, NVMe/TCP, iSCSI.
+    pub protocols: [u64; 3],
     /// Requests that were never answered.
     pub unanswered: u64,
     /// Error replies.
@@ -83,6 +85,9 @@ impl Counts {
         self.reads += other.reads;
         self.flushes += other.flushes;
         self.forced += other.forced;
+        for (sum, more) in self.protocols.iter_mut().zip(other.protocols) {
+            *sum += more;
+        }
         self.unanswered += other.unanswered;
         self.errors += other.errors;
         self.violations.extend(other.violations);
@@ -171,6 +176,7 @@ fn send(mut sender: Sender, mut mix: Mix, window: &Window, history: &Shared) {
             count,
             fua,
         } = mix.next();
+        let fua = fua && sender.can_force(command);
         let ticket = {
             let mut history = lock(history);
             match command {
@@ -228,6 +234,7 @@ fn receive(mut receiver: Receiver, window: &Window, history: &Shared) -> Counts 
             continue;
         }
         counts.count(pending);
+        counts.protocols[receiver.protocol() as usize] += 1;
         let found: Vec<Found> = (pending.first..)
             .zip(answer.data.chunks_exact(SECTOR))
             .map(|(sector, bytes)| stamp::identify(sector, bytes))

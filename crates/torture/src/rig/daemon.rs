@@ -162,6 +162,7 @@ impl Installation {
             tcp: Address::Tcp(field("nbd=")?),
             unix: Address::Unix(field("nbd-unix=")?.into()),
             nvme: field("nvme=").ok(),
+            iscsi: field("iscsi=").ok(),
             ready_after: since.elapsed(),
             process,
             log,
@@ -179,11 +180,23 @@ pub struct Daemon {
     pub unix: Address,
     /// Its address for NVMe/TCP, if that is on.
     pub nvme: Option<String>,
+    /// Its address for iSCSI, if that is on.
+    pub iscsi: Option<String>,
     /// From its start to its ready line.
     pub ready_after: Duration,
 }
 
 impl Daemon {
+    /// Where clients can connect, over every protocol that is on.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<Address> {
+        let is_on = |at: &Option<String>| at.clone().filter(|at| at != "off");
+        let mut addresses = vec![self.unix.clone(), self.tcp.clone()];
+        addresses.extend(is_on(&self.nvme).map(Address::Nvme));
+        addresses.extend(is_on(&self.iscsi).map(Address::Iscsi));
+        addresses
+    }
+
     /// Its process.
     #[must_use]
     pub fn pid(&self) -> u32 {

@@ -57,7 +57,7 @@ pub fn cuts(
         let bound = u64::try_from(options.load_max.as_millis()).expect("short");
         let time = Duration::from_millis(20 + random.below(bound.max(21) - 20));
         let since = Instant::now();
-        let load = lun.load(&daemon, 3, &mut random)?;
+        let load = lun.load(&daemon, 5, &mut random)?;
         std::thread::sleep(time);
         if daemon.has_ended() {
             let log = daemon.log();
@@ -125,5 +125,14 @@ fn prepare(installation: &Installation, power: &Power) -> Result<(), Failure> {
 fn start(installation: &Installation, random: &mut Random) -> Result<Daemon, Failure> {
     let interval = ["150ms", "500ms", "10s"][usize::try_from(random.below(3)).expect("small")];
     let io = ["uring", "threads"][usize::from(random.one_in(2))];
-    installation.serve(&["--cp-interval", interval, "--io", io])
+    installation.serve(&[
+        "--cp-interval",
+        interval,
+        "--io",
+        io,
+        "--nvme-tcp",
+        ":0",
+        "--iscsi-tcp",
+        ":0",
+    ])
 }

@@ -1,11 +1,12 @@
 //! SIGKILL under load, again and again (issue 3, item 5a).
 //!
 //! One LUN on a volume that acknowledges at memory speed, one on a volume where every
-//! acknowledgement is durable; both with several connections. The moment of the kill, the depth of
-//! the queues and the interval between consistency points differ from round to round. After each
-//! kill `everglade check` must find nothing, a new server must start, and every sector of both LUNs
-//! must hold what a crash may leave. Every fifth restarted server is killed once more before it has
-//! done anything, and checked again: recovery must not depend on a second one being complete.
+//! acknowledgement is durable; both with several connections, over all protocols. In some rounds
+//! the first LUN grows and shrinks meanwhile. The moment of the kill, the depth of the queues and
+//! the interval between consistency points differ from round to round. After each kill `everglade
+//! check` must find nothing, a new server must start, and every sector of both LUNs must hold what
+//! a crash may leave. Every fifth restarted server is killed once more before it has done anything,
+//! and checked again: recovery must not depend on a second one being complete.
 
 use std::time::{Duration, Instant};
 
@@ -58,10 +59,14 @@ pub fn kills(
         let time = Duration::from_millis(20 + random.below(bound.max(21) - 20));
         let since = Instant::now();
         let loads = [
-            luns[0].load(&daemon, 3, &mut random)?,
-            luns[1].load(&daemon, 2, &mut random)?,
+            luns[0].load(&daemon, 5, &mut random)?,
+            luns[1].load(&daemon, 3, &mut random)?,
         ];
-        std::thread::sleep(time);
+        std::thread::sleep(time / 2);
+        if random.one_in(2) {
+            resize_and_back(installation, LUN_BYTES)?;
+        }
+        std::thread::sleep(time / 2);
         if daemon.has_ended() {
             let log = daemon.log();
             return Err(Failure::Broken(format!(
@@ -122,5 +127,19 @@ fn start(installation: &Installation, random: &mut Random) -> Result<Daemon, Fai
         &size,
         "--cp-interval",
         interval,
+        "--nvme-tcp",
+        ":0",
+        "--iscsi-tcp",
+        ":0",
     ])
+}
+
+/// The LUN becomes larger and gets its old size again. Hosts are told about both sizes; what they
+/// write stays.
+fn resize_and_back(installation: &Installation, bytes: u64) -> Result<(), Failure> {
+    for size in [bytes + (8 << 20), bytes] {
+        let size = size.to_string();
+        installation.must(&["lun", "resize", "vol0/lun0", "--size", &size, "--yes"])?;
+    }
+    Ok(())
 }

@@ -28,14 +28,17 @@ impl Lun {
         }
     }
 
-    /// Starts a load whose connections go alternately over the Unix socket and over TCP.
+    /// Starts a load whose connections take turns with the protocols.
     pub(super) fn load(
         &self,
         daemon: &Daemon,
         connections: usize,
         random: &mut Random,
     ) -> Result<Load, Failure> {
-        let addresses = [daemon.unix.clone(), daemon.tcp.clone()];
+        let mut addresses = daemon.addresses();
+        // With few connections, other protocols meet in every round.
+        let first = random.below(addresses.len() as u64);
+        addresses.rotate_left(usize::try_from(first).expect("small"));
         let options = Options {
             connections,
             window: 1 + usize::try_from(random.below(24)).expect("small"),

@@ -49,6 +49,8 @@ impl std::fmt::Display for Tally {
             "answered: {} writes, {} trims, {} zeroes, {} reads, {} flushes; {} of them forced",
             counts.writes, counts.trims, counts.zeroes, counts.reads, counts.flushes, counts.forced
         )?;
+        let [nbd, nvme, iscsi] = counts.protocols;
+        writeln!(f, "by protocol: {nbd} NBD, {nvme} NVMe/TCP, {iscsi} iSCSI")?;
         write!(
             f,
             "{} unanswered at a crash, {} failed; {} sectors verified after restarts",

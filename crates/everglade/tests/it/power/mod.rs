@@ -31,6 +31,8 @@ fn passed(outcome: Result<Tally, Failure>) -> Tally {
     let tally = outcome.unwrap_or_else(|failure| panic!("{failure}"));
     println!("{tally}");
     assert!(tally.sectors > 0 && tally.counts.flushes > 0, "{tally}");
+    let is_used = |answered: &u64| *answered > 0;
+    assert!(tally.counts.protocols.iter().all(is_used), "{tally}");
     tally
 }
 

@@ -454,9 +454,10 @@ pub struct Everywhere {
     pub breaks: Vec<(usize, u64, Breakage)>,
     /// The cuts are those of the life after it, in which all drives are back and catch up.
     pub is_return: bool,
-    /// A drive that is replaced after the first writes, and most cuts that are judged then, since
-    /// there are many.
-    pub replaced: Option<(Replacement, usize)>,
+    /// A drive that is replaced after the first writes.
+    pub replaced: Option<Replacement>,
+    /// Most writes at which cuts are judged, spread evenly over all.
+    pub most: usize,
 }
 
 /// Lets drives break while clients write and flush, and judges the cut at each write until all of
@@ -498,7 +499,7 @@ pub fn everywhere(seed: Seed, plan: &Everywhere) -> Result<Report, Failure> {
         })
         .collect();
     let mut actions = writes_and_flushes();
-    if let Some((replacement, _)) = &plan.replaced {
+    if let Some(replacement) = &plan.replaced {
         actions.insert(3, Action::Admin(Admin::ReplaceDrive(replacement.clone())));
     }
     let mut actions = actions.into_iter();
@@ -530,8 +531,7 @@ pub fn everywhere(seed: Seed, plan: &Everywhere) -> Result<Report, Failure> {
         false => is_near(&lived, at),
     };
     let wanted = lived.work.iter().filter(|point| is_wanted(point.0));
-    let most = plan.replaced.as_ref().map_or(usize::MAX, |(_, most)| *most);
-    for (at, point) in evenly(wanted.collect(), most) {
+    for (at, point) in evenly(wanted.collect(), plan.most) {
         count_cut(&lived, *at, &mut report);
         let random = [None, Some(Grain::Sector)].map(|tear| Cut {
             keep: Keep::Random(*at),

@@ -118,10 +118,10 @@ pub(super) fn run_kind(kind: Kind, seeds: impl Iterator<Item = Seed>) -> Report 
 /// The power fails during each kind of background work for snapshots and clones.
 #[test]
 fn snapshots_and_clones_survive_lives_with_cuts_in_all_that_goes_on() {
-    let mut all = run_kind(Kind::Moments, (0..40).map(|number| Seed(41).nth(number)));
+    let mut all = run_kind(Kind::Moments, (0..16).map(|number| Seed(41).nth(number)));
     all.add(&run_kind(
         Kind::Snapshots,
-        (0..8).map(|number| Seed(42).nth(number)),
+        (0..4).map(|number| Seed(42).nth(number)),
     ));
     for one in Background::ALL {
         assert!(all.interrupted[one] > 0, "{}: {all:?}", one.name());

@@ -17,6 +17,7 @@ use everglade_testing::{Seed, SimWorld};
 
 use super::lives::run_kind;
 use super::rig::{Rig, ask, change_all, consistency_point, create_lun, create_volume, write};
+use super::share;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 const POOL_BYTES: u64 = 12 << 20;
@@ -36,14 +37,16 @@ fn without_journal(maker: EngineMaker) -> EngineMaker {
     }
 }
 
-/// Cuts each write from the first break on, with any set of drives.
-fn cut(maker: EngineMaker, breaks: Vec<(usize, u64, Breakage)>) -> Report {
+/// Cuts writes from the first break on, with any set of drives: about `most` of them, or all
+/// ([`share`]).
+fn cut(maker: EngineMaker, breaks: Vec<(usize, u64, Breakage)>, most: usize) -> Report {
     let plan = Everywhere {
         maker,
         pool_bytes: POOL_BYTES,
         breaks,
         is_return: false,
         replaced: None,
+        most: share(most),
     };
     let report = everywhere(Seed(61), &plan);
     let report = report.unwrap_or_else(|failure| panic!("{:?}: {failure}", plan.breaks));
@@ -78,7 +81,7 @@ const TWO: [Met; 8] = [
 #[test]
 fn a_drive_of_two_vanishes_and_any_write_may_be_the_last_with_any_drives() {
     for (drive, after) in [(0, 3), (1, 12)] {
-        let report = cut(mirror(2), vec![(drive, after, Breakage::Vanishes)]);
+        let report = cut(mirror(2), vec![(drive, after, Breakage::Vanishes)], 24);
         expect_met(&report, &TWO);
     }
 }
@@ -92,7 +95,7 @@ fn a_drive_of_two_fails_without_a_journal_and_any_write_may_be_the_last() {
             uneven: true,
             ..without_journal(mirror(2))
         };
-        let report = cut(maker, vec![(drive, after, fails.clone())]);
+        let report = cut(maker, vec![(drive, after, fails.clone())], 24);
         expect_met(&report, &TWO);
     }
 }
@@ -104,7 +107,7 @@ fn a_drive_of_two_mirrors_vanishes_and_any_write_may_be_the_last_with_any_drives
         devices: 2,
         ..mirror(2)
     };
-    let report = cut(maker, vec![(2, 5, Breakage::Vanishes)]);
+    let report = cut(maker, vec![(2, 5, Breakage::Vanishes)], 10);
     expect_met(
         &report,
         &[
@@ -118,7 +121,7 @@ fn a_drive_of_two_mirrors_vanishes_and_any_write_may_be_the_last_with_any_drives
 
 #[test]
 fn a_drive_of_three_vanishes_and_any_write_may_be_the_last_with_any_drives() {
-    let report = cut(mirror(3), vec![(1, 4, Breakage::Vanishes)]);
+    let report = cut(mirror(3), vec![(1, 4, Breakage::Vanishes)], 16);
     expect_met(&report, &TWO);
 }
 
@@ -133,7 +136,7 @@ fn a_drive_is_lost_in_the_middle_of_a_group_of_the_journal() {
     };
     for drive in [0, 1] {
         let fails = Breakage::Fails(faults.clone());
-        let report = cut(mirror(2), vec![(drive, 1, fails)]);
+        let report = cut(mirror(2), vec![(drive, 1, fails)], 24);
         expect_met(&report, &TWO);
     }
 }
@@ -153,7 +156,7 @@ fn a_drive_is_lost_in_the_write_of_the_superblock() {
     for copies in [2, 3] {
         for maker in [mirror(copies), without_journal(mirror(copies))] {
             let fails = no_label(SUPERBLOCK_OFFSETS, 1);
-            let report = cut(maker, vec![(0, 1, fails)]);
+            let report = cut(maker, vec![(0, 1, fails)], 12);
             expect_met(&report, &[Met::CutBefore, Met::CutAfter, Met::Returned]);
         }
     }
@@ -167,7 +170,7 @@ fn a_second_drive_is_lost_right_after_the_first() {
             (0, 4, Breakage::Vanishes),
             (2, 4 + between, Breakage::Vanishes),
         ];
-        let report = cut(mirror(3), breaks);
+        let report = cut(mirror(3), breaks, 6);
         expect_met(&report, &[Met::BrokenTwice, Met::CutBefore, Met::CutAfter]);
     }
 }
@@ -178,7 +181,7 @@ fn a_second_drive_is_lost_right_after_the_first() {
 fn a_second_drive_is_lost_in_the_write_of_the_record_of_the_first() {
     let fails = no_label(CONFIG_OFFSETS, 16);
     let breaks = vec![(1, 1, fails), (0, 4, Breakage::Vanishes)];
-    let report = cut(mirror(3), breaks);
+    let report = cut(mirror(3), breaks, 12);
     expect_met(&report, &[Met::BrokenTwice, Met::CutBefore, Met::CutAfter]);
 }
 
@@ -305,6 +308,7 @@ fn a_drive_that_catches_up_may_be_cut_at_any_write_with_any_drives() {
             breaks: vec![(0, 4, Breakage::Vanishes)],
             is_return: true,
             replaced: None,
+            most: share(12),
         };
         let report = everywhere(Seed(64), &plan);
         let report = report.unwrap_or_else(|failure| panic!("{maker:?}: {failure}"));
@@ -694,8 +698,11 @@ fn a_drive_without_the_newest_superblock_is_lost_in_the_start() {
 /// Each state is met by a few seeds.
 #[test]
 fn drives_break_while_clients_work_and_any_write_may_be_the_last() {
-    let all = run_kind(Kind::Mirror, (0..24).map(|number| Seed(63).nth(number)));
-    expect_met(&all, &Met::ALL);
+    let all = run_kind(Kind::Mirror, (0..10).map(|number| Seed(63).nth(number)));
+    // Few seeds meet these two; each has tests above that always do.
+    let is_common = |met: &Met| !matches!(met, Met::BrokenTwice | Met::NoneRefused);
+    let common: Vec<Met> = Met::ALL.into_iter().filter(is_common).collect();
+    expect_met(&all, &common);
     assert!(all.cuts_in_recovery > 0, "{all}");
 }
 

@@ -28,3 +28,12 @@ mod several;
 mod space;
 mod splits;
 mod turns;
+
+/// The number of cuts that a test judges: `most`, spread evenly over all of them. With
+/// `EVERGLADE_WHOLE`, as in `cargo xtask sim --whole`, it is all of them.
+fn share(most: usize) -> usize {
+    match std::env::var_os("EVERGLADE_WHOLE") {
+        Some(_) => usize::MAX,
+        None => most,
+    }
+}

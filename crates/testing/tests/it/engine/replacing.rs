@@ -13,6 +13,7 @@ use everglade_testing::world::{Breakage, Cut, DeviceSpec, Faults, Keep};
 use everglade_testing::{Seed, SimWorld};
 
 use super::rig::{Rig, change_all, consistency_point, create_lun, create_volume, write};
+use super::share;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 const POOL_BYTES: u64 = 12 << 20;
@@ -47,7 +48,8 @@ fn replace(seat: usize) -> Action {
 fn cut(
     maker: EngineMaker,
     breaks: Vec<(usize, u64, Breakage)>,
-    replaced: (Replacement, usize),
+    replaced: Replacement,
+    most: usize,
 ) -> Report {
     let plan = Everywhere {
         maker,
@@ -55,6 +57,7 @@ fn cut(
         breaks,
         is_return: false,
         replaced: Some(replaced),
+        most: share(most),
     };
     let report = everywhere(Seed(71), &plan);
     report.unwrap_or_else(|failure| panic!("{plan:?}: {failure}"))
@@ -74,7 +77,7 @@ fn a_healthy_drive_is_replaced_and_any_write_may_be_the_last_with_any_drives() {
         (without_journal(mirror(2)), 1),
         (mirror(3), 1),
     ] {
-        let report = cut(maker, Vec::new(), (new_drive(seat), 16));
+        let report = cut(maker, Vec::new(), new_drive(seat), 16);
         expect_met(
             &report,
             &[
@@ -96,7 +99,7 @@ fn a_drive_that_vanished_is_replaced_and_any_write_may_be_the_last_with_any_driv
         more_bytes: 5 * BLOCK,
         ..new_drive(0)
     };
-    let report = cut(mirror(2), vec![(0, 3, Breakage::Vanishes)], (larger, 16));
+    let report = cut(mirror(2), vec![(0, 3, Breakage::Vanishes)], larger, 16);
     expect_met(
         &report,
         &[Met::Replaced, Met::CaughtUp, Met::CutReplacement],
@@ -110,7 +113,7 @@ fn another_drive_is_lost_while_one_is_replaced() {
     let mut all = Report::default();
     for after in [10, 20, 26, 40] {
         let fails = Breakage::Fails(Faults::no_writes());
-        let report = cut(mirror(3), vec![(2, after, fails)], (new_drive(0), 4));
+        let report = cut(mirror(3), vec![(2, after, fails)], new_drive(0), 4);
         expect_met(&report, &[Met::Broken]);
         all.add(&report);
     }
@@ -127,7 +130,7 @@ fn a_new_drive_that_breaks_costs_nothing() {
             breaks: Some((after, Breakage::Vanishes)),
             ..new_drive(1)
         };
-        all.add(&cut(mirror(2), Vec::new(), (replaced, 4)));
+        all.add(&cut(mirror(2), Vec::new(), replaced, 4));
     }
     expect_met(&all, &[Met::Replaced, Met::NotReplaced]);
 }

@@ -2,6 +2,8 @@
 //! "Newstyle negotiation"). Written apart from the server's codec, so that a mistake in one is not
 //! also in the other.
 
+use super::Command;
+
 /// `NBDMAGIC`, `IHAVEOPT`.
 const GREETING: [u8; 16] = *b"NBDMAGICIHAVEOPT";
 const REQUEST_MAGIC: u32 = 0x2560_9513;
@@ -16,21 +18,6 @@ pub(super) const GREETING_BYTES: usize = 18;
 pub(super) const EXPORT_BYTES: usize = 10;
 pub(super) const REPLY_BYTES: usize = 16;
 const REQUEST_BYTES: usize = 28;
-
-/// What a request asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// Return bytes.
-    Read,
-    /// Store bytes.
-    Write,
-    /// Make what was answered durable.
-    Flush,
-    /// The range is no longer needed.
-    Trim,
-    /// The range must read as zeroes.
-    WriteZeroes,
-}
 
 impl Command {
     fn code(self) -> u16 {
