@@ -37,6 +37,7 @@ mod session;
 mod shell;
 mod size;
 mod snapshot;
+mod spare;
 mod split;
 mod statistics;
 mod status;
@@ -84,6 +85,7 @@ pub use snapshot::{
     CreateSnapshot, HoldSnapshot, RenameSnapshot, RestoreSnapshot, Restored, Snapshot,
     SnapshotName, Snapshots, Taken,
 };
+pub use spare::{Spare, SpareDrive, Spares};
 pub use split::{Split, SplitState};
 pub use statistics::{AggregateStatistics, Operation, Statistics};
 pub use status::{AggregateSummary, Condition, Health, Status};

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ScrubState {
-    /// None was asked for since the aggregate was opened.
+    /// There was none.
     #[default]
     None,
     /// It is reading.
@@ -31,7 +31,7 @@ impl fmt::Display for ScrubState {
     }
 }
 
-/// `GET /v1/aggregates/{a}/scrub`: the last scrub since the aggregate was opened.
+/// `GET /v1/aggregates/{a}/scrub`: the last scrub of an aggregate, or the one under way.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Scrub {
     /// Name of the aggregate.
@@ -57,7 +57,11 @@ pub struct Scrub {
     /// When it ended; absent until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
-    /// Bytes passed in a second, on the average since it began.
+    /// When the next one begins by itself; absent while one is under way or paused, and if none
+    /// does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// Bytes passed in a second, on the average since it began, or went on.
     pub bytes_per_second: u64,
     /// Seconds until it ends, if it goes on like this; absent while that is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]

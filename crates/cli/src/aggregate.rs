@@ -17,6 +17,7 @@ use crate::path::absolute;
 use crate::replacement;
 use crate::scrub;
 use crate::session::Session;
+use crate::spare;
 use crate::table::{Align, Table};
 use crate::verb::{AggregateCreate, AggregateDelete, AggregateVerb};
 
@@ -109,6 +110,7 @@ pub(crate) fn run(
         AggregateVerb::Add(add) => growth::add(add, session, output, yes)?,
         AggregateVerb::Resize(resize) => growth::resize(resize, session, output)?,
         AggregateVerb::Replace(replace) => replacement::replace(replace, session, output, yes)?,
+        AggregateVerb::Spare { verb } => spare::spare(verb, session, output)?,
         AggregateVerb::Scrub { verb } => scrub::scrub(verb, session, output)?,
         AggregateVerb::Export(export) => moving::export(export, session, output)?,
         AggregateVerb::Import(import) => moving::import(import, &COLUMNS, session, output)?,

@@ -31,6 +31,7 @@ mod scrub;
 mod session;
 mod sessions;
 mod snapshot;
+mod spare;
 mod split;
 mod status;
 mod table;

@@ -33,19 +33,26 @@ fn text(scrub: &Scrub) -> String {
     } = scrub;
     if *state == ScrubState::None {
         return format!(
-            "aggregate {aggregate} was not scrubbed since it was opened; see: everglade aggregate \
-            scrub start {aggregate}\n"
+            "aggregate {aggregate} was not scrubbed yet; see: everglade aggregate scrub start \
+            {aggregate}\n{}",
+            next(scrub)
         );
     }
-    let rate = Size(scrub.bytes_per_second);
-    let eta = match scrub.eta_seconds {
-        Some(seconds) => format!(", {} left", duration(seconds)),
-        None => String::new(),
+    let pace = match (*state, scrub.eta_seconds) {
+        (ScrubState::Running, Some(seconds)) => format!(
+            ", {}/s, {} left",
+            Size(scrub.bytes_per_second),
+            duration(seconds)
+        ),
+        (ScrubState::Running, None) => format!(", {}/s", Size(scrub.bytes_per_second)),
+        _ => String::new(),
     };
+    let ended = scrub.ended.as_ref();
+    let ended = ended.map_or_else(String::new, |ended| format!(" {ended}"));
     let wrong = counted(scrub.wrong_block_count, "block");
     let lost = counted(scrub.lost_block_count, "block");
     let mut text = format!(
-        "scrub of aggregate {aggregate}: {state}, {} % of {}, {rate}/s{eta}\n\
+        "scrub of aggregate {aggregate}: {state}{ended}, {} % of {}{pace}\n\
         wrong on one drive, and written again: {wrong}\n\
         right on no drive: {lost}\n",
         scrub.percent,
@@ -55,7 +62,12 @@ fn text(scrub: &Scrub) -> String {
         text += "What has these blocks cannot be read in whole; restore it from a snapshot or a \
             backup\n";
     }
-    text
+    text + &next(scrub)
+}
+
+fn next(scrub: &Scrub) -> String {
+    let next = scrub.next.as_ref();
+    next.map_or_else(String::new, |next| format!("the next one begins {next}\n"))
 }
 
 #[cfg(test)]
@@ -91,6 +103,14 @@ mod tests {
             lost.contains("2 blocks\n") && lost.contains("backup"),
             "{lost}"
         );
-        assert!(text(&Scrub::default()).contains("was not scrubbed"));
+        let none = text(&Scrub {
+            next: Some("2026-12-03 10:00:00".to_owned()),
+            ..Scrub::default()
+        });
+        assert!(none.contains("was not scrubbed yet"), "{none}");
+        assert!(
+            none.ends_with("the next one begins 2026-12-03 10:00:00\n"),
+            "{none}"
+        );
     }
 }

@@ -91,6 +91,16 @@ impl Session {
         self.changed(Method::POST, path, None)
     }
 
+    /// Posts a request whose answer has nothing to show.
+    pub(crate) fn post_for_nothing(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<(), Failure> {
+        let body = Some(encode(body)?);
+        self.change(&Method::POST, path, body).map(drop)
+    }
+
     /// The job gives back the space.
     pub(crate) fn delete(&self, path: &str) -> Result<Answer<Job>, Failure> {
         self.changed(Method::DELETE, path, None)

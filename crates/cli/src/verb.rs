@@ -165,6 +165,12 @@ pub enum AggregateVerb {
     Resize(AggregateResize),
     /// Put a new drive into the place of a drive of a mirror; clients go on working
     Replace(AggregateReplace),
+    /// Keep drives that take the place of drives of mirrors that fail
+    Spare {
+        /// What to do.
+        #[command(subcommand)]
+        verb: SpareVerb,
+    },
     /// Read every block in use from every drive, and mend what one of them has wrong
     Scrub {
         /// What to do.
@@ -283,6 +289,40 @@ pub struct AggregateReplace {
     /// Show whether the drive could be replaced, and what would be lost; change nothing
     #[arg(long)]
     pub dry_run: bool,
+}
+
+/// Verbs of `aggregate spare`.
+#[derive(Debug, Subcommand)]
+pub enum SpareVerb {
+    /// Add a spare drive; it takes the place of the first drive of a mirror that fails
+    Add(SpareOne),
+    /// List the spare drives
+    #[command(visible_alias = "list")]
+    Show(SpareShow),
+    /// Give a spare drive up; nothing is written to it
+    Remove(SpareOne),
+}
+
+/// A spare drive.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  everglade aggregate spare add /dev/sde
+  everglade aggregate spare remove /dev/sde
+
+All mirrors of this daemon share the spare drives. A spare is empty, and must have room for what the
+mirror has. One of the same kind as the drive that failed is taken first.")]
+pub struct SpareOne {
+    /// An empty directory, a regular file or a block device
+    #[arg(value_name = "PATH")]
+    pub device: PathBuf,
+}
+
+/// Options of `aggregate spare show`.
+#[derive(Debug, Args)]
+pub struct SpareShow {
+    #[command(flatten)]
+    pub listing: Listing,
 }
 
 /// Verbs of `aggregate scrub`.

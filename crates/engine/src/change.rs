@@ -10,6 +10,21 @@ use everglade_format::volume::Sync;
 use crate::media::next::NextGeometry;
 use crate::tree::notes;
 
+/// A scrub that was not over when its aggregate was closed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EarlierScrub {
+    /// Block numbers up to which it had read everything.
+    pub read_blocks: u64,
+    /// Copies of blocks that it had read.
+    pub read_copies: u64,
+    /// Blocks that it had found wrong on one drive, and right on another.
+    pub wrong_blocks: u64,
+    /// Blocks that it had found right on no drive.
+    pub lost_blocks: u64,
+    /// When it began, in seconds since 1970 UTC.
+    pub begun_seconds: u64,
+}
+
 /// A change to what an aggregate holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -194,7 +209,11 @@ pub enum Change {
     /// the background.
     StartRepair,
     /// Begins to read every block in use from every drive, or goes on with it.
-    StartScrub,
+    StartScrub {
+        /// A scrub that ended with the last closing of the aggregate, to go on with if there was
+        /// none since.
+        earlier: Option<EarlierScrub>,
+    },
     /// Lets that wait.
     PauseScrub,
     /// Ends a repair. Blocks that it has mended stay mended.
@@ -267,7 +286,7 @@ impl Change {
             | Change::HoldSnapshot { .. }
             | Change::CancelLunClone { .. }
             | Change::StartRepair
-            | Change::StartScrub
+            | Change::StartScrub { .. }
             | Change::PauseScrub
             | Change::StopRepair
             | Change::SetScanPace { .. }

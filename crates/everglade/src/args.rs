@@ -256,6 +256,15 @@ pub(crate) struct Serve {
     )]
     pub(crate) cp_interval: Option<Interval>,
 
+    /// Time from the beginning of a scrub to that of the next one; 0 for never [default: 7d]
+    #[arg(
+        long,
+        value_name = "TIME",
+        env = "EVERGLADE_SCRUB_INTERVAL",
+        hide_env_values = true
+    )]
+    pub(crate) scrub_interval: Option<Interval>,
+
     /// Snapshot policy of new volumes for which no other is given, or 'none' [default: default]
     #[arg(
         long,
@@ -335,6 +344,7 @@ impl Serve {
             aggregate_size: self.aggregate_size,
             lun_size: self.lun_size,
             cp_interval: self.cp_interval,
+            scrub_interval: self.scrub_interval,
             snapshot_policy: self.snapshot_policy.clone(),
             accept_rollback: self.accept_rollback.clone(),
             degraded: self.degraded.clone(),

@@ -158,6 +158,7 @@ mod tests {
         };
         let state = |name: &str| State {
             aggregates: vec![aggregate(name)],
+            spares: Vec::new(),
         };
         let chosen = |gib| first_start(Some(Size::gib(gib)));
         assert_eq!(chosen(4).unused_size(&State::default()), None, "it is used");

@@ -1,4 +1,5 @@
-//! The clerk: a thread that runs the rounds of the snapshot schedule, and reports what they did.
+//! The clerk: a thread that runs the rounds of the snapshot schedule, of scrubs and of spare
+//! drives, and reports what they did.
 //!
 //! It looks at the clock every few seconds rather than sleeping until the next due time, because a
 //! clock can be put forward or back at any moment.
@@ -12,7 +13,7 @@ use std::time::Duration;
 use everglade_api::{EventKind, Severity};
 
 use crate::Stop;
-use crate::administrator::Administrator;
+use crate::administrator::{Administrator, Notice, ScrubRounds, SpareRounds};
 use crate::records::Records;
 use crate::records::events::NewEvent;
 use crate::schedule::RoundEvent;
@@ -37,8 +38,13 @@ pub(crate) fn start(
     let (ask, asked) = mpsc::channel();
     stop.on_ask(move || _ = ask.send(()));
     let run = move || {
+        let (mut scrubs, mut spares) = (ScrubRounds::default(), SpareRounds::default());
         while let Err(RecvTimeoutError::Timeout) = {
             round(&administrator, &records);
+            let notices = spares.round(&administrator).into_iter();
+            for notice in notices.chain(scrubs.round(&administrator)) {
+                report(notice, &administrator, &records);
+            }
             asked.recv_timeout(LOOK_EVERY)
         } {}
     };
@@ -71,6 +77,28 @@ fn round(administrator: &Administrator, records: &Records) {
             },
         );
     }
+}
+
+fn report(notice: Notice, administrator: &Administrator, records: &Records) {
+    let Notice {
+        object,
+        is_warning,
+        text,
+    } = notice;
+    tracing::info!("{object}: {text}");
+    records.events.tell(
+        administrator.now(),
+        NewEvent {
+            severity: match is_warning {
+                true => Severity::Warning,
+                false => Severity::Info,
+            },
+            kind: EventKind::Change,
+            object,
+            code: None,
+            text,
+        },
+    );
 }
 
 fn words(outcome: &RoundEvent) -> (Severity, String, String) {

@@ -34,7 +34,9 @@ impl Interval {
 
 /// The reasons why a text is not a length of time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a length of time; expected a whole number with ms, s, m or h, such as 10s")]
+#[error(
+    "'{0}' is not a length of time; expected a whole number with ms, s, m, h or d, such as 10s"
+)]
 pub struct NotAnInterval(String);
 
 impl FromStr for Interval {
@@ -53,6 +55,7 @@ impl FromStr for Interval {
             "" | "s" => 1000,
             "m" | "min" => 60_000,
             "h" => 3_600_000,
+            "d" => 86_400_000,
             _ => return Err(refuse()),
         };
         count
@@ -84,6 +87,7 @@ mod tests {
             ("250ms", 250),
             ("2m", 120_000),
             ("1 h", 3_600_000),
+            ("7d", 604_800_000),
         ] {
             assert_eq!(text.parse(), Ok(Interval::millis(millis)), "{text}");
         }

@@ -261,6 +261,7 @@ const HOSTS: &str = "/v1/hosts";
 const HOST: &str = "/v1/hosts/{host}";
 const HOST_GROUPS: &str = "/v1/host-groups";
 const HOST_GROUP: &str = "/v1/host-groups/{group}";
+const SPARES: &str = "/v1/spares";
 const MAPPINGS: &str = "/v1/mappings";
 const SNAPSHOTS: &str = "/v1/volumes/{volume}/snapshots";
 const SNAPSHOT: &str = "/v1/volumes/{volume}/snapshots/{snapshot}";
@@ -424,6 +425,28 @@ pub const ROUTES: &[Route] = &[
         "lets a scrub wait until it is started again",
         None,
         Answers::Found("Scrub"),
+    )
+    .by_admin(),
+    Route::list(
+        SPARES,
+        "spare drives, in the order in which they were added",
+        "Spares",
+        "Spare",
+    ),
+    Route::change(
+        "POST",
+        SPARES,
+        "adds a spare drive, which takes the place of the first drive of a mirror that fails",
+        Some("SpareDrive"),
+        Answers::Found("Spare"),
+    )
+    .by_admin(),
+    Route::change(
+        "POST",
+        "/v1/spares/actions/remove",
+        "gives a spare drive up; nothing is written to it",
+        Some("SpareDrive"),
+        Answers::Gone,
     )
     .by_admin(),
     Route::list(VOLUMES, "volumes, by name", "Volumes", "Volume"),

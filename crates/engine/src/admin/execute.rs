@@ -77,8 +77,8 @@ pub(crate) fn execute(
             home.start_repair();
             Ok(())
         }
-        Change::StartScrub => {
-            home.start_scrub();
+        Change::StartScrub { earlier } => {
+            home.start_scrub(*earlier);
             Ok(())
         }
         Change::PauseScrub => {

@@ -9,4 +9,4 @@ pub(crate) mod rename;
 pub(crate) mod snapshot;
 pub(crate) mod volume;
 
-pub use crate::change::{Change, Error};
+pub use crate::change::{Change, EarlierScrub, Error};

@@ -9,6 +9,7 @@ use everglade_journal::Position;
 
 use crate::alloc::filesystem::FileSystem;
 use crate::change;
+use crate::change::EarlierScrub;
 use crate::home::catching_up::CatchUp;
 use crate::home::leaving::Leaving;
 use crate::home::ledger::{Ledger, Target};
@@ -139,10 +140,10 @@ impl Home {
         }
     }
 
-    /// Begins a scrub, or lets a paused one go on.
-    pub(crate) fn start_scrub(&mut self) {
+    /// Begins a scrub, or lets one go on: one that is paused, or `earlier`.
+    pub(crate) fn start_scrub(&mut self, earlier: Option<EarlierScrub>) {
         let extents = self.aggregate.media.layout().config.extents.clone();
-        self.scrub.start(extents, self.wall_seconds);
+        self.scrub.start(extents, self.wall_seconds, earlier);
         self.aggregate.set_scrub(self.scrub.info());
     }
 

@@ -11,13 +11,15 @@
 //!    counted, only if the maps still say then that the block has this tag.
 //! 2. The next batch is listed by a later consistency point, so the rest between them is the pace.
 //! 3. A drive that is catching up is not read: it gets all blocks anyhow.
-//! 4. The position is in memory only: after a restart a scrub begins anew when it is asked for.
+//! 4. The position is in memory only. Who keeps it can have a scrub go on from there after a
+//!    restart.
 
 use std::collections::VecDeque;
 
 use everglade_env::{DeviceId, PageRef};
 use everglade_format::{Extent, Pvbn, Tag, TagKey};
 
+use crate::change::EarlierScrub;
 use crate::home::sweep::{Chunk, Sweep};
 use crate::media::Media;
 use crate::media::copies::Note;
@@ -60,19 +62,44 @@ pub(crate) struct Scrub {
 }
 
 impl Scrub {
-    /// Begins anew, or goes on if it is paused or under way.
-    pub(crate) fn start(&mut self, extents: Vec<Extent>, seconds: u64) {
-        if matches!(self.info.state, ScrubState::Paused | ScrubState::Running) {
-            self.info.state = ScrubState::Running;
-            return;
+    /// Begins anew, or goes on if it is paused or under way. If there was none, it goes on where
+    /// `earlier` was, which a restart has ended.
+    pub(crate) fn start(
+        &mut self,
+        extents: Vec<Extent>,
+        seconds: u64,
+        earlier: Option<EarlierScrub>,
+    ) {
+        match (self.info.state, earlier) {
+            (ScrubState::Running, _) => return,
+            (ScrubState::Paused, _) => {}
+            (ScrubState::Never, Some(earlier)) => {
+                self.sweep = Sweep::of(extents);
+                self.sweep.skip(earlier.read_blocks);
+                self.info = ScrubInfo {
+                    read_copies: earlier.read_copies,
+                    wrong_blocks: earlier.wrong_blocks,
+                    lost_blocks: earlier.lost_blocks,
+                    begun_seconds: earlier.begun_seconds,
+                    ..ScrubInfo::default()
+                };
+            }
+            _ => {
+                self.sweep = Sweep::of(extents);
+                self.info = ScrubInfo {
+                    begun_seconds: seconds,
+                    ..ScrubInfo::default()
+                };
+            }
         }
-        self.sweep = Sweep::of(extents);
+        self.note_progress();
         self.info = ScrubInfo {
             state: ScrubState::Running,
-            begun_seconds: seconds,
-            ..ScrubInfo::default()
+            resumed_seconds: seconds,
+            resumed_blocks: self.info.passed_blocks,
+            ended_seconds: None,
+            ..self.info
         };
-        self.note_progress();
     }
 
     /// Waits after what is being read.
@@ -103,6 +130,7 @@ impl Scrub {
     pub(crate) fn begin_batch(&mut self) {
         if self.is_waiting() {
             self.listed = (0, 0);
+            self.info.read_blocks = self.info.passed_blocks;
         }
     }
 
@@ -153,6 +181,7 @@ impl Scrub {
         if self.is_waiting() && self.sweep.is_over() && self.suspects.is_empty() {
             self.info.state = ScrubState::Done;
             self.info.ended_seconds = Some(seconds);
+            self.info.read_blocks = self.info.passed_blocks;
         }
     }
 
@@ -243,5 +272,81 @@ impl Scrub {
     pub(crate) fn abandon(&mut self) {
         self.batch.clear();
         self.pause();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everglade_format::Dbn;
+
+    use super::*;
+
+    fn extents() -> Vec<Extent> {
+        vec![Extent {
+            base: 0,
+            length: 1024,
+            group: 0,
+            column: 0,
+            member: 0,
+            first_dbn: Dbn(0),
+        }]
+    }
+
+    /// Passes over chunks without blocks in use, as a consistency point does, until it is over.
+    fn run(scrub: &mut Scrub) -> Vec<u64> {
+        let mut passed = Vec::new();
+        while scrub.info().state == ScrubState::Running {
+            scrub.begin_batch();
+            while let Some(chunk) = scrub.next_chunk() {
+                passed.push(chunk.first);
+                scrub.list(chunk, []);
+            }
+            scrub.end_if_over(20);
+        }
+        passed
+    }
+
+    #[test]
+    fn a_scrub_goes_on_where_an_earlier_one_had_read_everything() {
+        let mut scrub = Scrub::default();
+        let earlier = EarlierScrub {
+            read_blocks: 600,
+            wrong_blocks: 3,
+            begun_seconds: 5,
+            ..EarlierScrub::default()
+        };
+        scrub.start(extents(), 9, Some(earlier));
+        let begun = scrub.info();
+        assert_eq!((begun.begun_seconds, begun.resumed_seconds), (5, 9));
+        assert_eq!((begun.passed_blocks, begun.resumed_blocks), (512, 512));
+        assert_eq!(run(&mut scrub), [512, 768], "a chunk is not cut");
+        let ended = scrub.info();
+        assert_eq!(
+            (ended.state, ended.ended_seconds),
+            (ScrubState::Done, Some(20))
+        );
+        assert_eq!((ended.read_blocks, ended.wrong_blocks), (1024, 3));
+        // The next one is a new one, whatever there was once.
+        scrub.start(extents(), 30, Some(earlier));
+        let begun = scrub.info();
+        assert_eq!((begun.begun_seconds, begun.wrong_blocks), (30, 0));
+        assert_eq!(begun.ended_seconds, None);
+        assert_eq!(run(&mut scrub), [0, 256, 512, 768]);
+    }
+
+    #[test]
+    fn what_is_listed_and_not_read_is_not_passed_for_the_next_start() {
+        let mut scrub = Scrub::default();
+        scrub.start(extents(), 1, None);
+        scrub.begin_batch();
+        let chunk = scrub.next_chunk().expect("the first");
+        scrub.list(chunk, [(Pvbn(7), Tag::default())]);
+        assert_eq!(
+            (scrub.info().passed_blocks, scrub.info().read_blocks),
+            (256, 0)
+        );
+        scrub.pause();
+        scrub.start(extents(), 2, None);
+        assert_eq!(scrub.info().begun_seconds, 1, "it goes on");
     }
 }

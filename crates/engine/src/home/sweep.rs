@@ -1,7 +1,8 @@
 //! A sweep over the blocks of some extents, in chunks of neighbours.
 //!
 //! A chunk has its bits in one block of the active map, because areas have. The position is in
-//! memory only.
+//! memory only. Extents are only ever added at the end, so a number of blocks that are done says
+//! later, too, where the sweep was.
 
 use everglade_format::Extent;
 
@@ -59,6 +60,16 @@ impl Sweep {
         }
     }
 
+    /// Passes over chunks until so many blocks are done, or fewer if a chunk would be cut.
+    pub(crate) fn skip(&mut self, blocks: u64) {
+        while let Some(chunk) = self.next_chunk() {
+            if self.passed + chunk.count > blocks {
+                return;
+            }
+            self.advance(chunk);
+        }
+    }
+
     /// True at the end.
     pub(crate) fn is_over(&self) -> bool {
         self.next.0 >= self.extents.len()
@@ -97,5 +108,11 @@ mod tests {
         assert_eq!(passed, [(0, 256, 300), (256, 256, 556), (2048, 256, 1000)]);
         assert_eq!((sweep.is_over(), sweep.progress()), (true, (768, 768)));
         assert!(Sweep::default().is_over());
+        let mut later = Sweep::of(sweep.extents.clone());
+        later.skip(600);
+        assert_eq!(later.next_chunk().map(|chunk| chunk.first), Some(2048));
+        assert_eq!(later.progress(), (512, 768));
+        later.skip(u64::MAX);
+        assert!(later.is_over());
     }
 }

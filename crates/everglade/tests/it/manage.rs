@@ -16,6 +16,7 @@ mod replacing;
 mod rest;
 mod scrubbing;
 mod space;
+mod sparing;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -66,6 +66,8 @@ pub struct Administrator {
     pub(super) reservations: Arc<Registry>,
     /// The policy of volumes that are made without saying which.
     usual_policy: String,
+    /// Seconds from the beginning of a scrub to that of the next one; 0 for never.
+    pub(super) scrub_interval: u64,
     /// The allow-lists of the protocols that have one.
     pub(super) allow: Vec<Allow>,
     /// Conditions of aggregates, by their numbers in the engine, that were found at the start and
@@ -106,6 +108,7 @@ impl Administrator {
             plane,
             ready: Mutex::new(ready.collect()),
             usual_policy: config.snapshot_policy.clone(),
+            scrub_interval: config.scrub_interval.duration().as_secs(),
             allow: Allow::of(protocols),
             found_at_start: Vec::new(),
             idle_drives: Mutex::new(idle_drives),

@@ -16,7 +16,7 @@ use crate::config::{
     AGGREGATE_SIZE_DEFAULT, AGGREGATE_SIZE_MIN, BLOCK_BYTES, JOURNAL_HALF_MAX as HALF_MAX,
     JOURNAL_HALF_MIN as HALF_MIN, POOL_BYTES_MAX,
 };
-use crate::datadir::{AggregateState, Device, DeviceKind};
+use crate::datadir::{AggregateState, Device, DeviceKind, Spare};
 use crate::{DataDir, Size};
 
 /// The usual half is at most this, so a directory for the journal alone is given room for two.
@@ -293,6 +293,7 @@ pub(super) fn check_new_size(
 fn refuse_too_many(directory: &DataDir, more: usize) -> Result<(), Problem> {
     let aggregates = directory.state().aggregates.iter();
     let in_use: usize = aggregates.map(|aggregate| aggregate.devices.len()).sum();
+    let in_use = in_use + directory.state().spares.len();
     if in_use + more > DEVICES_MAX {
         let text = format!("there are {in_use} devices already; {DEVICES_MAX} are possible");
         return Err(Problem::new(Code::TooMany, text));
@@ -373,7 +374,57 @@ fn existing(
     text: &str,
     size: Option<Size>,
 ) -> Result<(Device, Identity), Problem> {
-    existing_beside(directory, text, size, None)
+    let found = existing_beside(directory, text, size, None)?;
+    refuse_spare(directory, text, FIELD)?;
+    Ok(found)
+}
+
+/// Returns the absolute path of a drive that is to be a spare. Its contents are not looked at,
+/// except that a directory must be empty.
+pub(super) fn spare(directory: &DataDir, text: &str) -> Result<Device, Problem> {
+    // It is given a size when it is used.
+    let found = existing_beside(directory, text, Some(AGGREGATE_SIZE_MIN), None);
+    let (device, _) = found.map_err(of_the_only_field)?;
+    refuse_spare(directory, text, FIELD).map_err(of_the_only_field)?;
+    refuse_too_many(directory, 1)?;
+    Ok(device)
+}
+
+/// Returns the problem of a request that names one device and nothing else.
+pub(super) fn of_the_only_field(problem: Problem) -> Problem {
+    Problem {
+        field: None,
+        ..problem
+    }
+}
+
+/// Refuses a path that leads to a spare drive.
+pub(super) fn refuse_spare(
+    directory: &DataDir,
+    text: &str,
+    field: &'static str,
+) -> Result<(), Problem> {
+    match spare_at(directory, text) {
+        Some(_) => {
+            let text = format!(
+                "{text} is a spare drive; to use it in another way, give it up first: everglade \
+                aggregate spare remove {text}"
+            );
+            Err(Problem::of_field(Code::DeviceInUse, field, text))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Returns the number of the spare drive that a path leads to.
+pub(super) fn spare_at(directory: &DataDir, text: &str) -> Option<usize> {
+    let identity_of = |path: &Path| fs::metadata(path).ok().map(|it| Identity::of(&it));
+    let path = Path::new(text);
+    let wanted = identity_of(path);
+    let is_it = |spare: &Spare| {
+        spare.path == path || wanted.is_some() && identity_of(&spare.path) == wanted
+    };
+    directory.state().spares.iter().position(is_it)
 }
 
 /// The same. It may be where a recorded device was that is not there.
@@ -663,6 +714,7 @@ mod tests {
         };
         let state = State {
             aggregates: vec![aggregate],
+            spares: Vec::new(),
         };
         bench.directory.record(state).expect("recorded");
         for name in [&file, &hard, &soft] {

@@ -64,18 +64,29 @@ impl Administrator {
         request: &ReplaceDrive,
     ) -> Result<Replacement, Problem> {
         let mut directory = self.directory();
-        let pool = self.pool_to_change(&mut directory, name)?;
-        let seat = self.seat_of(&directory, &pool, &request.device)?;
+        candidates::refuse_spare(&directory, &request.with, "with")?;
+        self.replace_in(&mut directory, name, request)
+    }
+
+    /// The same, also by a spare drive, which is none from then on.
+    pub(super) fn replace_in(
+        &self,
+        directory: &mut DataDir,
+        name: &str,
+        request: &ReplaceDrive,
+    ) -> Result<Replacement, Problem> {
+        let pool = self.pool_to_change(directory, name)?;
+        let seat = self.seat_of(directory, &pool, &request.device)?;
         let old = (&seat.recorded, seat.device.is_some());
-        let device = candidates::successor(&directory, old, request)?;
+        let device = candidates::successor(directory, old, request)?;
         let contents = match request.discard_contents || request.dry_run {
             true => Contents::Discarded,
             false => Contents::Kept,
         };
         let mut chosen = Vec::new();
         let checked = self
-            .open_chosen(&directory, vec![device], contents, &mut chosen)
-            .and_then(|()| self.examine_replacement(&directory, &pool, &seat, &chosen[0]));
+            .open_chosen(directory, vec![device], contents, &mut chosen)
+            .and_then(|()| self.examine_replacement(directory, &pool, &seat, &chosen[0]));
         if let Err(problem) = checked {
             self.close_chosen(&chosen);
             return Err(problem);
@@ -89,7 +100,7 @@ impl Administrator {
             refused(&error)
         })?;
         self.idle_drives.lock().replacing(new);
-        let put_in = self.put_in_chosen(&mut directory, &pool, (&seat, new), &mut chosen[0]);
+        let put_in = self.put_in_chosen(directory, &pool, (&seat, new), &mut chosen[0]);
         put_in.inspect_err(|problem| {
             let known = self.find_aggregate(name);
             let members = known.iter().flat_map(|known| &known.members);
@@ -99,14 +110,14 @@ impl Administrator {
                 self.idle_drives.lock().not_replaced(new);
                 self.close_chosen(&chosen);
                 let device = &chosen[0].device;
-                joining::forget(&self.plane.world, &mut directory, &pool.recorded, device);
+                joining::forget(&self.plane.world, directory, &pool.recorded, device);
             }
         })?;
         self.idle_drives.lock().replaced(seat.uuid);
         if let Some(old) = seat.device {
             self.plane.world.close(old);
         }
-        self.note_replacement(&mut directory, name, &chosen[0]);
+        self.note_replacement(directory, name, &chosen[0]);
         let (old, path) = (&seat.path, chosen[0].path.display());
         tracing::info!("aggregate {name}: drive {path} replaces {old}, and catches up");
         Ok(view(name, false, &seat, &chosen[0]))
@@ -208,6 +219,7 @@ impl Administrator {
         let recorded = aggregates.find(|it| it.name == pool.recorded.name);
         let recorded = recorded.expect("it was looked up");
         recorded.devices.push(candidate.device.clone());
+        state.spares.retain(|spare| spare.path != candidate.path);
         directory.record(state).map_err(|error| host(&error))?;
         let id = match candidate.id {
             Some(id) => id,

@@ -51,6 +51,10 @@ const MEMORY_MIN: Size = Size::mib(256);
 /// affinities is sized for this number.
 const REACTORS_DEFAULT_MAX: usize = 8;
 const REACTORS_MAX: usize = 64;
+/// A week.
+const SCRUB_INTERVAL_DEFAULT: Interval = Interval::seconds(7 * 86_400);
+/// A year.
+const SCRUB_INTERVAL_MAX: Interval = Interval::seconds(365 * 86_400);
 const CP_INTERVAL_DEFAULT: Interval = Interval::seconds(10);
 const CP_INTERVAL_MIN: Interval = Interval::millis(100);
 const CP_INTERVAL_MAX: Interval = Interval::seconds(3600);
@@ -153,6 +157,8 @@ pub struct Settings {
     pub lun_size: Option<Size>,
     /// Longest time between consistency points while there is something to write.
     pub cp_interval: Option<Interval>,
+    /// Time from the beginning of a scrub to that of the next one; 0 for never.
+    pub scrub_interval: Option<Interval>,
     /// Snapshot policy of new volumes.
     pub snapshot_policy: Option<Name>,
     /// Older copies of devices that the administrator accepts. Flags only.
@@ -185,6 +191,7 @@ impl Settings {
             aggregate_size: self.aggregate_size.or(lower.aggregate_size),
             lun_size: self.lun_size.or(lower.lun_size),
             cp_interval: self.cp_interval.or(lower.cp_interval),
+            scrub_interval: self.scrub_interval.or(lower.scrub_interval),
             snapshot_policy: self.snapshot_policy.or(lower.snapshot_policy),
             accept_rollback: self.accept_rollback,
             degraded: self.degraded,
@@ -220,6 +227,8 @@ pub struct Config {
     pub metrics: Metrics,
     /// Longest time between consistency points while there is something to write.
     pub cp_interval: Interval,
+    /// Time from the beginning of a scrub to that of the next one; 0 for never.
+    pub scrub_interval: Interval,
     /// Snapshot policy of new volumes, including the volume of the first start; or `none`.
     pub snapshot_policy: String,
     /// The objects that a first start creates.
@@ -375,6 +384,11 @@ impl Config {
                 "cp.interval",
                 settings.cp_interval.unwrap_or(CP_INTERVAL_DEFAULT),
                 CP_INTERVAL_MIN..=CP_INTERVAL_MAX,
+            )?,
+            scrub_interval: in_range(
+                "scrub.interval",
+                settings.scrub_interval.unwrap_or(SCRUB_INTERVAL_DEFAULT),
+                Interval::seconds(0)..=SCRUB_INTERVAL_MAX,
             )?,
             snapshot_policy: settings
                 .snapshot_policy

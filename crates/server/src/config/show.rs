@@ -115,6 +115,7 @@ impl Config {
                 journal.half_size.map(|half| half.bytes().to_string()),
             ),
             ("cp.interval", Some(self.cp_interval.to_string())),
+            ("scrub.interval", Some(self.scrub_interval.to_string())),
             ("snapshot.policy", Some(self.snapshot_policy.clone())),
         ]
     }

@@ -49,7 +49,7 @@ pub use endpoints::{Address, Endpoint, Endpoints};
 pub use error::DataDirError;
 pub use seen::{Point, SeenPoints};
 pub use small_file::SmallFile;
-pub use state::{AggregateState, Device, DeviceKind, Phase, State};
+pub use state::{AggregateState, Device, DeviceKind, Phase, Spare, State};
 pub use uuid::Uuid;
 
 use everglade_format::config::name_is_valid;

@@ -179,6 +179,7 @@ mod tests {
         };
         State {
             aggregates: numbers.iter().map(aggregate).collect(),
+            spares: Vec::new(),
         }
     }
 

@@ -16,6 +16,8 @@
 //! # joining = true         # only while the device is being added
 //! # replaces = "/dev/sdb"  # only while it gets the place of this device,
 //! # member = "9b41…"         # with this UUID
+//! [[spare]]
+//! path = "/dev/sde"          # takes the place of a drive of a mirror that fails
 //! # end of state
 //! ```
 //!
@@ -70,6 +72,16 @@ const ADVICE: &str = "restore the file from a backup, or correct it by hand; not
 pub struct State {
     /// Aggregates in order of creation.
     pub aggregates: Vec<AggregateState>,
+    /// Spare drives, in the order in which they were added.
+    pub spares: Vec<Spare>,
+}
+
+/// A drive that waits to take the place of one that fails.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spare {
+    /// Its absolute path.
+    pub path: PathBuf,
 }
 
 /// The record of one aggregate.
@@ -142,6 +154,8 @@ struct Document {
     version: u64,
     #[serde(default, rename = "aggregate")]
     aggregates: Vec<AggregateState>,
+    #[serde(default, rename = "spare", skip_serializing_if = "Vec::is_empty")]
+    spares: Vec<Spare>,
 }
 
 impl AggregateState {
@@ -214,6 +228,7 @@ impl State {
         let document = Document {
             version: VERSION,
             aggregates: self.aggregates.clone(),
+            spares: self.spares.clone(),
         };
         let body = toml::to_string(&document)
             .map_err(|error| DataDirError::io("write", path, io::Error::other(error)))?;
@@ -270,7 +285,11 @@ fn parse(bytes: &[u8]) -> Result<State, String> {
     }
     let state = State {
         aggregates: document.aggregates,
+        spares: document.spares,
     };
+    if let Some(spare) = state.spares.iter().find(|it| !it.path.is_absolute()) {
+        return Err(format!("a spare at '{}'", spare.path.display()));
+    }
     for (index, aggregate) in state.aggregates.iter().enumerate() {
         check_aggregate(aggregate)?;
         let earlier = state.aggregates.iter().take(index);
@@ -357,6 +376,9 @@ mod tests {
                     devices: vec![block],
                 },
             ],
+            spares: vec![Spare {
+                path: PathBuf::from("/dev/sde"),
+            }],
         }
     }
 

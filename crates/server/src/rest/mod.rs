@@ -45,6 +45,7 @@ mod scrubs;
 mod sessions;
 mod silent;
 mod snapshots;
+mod spares;
 mod splits;
 pub mod tokens;
 mod volumes;

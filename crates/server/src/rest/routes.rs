@@ -15,7 +15,7 @@ use super::guard::{guard, no_such_path};
 use super::once::once;
 use super::{
     aggregates, happenings, hosts, jobs, luns, overview, policies, repairs, scrubs, sessions,
-    snapshots, splits, volumes,
+    snapshots, spares, splits, volumes,
 };
 
 /// Returns the table of paths.
@@ -90,6 +90,7 @@ pub(super) fn all(desk: Arc<Desk>) -> Router {
         .merge(splits::routes())
         .merge(repairs::routes())
         .merge(scrubs::routes())
+        .merge(spares::routes())
         .merge(sessions::routes())
         .fallback(nowhere)
         .method_not_allowed_fallback(method_not_allowed)

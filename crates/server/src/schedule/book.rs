@@ -11,6 +11,7 @@ use super::access::Access;
 use super::calendar::Every;
 use super::candidates::candidates;
 use super::reserved::Reserved;
+use super::scrubbed::Scrubbed;
 
 const VERSION: u64 = 1;
 const END: &str = "# end of policies";
@@ -32,6 +33,9 @@ pub(super) struct Book {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub(super) reservations: BTreeMap<String, Reserved>,
+    /// The last scrub of each aggregate.
+    #[serde(default, rename = "scrub", skip_serializing_if = "Vec::is_empty")]
+    pub(super) scrubs: Vec<Scrubbed>,
     /// Who may use which LUN.
     #[serde(default, skip_serializing_if = "Access::is_empty")]
     pub(super) access: Access,
@@ -204,6 +208,12 @@ impl Book {
             reservations: reservations
                 .map(|(lun, reserved)| (lun.clone(), reserved.clone()))
                 .collect(),
+            scrubs: self
+                .scrubs
+                .iter()
+                .filter(|it| it.home == Some(home))
+                .cloned()
+                .collect(),
             access: self.access.part(home, all),
         }
     }
@@ -222,6 +232,7 @@ impl Book {
             volumes,
             // These were never in a file.
             reservations: BTreeMap::new(),
+            scrubs: Vec::new(),
             access: Access::default(),
         }
     }
@@ -265,6 +276,10 @@ impl Book {
             reserved.home = Some(home);
             self.reservations.insert(lun, reserved);
         }
+        for mut scrubbed in part.scrubs.into_iter().take(1) {
+            scrubbed.home = Some(home);
+            self.note_scrub(scrubbed);
+        }
         let hosts = self.access.merge(home, aggregate, part.access);
         let renamed = renamed.into_iter().chain(hosts);
         renamed
@@ -272,11 +287,18 @@ impl Book {
             .collect()
     }
 
+    /// Notes the last scrub of an aggregate.
+    pub(super) fn note_scrub(&mut self, scrubbed: Scrubbed) {
+        self.scrubs.retain(|it| it.home != scrubbed.home);
+        self.scrubs.push(scrubbed);
+    }
+
     /// Returns whether the book is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.made.is_empty()
             && self.volumes.is_empty()
             && self.reservations.is_empty()
+            && self.scrubs.is_empty()
             && self.access.is_empty()
     }
 

@@ -31,14 +31,7 @@ impl Schedule {
         states: &[(LunUuid, Option<Vec<u8>>)],
     ) -> Result<(), String> {
         let mut inner = self.lock();
-        if let Some(text) = inner.library.refusal_in(home) {
-            return Err(text);
-        }
-        if inner.library.is_foreign(home) {
-            let text = "the aggregate's notes are those of another version, or damaged, and are \
-                not replaced; give one of its volumes a policy with 'policy set' to replace them";
-            return Err(text.to_owned());
-        }
+        inner.can_keep(home)?;
         let mut book = inner.book.clone();
         for (lun, state) in states {
             match state {

@@ -33,11 +33,14 @@ mod library;
 mod mapping;
 mod reserved;
 mod rounds;
+mod scrubbed;
+mod scrubs;
 
 pub use library::NAME;
 pub(crate) use library::{Shelf, Unwritten};
 pub(crate) use mapping::MappedLun;
 pub(crate) use rounds::{RoundEvent, SnapshotEntry, Volumes};
+pub(crate) use scrubbed::{Scrubbed, Stage};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -123,5 +123,6 @@ pub(crate) fn one_aggregate(device: &Device, phase: Phase) -> State {
             uuid: is_ready.then_some(Uuid([7; 16])),
             devices: vec![device.clone()],
         }],
+        spares: Vec::new(),
     }
 }

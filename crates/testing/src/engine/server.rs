@@ -268,7 +268,7 @@ fn change_of(request: Admin, sync: Sync) -> Option<Change> {
             }
         }
         Admin::ConsistencyPoint => return None,
-        Admin::StartScrub => Change::StartScrub,
+        Admin::StartScrub => Change::StartScrub { earlier: None },
         Admin::GrowPool(_) | Admin::ReplaceDrive(_) => unreachable!("it takes more than one call"),
     })
 }

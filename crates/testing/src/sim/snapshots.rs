@@ -633,7 +633,7 @@ fn apply(state: &mut State, change: &Change) {
         | Change::StartSplit { .. }
         | Change::StopSplit { .. }
         | Change::TakeOut { .. }
-        | Change::StartScrub
+        | Change::StartScrub { .. }
         | Change::PauseScrub
         | Change::Grow { .. } => unreachable!("not drawn"),
     }

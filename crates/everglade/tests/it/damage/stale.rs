@@ -35,7 +35,12 @@ fn with_two_devices() -> TestDir {
     };
     let record = |directory: &mut DataDir, aggregate: &AggregateState| {
         let aggregates = vec![aggregate.clone()];
-        directory.record(State { aggregates }).expect("recorded");
+        directory
+            .record(State {
+                aggregates,
+                ..State::default()
+            })
+            .expect("recorded");
     };
     record(&mut directory, &aggregate);
     let paths = devices.map(|device| directory.make_directory(&device).expect("made"));

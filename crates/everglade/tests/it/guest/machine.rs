@@ -22,7 +22,13 @@ pub(super) struct Machine {
 }
 
 impl Machine {
+    /// Starts a guest with one network, 10.0.2.0/24, in which 10.0.2.2 is this machine.
     pub(super) fn start(kernel: &Path, initramfs: &Path) -> Machine {
+        Machine::start_with(kernel, initramfs, &[])
+    }
+
+    /// Starts a guest that also has `networks`, such as 10.0.3.0/24.
+    pub(super) fn start_with(kernel: &Path, initramfs: &Path, networks: &[&str]) -> Machine {
         let mut command = Command::new("qemu-system-x86_64");
         command
             .args(["-accel", "tcg", "-cpu", "max", "-m", "768", "-smp", "1"])
@@ -38,6 +44,11 @@ impl Machine {
                 "-append",
                 "console=ttyS0 quiet panic=-1 random.trust_cpu=on",
             ]);
+        for (number, network) in networks.iter().enumerate() {
+            let netdev = format!("user,id=net{number},net={network}");
+            let device = format!("virtio-net-pci,netdev=net{number},romfile=");
+            command.args(["-netdev", &netdev, "-device", &device]);
+        }
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

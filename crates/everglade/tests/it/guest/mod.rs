@@ -8,6 +8,7 @@
 
 mod initramfs;
 mod machine;
+mod multipath;
 mod nvme;
 
 use std::path::PathBuf;

@@ -35,13 +35,13 @@ const SERVE: [&str; 6] = [
 
 /// A file that cannot be written, not even through descriptors that are open: the writes of a
 /// daemon fail from now on, until this goes.
-struct Unwritable {
+pub(super) struct Unwritable {
     path: PathBuf,
 }
 
 impl Unwritable {
     /// Whether the host can do this, after counting the skip if not.
-    fn is_possible(dir: &TestDir) -> bool {
+    pub(super) fn is_possible(dir: &TestDir) -> bool {
         if !have(&["chattr"]) {
             return false;
         }
@@ -58,7 +58,7 @@ impl Unwritable {
         refuses
     }
 
-    fn new(path: &Path) -> Unwritable {
+    pub(super) fn new(path: &Path) -> Unwritable {
         assert!(Unwritable::set(path, "+i"), "it was possible before");
         let path = path.to_owned();
         Unwritable { path }

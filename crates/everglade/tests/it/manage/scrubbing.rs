@@ -90,3 +90,66 @@ fn a_scrub_is_paused_and_goes_on() {
     server.stop();
     assert_clean(&dir, 2);
 }
+
+/// Scrubs of several processes of the daemon, which begin and go on by themselves.
+#[test]
+fn scrubs_begin_by_themselves_and_outlive_the_daemon() {
+    let dir = TestDir::new();
+    let server = serve(&dir, &["--scrub-interval", "0s"]);
+    make(&dir, &files(&dir, 2), &[]);
+    fill(&server, 0..8, 1);
+    assert!(status(&dir)["next"].is_null(), "never");
+    ask(&dir, &["aggregate", "scrub", "start", "m"]);
+    within(PATIENCE, "it has ended", || status(&dir)["state"] == "done");
+    event(&dir, "the scrub has found all blocks right");
+    let first = status(&dir);
+    assert!(first["next"].is_null(), "{first}");
+    server.stop();
+    // What it found is known after a restart, and after a kill, too.
+    let server = serve(&dir, &[]);
+    let known = status(&dir);
+    for what in ["state", "started", "ended", "read_copy_count", "percent"] {
+        assert_eq!(known[what], first[what], "{what}: {known}");
+    }
+    assert!(known["next"].is_string(), "in a week: {known}");
+    let said = ask(&dir, &["aggregate", "scrub", "status", "m"]);
+    assert!(said.contains("the next one begins "), "{said}");
+    server.kill();
+    // It was due long ago.
+    let server = serve(&dir, &["--scrub-interval", "1s"]);
+    let started = |dir: &TestDir| status(dir)["started"].clone();
+    within(PATIENCE, "another one has begun", || {
+        started(&dir) != first["started"]
+    });
+    server.stop();
+    assert_clean(&dir, 2);
+}
+
+#[test]
+fn a_scrub_that_a_stop_ended_goes_on() {
+    let dir = TestDir::new();
+    let server = serve(&dir, &[]);
+    make(&dir, &files(&dir, 2), &[]);
+    fill(&server, 0..64, 1);
+    ask(&dir, &["aggregate", "scrub", "start", "m"]);
+    ask(&dir, &["aggregate", "scrub", "pause", "m"]);
+    let paused = status(&dir);
+    if paused["state"] == "done" {
+        // It was faster than we are.
+        return;
+    }
+    // The clerk notes that within seconds.
+    std::thread::sleep(std::time::Duration::from_secs(7));
+    server.kill();
+    let server = serve(&dir, &[]);
+    let known = status(&dir);
+    assert_eq!(known["state"], "paused", "{known}");
+    assert_eq!(known["started"], paused["started"], "{known}");
+    ask(&dir, &["aggregate", "scrub", "start", "m"]);
+    within(PATIENCE, "it goes on to its end", || {
+        status(&dir)["state"] == "done"
+    });
+    assert_eq!(status(&dir)["started"], paused["started"]);
+    server.stop();
+    assert_clean(&dir, 2);
+}
