@@ -195,6 +195,7 @@ mod tests {
             let expected = match (route.method, route.path) {
                 ("GET", _) => Role::ReadOnly,
                 (_, path) if path.starts_with("/v1/aggregates") => Role::Admin,
+                (_, path) if path.starts_with("/v1/spares") => Role::Admin,
                 (_, path) if path.starts_with("/v1/host") => Role::Admin,
                 (_, path) if path.contains("/mappings") => Role::Admin,
                 _ => Role::Operator,
