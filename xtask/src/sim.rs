@@ -12,6 +12,15 @@ use crate::step::{cargo, counted};
 use crate::tally::Tally;
 use crate::{Usage, place};
 
+/// Kinds that `test` gives time of their own.
+const KINDS: [&str; 6] = [
+    "histories",
+    "clonings",
+    "corrupted",
+    "growth",
+    "mirror",
+    "compared",
+];
 /// With this variable, tests judge all cuts and not some.
 const WHOLE: &str = "EVERGLADE_WHOLE";
 const MISSING: &str = "the simulation is not there yet: no binary 'sim' in crates/testing";
@@ -47,20 +56,17 @@ fn whole() -> ExitCode {
     tally.finish()
 }
 
-/// Part of `test`: runs new seeds for one minute, and then for half a minute each of the kinds
-/// `histories` (short sequences with snapshot verbs), `clonings` (the same with clones) and
-/// `corrupted` (damaged metadata), and for a quarter of a minute each of `growth` (pools that
-/// grow), `mirror` (drives of mirrors that break) and `compared` (clients that count by
-/// compare-and-write). The crates' own tests run fixed seeds. The tests have built the program.
+/// Part of `test`: runs new seeds for half a minute, and then for a quarter of a minute each of the
+/// kinds `histories` (short sequences with snapshot verbs), `clonings` (the same with clones),
+/// `corrupted` (damaged metadata), `growth` (pools that grow), `mirror` (drives of mirrors that
+/// break) and `compared` (clients that count by compare-and-write). The crates' own tests run fixed
+/// seeds. The tests have built the program.
 pub(crate) fn short(tally: &mut Tally) {
     if !place::has_binary("testing", "sim") {
         return tally.skip(MISSING);
     }
-    simulate(tally, fresh(&["--minutes", "1"]));
-    for kind in ["histories", "clonings", "corrupted"] {
-        simulate(tally, fresh(&["--kind", kind, "--minutes", "0.5"]));
-    }
-    for kind in ["growth", "mirror", "compared"] {
+    simulate(tally, fresh(&["--minutes", "0.5"]));
+    for kind in KINDS {
         simulate(tally, fresh(&["--kind", kind, "--minutes", "0.25"]));
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::fields::required;
-use crate::{Code, Fields, LunName, Name, Problem};
+use crate::{Code, Fields, LunName, Name, Problem, Session};
 
 /// Longest list of identifiers or hosts in a request.
 const LIST_MAX: usize = 1_024;
@@ -230,6 +230,90 @@ impl CreateMapping {
     }
 }
 
+/// A change of access whose effect is asked for: `POST /v1/access/plan`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct AccessChange {
+    /// What would be done.
+    pub change: AccessChangeKind,
+    /// The host or the group, for `modify-host` and `modify-host-group`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Name>,
+    /// What would be added to it.
+    #[schema(required = false)]
+    pub add: Vec<String>,
+    /// What would be removed from it.
+    #[schema(required = false)]
+    pub remove: Vec<String>,
+    /// The LUN, for `create-mapping` and `delete-mapping`.
+    #[schema(value_type = Option<String>)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lun: Option<LunName>,
+    /// The host or the group that it would be mapped to, or not mapped to any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<Name>,
+}
+
+/// The kind of a change of access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AccessChangeKind {
+    /// `POST /v1/hosts/{host}/actions/modify`.
+    ModifyHost,
+    /// `POST /v1/host-groups/{group}/actions/modify`.
+    ModifyHostGroup,
+    /// `POST /v1/mappings`.
+    CreateMapping,
+    /// `DELETE /v1/volumes/{volume}/luns/{lun}/mappings/{to}`.
+    DeleteMapping,
+}
+
+impl std::str::FromStr for AccessChangeKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<AccessChangeKind, String> {
+        match text {
+            "modify-host" => Ok(AccessChangeKind::ModifyHost),
+            "modify-host-group" => Ok(AccessChangeKind::ModifyHostGroup),
+            "create-mapping" => Ok(AccessChangeKind::CreateMapping),
+            "delete-mapping" => Ok(AccessChangeKind::DeleteMapping),
+            _ => Err(format!(
+                "{text:.40?} is no change of access; use modify-host, modify-host-group, \
+                create-mapping or delete-mapping"
+            )),
+        }
+    }
+}
+
+impl AccessChange {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn parse(body: &[u8]) -> Result<AccessChange, Problem> {
+        let mut fields = Fields::parse(body)?;
+        let change = fields.parsed("change")?;
+        let request = AccessChange {
+            change: required("change", change)?,
+            name: fields.parsed("name")?,
+            add: fields.strings("add", LIST_MAX)?,
+            remove: fields.strings("remove", LIST_MAX)?,
+            lun: fields.parsed("lun")?,
+            to: fields.parsed("to")?,
+        };
+        fields.finish()?;
+        Ok(request)
+    }
+}
+
+/// What a change of access would do: nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AccessPlan {
+    /// Connections that would end.
+    pub ending: Vec<Session>,
+    /// Number of connections that would go on.
+    pub staying_count: u64,
+}
+
 fn names(fields: &mut Fields, field: &'static str) -> Result<Vec<Name>, Problem> {
     let texts = fields.strings(field, LIST_MAX)?;
     let name = |text: &String| {
@@ -288,6 +372,15 @@ mod tests {
             to: name("g"),
         };
         assert_eq!(CreateMapping::parse(&body(&mapping)), Ok(mapping));
+        let plan = AccessChange {
+            change: AccessChangeKind::DeleteMapping,
+            name: None,
+            add: Vec::new(),
+            remove: Vec::new(),
+            lun: Some("v/l".parse().expect("a LUN")),
+            to: Some(name("g")),
+        };
+        assert_eq!(AccessChange::parse(&body(&plan)), Ok(plan));
     }
 
     #[test]

@@ -57,8 +57,8 @@ pub use filter::{Filter, Found, NotAFilter, Relation, split as split_filter};
 pub use growth::{AddDevices, GrownDevice, Growth, ResizeAggregate};
 pub use history::{Change, History};
 pub use host::{
-    CreateHost, CreateHostGroup, CreateMapping, Host, HostGroup, HostGroups, Hosts, Mapping,
-    MappingKind, Mappings, ModifyHost, ModifyHostGroup,
+    AccessChange, AccessChangeKind, AccessPlan, CreateHost, CreateHostGroup, CreateMapping, Host,
+    HostGroup, HostGroups, Hosts, Mapping, MappingKind, Mappings, ModifyHost, ModifyHostGroup,
 };
 pub use job::{Job, JobState, Jobs};
 pub use kind::Kind;

@@ -1,8 +1,9 @@
 //! `everglade host …`, `everglade host-group …` and `everglade mapping …`.
 
 use everglade_api::{
-    CreateHost, CreateHostGroup, CreateMapping, Host, HostGroup, HostGroups, Hosts, Lun, Mapping,
-    Mappings, ModifyHost, ModifyHostGroup,
+    AccessChange, AccessChangeKind, AccessPlan, CreateHost, CreateHostGroup, CreateMapping, Host,
+    HostGroup, HostGroups, Hosts, Lun, Mapping, Mappings, ModifyHost, ModifyHostGroup, Name,
+    counted,
 };
 use serde_json::json;
 
@@ -61,6 +62,15 @@ pub(crate) fn run(verb: &HostVerb, session: &Session, output: &Output) -> Result
                 listing::print(&told, items, &HOSTS, &show.listing, output)?;
             }
         },
+        HostVerb::Modify(modify) if modify.dry_run => {
+            let change = AccessChange {
+                name: Some(modify.name.clone()),
+                add: modify.add.clone(),
+                remove: modify.remove.clone(),
+                ..of_kind(AccessChangeKind::ModifyHost)
+            };
+            plan(&change, session, output)?;
+        }
         HostVerb::Modify(modify) => {
             let request = ModifyHost {
                 add: modify.add.clone(),
@@ -103,6 +113,16 @@ pub(crate) fn run_group(
                 listing::print(&told, items, &GROUPS, &show.listing, output)?;
             }
         },
+        HostGroupVerb::Modify(modify) if modify.dry_run => {
+            let texts = |names: &[Name]| names.iter().map(Name::to_string).collect();
+            let change = AccessChange {
+                name: Some(modify.name.clone()),
+                add: texts(&modify.add),
+                remove: texts(&modify.remove),
+                ..of_kind(AccessChangeKind::ModifyHostGroup)
+            };
+            plan(&change, session, output)?;
+        }
         HostGroupVerb::Modify(modify) => {
             let request = ModifyHostGroup {
                 add: modify.add.clone(),
@@ -126,6 +146,14 @@ pub(crate) fn run_mapping(
     output: &Output,
 ) -> Result<u8, Failure> {
     match verb {
+        MappingVerb::Create(create) if create.dry_run => {
+            let change = AccessChange {
+                lun: Some(create.lun.clone()),
+                to: Some(create.to.clone()),
+                ..of_kind(AccessChangeKind::CreateMapping)
+            };
+            plan(&change, session, output)?;
+        }
         MappingVerb::Create(create) => {
             let request = CreateMapping {
                 lun: create.lun.clone(),
@@ -147,6 +175,14 @@ pub(crate) fn run_mapping(
             let items = ("mappings", told.meant.mappings.as_slice());
             listing::print(&told, items, &MAPPINGS, &show.listing, output)?;
         }
+        MappingVerb::Delete(of) if of.dry_run => {
+            let change = AccessChange {
+                lun: Some(of.lun.clone()),
+                to: Some(of.to.clone()),
+                ..of_kind(AccessChangeKind::DeleteMapping)
+            };
+            plan(&change, session, output)?;
+        }
         MappingVerb::Delete(of) => {
             let path = format!("{}/mappings/{}", lun::path_of(&of.lun), of.to);
             session.remove(&path)?;
@@ -154,4 +190,41 @@ pub(crate) fn run_mapping(
         }
     }
     Ok(exit::OK)
+}
+
+fn of_kind(change: AccessChangeKind) -> AccessChange {
+    AccessChange {
+        change,
+        name: None,
+        add: Vec::new(),
+        remove: Vec::new(),
+        lun: None,
+        to: None,
+    }
+}
+
+/// Says which connections a change would end.
+fn plan(change: &AccessChange, session: &Session, output: &Output) -> Result<(), Failure> {
+    let told = session.post::<AccessPlan>("/v1/access/plan", change)?;
+    output.data(&told.raw, || told_of(&told.meant))
+}
+
+fn told_of(plan: &AccessPlan) -> String {
+    let staying = counted(plan.staying_count, "connection");
+    let mut text = match plan.ending.len() {
+        0 => format!("no connection would end; {staying} would go on\n"),
+        count => format!(
+            "{} would end; {staying} would go on\n",
+            counted(count as u64, "connection")
+        ),
+    };
+    for connection in &plan.ending {
+        let host = connection.host.as_ref();
+        let host = host.map_or_else(String::new, |host| format!(" ({host})"));
+        text += &format!(
+            "  {} by {}{host} over {}\n",
+            connection.lun, connection.client, connection.protocol
+        );
+    }
+    text
 }

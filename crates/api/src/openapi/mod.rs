@@ -40,6 +40,8 @@ pub const LISTING: [(&str, &str); 4] = [
     crate::Aggregate,
     crate::Aggregates,
     crate::CreateAggregate,
+    crate::AccessChange,
+    crate::AccessPlan,
     crate::CreateHost,
     crate::CreateHostGroup,
     crate::CreateLun,

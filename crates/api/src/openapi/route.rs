@@ -682,6 +682,13 @@ pub const ROUTES: &[Route] = &[
         "Sessions",
         "Session",
     ),
+    Route::change(
+        "POST",
+        "/v1/access/plan",
+        "which connections a change of a host, a group or a mapping would end; changes nothing",
+        Some("AccessChange"),
+        Answers::Found("AccessPlan"),
+    ),
     Route::list(MAPPINGS, "mappings, by LUN", "Mappings", "Mapping"),
     Route::change(
         "POST",

@@ -21,7 +21,7 @@ use crate::reading;
 use crate::snapped;
 
 /// Images in an ordinary run: some seconds.
-const IMAGES: u64 = 40;
+const IMAGES: u64 = 30;
 /// Each way must have been tried so often in an ordinary run.
 const TRIES_MIN: u64 = 5;
 /// But one that needs a power cut between the commit of a deletion and the first step of its scan:

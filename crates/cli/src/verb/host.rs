@@ -56,6 +56,10 @@ pub struct HostModify {
     /// Remove an identifier; may be repeated
     #[arg(long, value_name = "IDENTIFIER")]
     pub remove: Vec<String>,
+
+    /// Show which connections would end; change nothing
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// Options of `host delete`.
@@ -106,6 +110,10 @@ pub struct HostGroupModify {
     /// Remove a host; may be repeated
     #[arg(long, value_name = "HOST")]
     pub remove: Vec<Name>,
+
+    /// Show which connections would end; change nothing
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// Options of `host-group delete`.
@@ -146,6 +154,10 @@ pub struct MappingCreate {
     /// A host, or a group of hosts
     #[arg(value_name = "HOST")]
     pub to: Name,
+
+    /// Show which connections would end; change nothing
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// Options of `mapping show`.
@@ -169,6 +181,10 @@ pub struct MappingOf {
     /// The host or the group
     #[arg(value_name = "HOST")]
     pub to: Name,
+
+    /// Show which connections would end; change nothing
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// Verbs of `session`.

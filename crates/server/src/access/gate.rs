@@ -20,6 +20,20 @@ pub struct Gate {
 }
 
 impl Gate {
+    /// Makes one with these mappings.
+    #[must_use]
+    pub fn of(table: Table) -> Gate {
+        Gate {
+            table: RwLock::new(Arc::new(table)),
+        }
+    }
+
+    /// Returns all mappings.
+    #[must_use]
+    pub fn table(&self) -> Table {
+        Table::clone(&self.table.read())
+    }
+
     /// Replaces all mappings.
     pub fn publish(&self, table: Table) {
         *self.table.write() = Arc::new(table);

@@ -8,6 +8,8 @@ use crate::fronts::Protocol;
 pub(super) struct Allow {
     /// `nbd.allow`.
     pub(super) key: String,
+    /// The protocol's title: `NBD`.
+    pub(super) title: &'static str,
     pub(super) rules: Rules,
 }
 
@@ -16,6 +18,7 @@ impl Allow {
     pub(super) fn of(protocols: &[Box<dyn Protocol>]) -> Vec<Allow> {
         let each = protocols.iter().map(|protocol| Allow {
             key: format!("{}.allow", protocol.name()),
+            title: protocol.title(),
             rules: protocol.callers().allow.clone(),
         });
         each.filter(|allow| !allow.rules.is_empty()).collect()

@@ -1,10 +1,13 @@
 //! Mappings of LUNs to hosts, as administrators make and see them. The schedule keeps them in the
 //! pools.
 
-use everglade_api::{Mapping, Problem};
+use everglade_api::{
+    AccessChange, AccessChangeKind, AccessPlan, Code, Mapping, ModifyHost, ModifyHostGroup, Name,
+    Problem,
+};
 
 use super::administrator::Administrator;
-use crate::schedule::MappedLun;
+use crate::schedule::{Imagined, MappedLun};
 
 impl Administrator {
     /// Returns all mappings, by LUN.
@@ -45,6 +48,50 @@ impl Administrator {
         self.schedule().unmap(&known, to)
     }
 
+    /// Says which connections a change of access would end. Changes nothing.
+    ///
+    /// # Errors
+    /// The change is not possible.
+    pub fn plan_access(&self, request: &AccessChange) -> Result<AccessPlan, Problem> {
+        let name = || needed("name", request.name.as_ref()).map(Name::as_str);
+        let mapping = || {
+            let lun = needed("lun", request.lun.as_ref())?;
+            let to = needed("to", request.to.as_ref())?;
+            let known = self.mapped_lun(lun.volume.as_str(), lun.lun.as_str())?;
+            Ok::<_, Problem>((known, to.as_str()))
+        };
+        let schedule = self.schedule();
+        let after = match request.change {
+            AccessChangeKind::ModifyHost => {
+                let change = ModifyHost {
+                    add: request.add.clone(),
+                    remove: request.remove.clone(),
+                };
+                schedule.imagine(&Imagined::Host(name()?, &change))?
+            }
+            AccessChangeKind::ModifyHostGroup => {
+                let change = ModifyHostGroup {
+                    add: names("add", &request.add)?,
+                    remove: names("remove", &request.remove)?,
+                };
+                schedule.imagine(&Imagined::Group(name()?, &change))?
+            }
+            AccessChangeKind::CreateMapping => {
+                let (lun, to) = mapping()?;
+                schedule.imagine(&Imagined::Map(lun, to))?
+            }
+            AccessChangeKind::DeleteMapping => {
+                let (lun, to) = mapping()?;
+                schedule.imagine(&Imagined::Unmap(lun, to))?
+            }
+        };
+        let (ending, staying) = self.sessions_without(after);
+        Ok(AccessPlan {
+            ending,
+            staying_count: staying,
+        })
+    }
+
     fn mapped_lun(&self, volume: &str, lun: &str) -> Result<MappedLun, Problem> {
         self.lun(volume, lun)?;
         let name = format!("{volume}/{lun}");
@@ -65,4 +112,17 @@ impl Administrator {
         });
         known.collect()
     }
+}
+
+/// Returns a field that this change needs.
+fn needed<'a, T>(field: &'static str, given: Option<&'a T>) -> Result<&'a T, Problem> {
+    given.ok_or_else(|| Problem::of_field(Code::MissingField, field, "missing"))
+}
+
+fn names(field: &'static str, texts: &[String]) -> Result<Vec<Name>, Problem> {
+    let name = |text: &String| {
+        let parsed = text.parse::<Name>();
+        parsed.map_err(|error| Problem::invalid(field, error.to_string()))
+    };
+    texts.iter().map(name).collect()
 }

@@ -37,6 +37,8 @@ struct Seen {
     kept: Option<(Scrubbed, Instant)>,
     /// Nothing is tried before.
     not_before: Option<Instant>,
+    /// The last refusal, which is logged once.
+    refusal: String,
 }
 
 impl ScrubRounds {
@@ -56,13 +58,17 @@ impl ScrubRounds {
                     .scrubbed(info.id)
                     .map(|kept| (kept, now)),
                 not_before: None,
+                refusal: String::new(),
             });
             if seen.not_before.is_some_and(|time| now < time) {
                 continue;
             }
             if let Err(text) = seen.look(administrator, &info, &mut events) {
-                tracing::info!("the scrub of aggregate {}: {text}", info.name);
                 seen.not_before = Some(now + AGAIN_AFTER);
+                if seen.refusal != text {
+                    tracing::info!("the scrub of aggregate {}: {text}", info.name);
+                    seen.refusal = text;
+                }
             }
         }
         events

@@ -1,10 +1,14 @@
 //! Sessions, as administrators see them: who uses which LUN.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use everglade_api::{Code, Problem, Session, counted};
 
+use everglade_target::sessions::AllowList;
+
 use super::administrator::Administrator;
+use crate::access::{Gate, Table, Terms};
 use crate::plane::control::{Answer, Control, Described};
 
 /// The parameter of a request that disconnects clients.
@@ -61,17 +65,50 @@ impl Administrator {
         Err(Problem::of_field(Code::InUse, DISCONNECT, text))
     }
 
+    /// Returns the sessions that end with other mappings, by LUN and client, and the number of
+    /// those that stay.
+    pub(super) fn sessions_without(&self, mappings: Table) -> (Vec<Session>, u64) {
+        let gate = Arc::new(Gate::of(mappings));
+        let names = self.names_of_luns();
+        let (mut ending, mut staying) = (Vec::new(), 0);
+        for described in self.described() {
+            let facts = &described.facts;
+            let mut of_protocol = self.allow.iter();
+            let allow = of_protocol.find(|allow| allow.title == described.protocol);
+            let terms = Terms {
+                rules: allow.map(|allow| allow.rules.clone()).unwrap_or_default(),
+                gate: Arc::clone(&gate),
+            };
+            let stays = terms.allows(&facts.export, &facts.lun, &facts.caller);
+            match view(described, &names) {
+                Some(_) if stays => staying += 1,
+                Some(session) => ending.push(session),
+                None => {}
+            }
+        }
+        ending.sort_by(|a, b| (&a.lun, &a.client).cmp(&(&b.lun, &b.client)));
+        (ending, staying)
+    }
+
     /// Returns the sessions that have a LUN open, or an image of one, by LUN and client.
     #[must_use]
     pub fn sessions(&self) -> Vec<Session> {
-        let everywhere = (0..self.plane.reactors()).map(|reactor| (reactor, Control::Sessions));
-        let answers = self.plane.ask_all(everywhere).into_iter().flatten();
-        let names = self.engine.luns().into_iter();
-        let names: HashMap<_, _> = names.map(|lun| (lun.uuid, lun.name)).collect();
-        let described = answers.flat_map(Answer::sessions);
+        let names = self.names_of_luns();
+        let described = self.described().into_iter();
         let mut sessions: Vec<Session> = described.filter_map(|it| view(it, &names)).collect();
         sessions.sort_by(|a, b| (&a.lun, &a.client).cmp(&(&b.lun, &b.client)));
         sessions
+    }
+
+    fn names_of_luns(&self) -> HashMap<[u8; 16], String> {
+        let luns = self.engine.luns().into_iter();
+        luns.map(|lun| (lun.uuid, lun.name)).collect()
+    }
+
+    fn described(&self) -> Vec<Described> {
+        let everywhere = (0..self.plane.reactors()).map(|reactor| (reactor, Control::Sessions));
+        let answers = self.plane.ask_all(everywhere).into_iter().flatten();
+        answers.flat_map(Answer::sessions).collect()
     }
 }
 

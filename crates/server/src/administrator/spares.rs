@@ -40,10 +40,10 @@ impl Administrator {
     /// Returns all spare drives, in the order in which they were added.
     #[must_use]
     pub fn spares(&self) -> Spares {
-        let directory = self.directory();
-        let spares = directory.state().spares.iter();
+        // A broken drive may take long to answer, and others wait for the directory.
+        let known = self.directory().state().spares.clone();
         Spares {
-            spares: spares.map(|spare| view(&spare.path)).collect(),
+            spares: known.iter().map(|spare| view(&spare.path)).collect(),
         }
     }
 

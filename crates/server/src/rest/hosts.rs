@@ -7,10 +7,10 @@ use axum::http::{HeaderMap, header};
 use axum::routing::{delete, get, post};
 use axum::{Extension, Router};
 use everglade_api::{
-    CreateHost, CreateHostGroup, CreateMapping, ModifyHost, ModifyHostGroup, Name,
+    AccessChange, CreateHost, CreateHostGroup, CreateMapping, ModifyHost, ModifyHostGroup, Name,
 };
 
-use super::answer::{Answer, created, gone, tagged, with_tag};
+use super::answer::{Answer, created, found, gone, tagged, with_tag};
 use super::body::Body;
 use super::caller::Caller;
 use super::desk::Desk;
@@ -30,6 +30,7 @@ pub(super) fn routes() -> Router<Arc<Desk>> {
             get(show_group).delete(remove_group),
         )
         .route("/v1/host-groups/{group}/actions/modify", post(modify_group))
+        .route("/v1/access/plan", post(plan))
         .route("/v1/mappings", get(list_mappings).post(map))
         .route(
             "/v1/volumes/{volume}/luns/{lun}/mappings/{to}",
@@ -190,6 +191,12 @@ async fn remove_group(
     });
     removed.await?;
     Ok(gone())
+}
+
+async fn plan(State(desk): State<Arc<Desk>>, Body(body): Body) -> Answer {
+    let request = AccessChange::parse(&body)?;
+    let planned = desk.ask(move |administrator| administrator.plan_access(&request));
+    found(planned.await?)
 }
 
 async fn list_mappings(State(desk): State<Arc<Desk>>, listing: Listing) -> Answer {

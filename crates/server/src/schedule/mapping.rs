@@ -12,7 +12,7 @@ use everglade_api::{
 use super::access::{Access, Mapped, Named};
 use super::reserved::{digits, uuid};
 use super::{Inner, Schedule};
-use crate::access::{Gate, Identifier};
+use crate::access::{Gate, Identifier, Table};
 
 /// Limits, for notes that have a bounded size.
 const HOSTS_MAX: usize = 1_024;
@@ -28,6 +28,14 @@ pub(crate) struct MappedLun {
     pub(crate) uuid: [u8; 16],
     /// The number of its aggregate.
     pub(crate) home: u32,
+}
+
+/// A change of access that is only thought of.
+pub(crate) enum Imagined<'a> {
+    Host(&'a str, &'a ModifyHost),
+    Group(&'a str, &'a ModifyHostGroup),
+    Map(MappedLun, &'a str),
+    Unmap(MappedLun, &'a str),
 }
 
 impl Schedule {
@@ -89,23 +97,8 @@ impl Schedule {
     /// Nothing was changed.
     pub fn modify_host(&self, name: &str, request: &ModifyHost) -> Result<Host, Problem> {
         let mut inner = self.lock();
-        inner.must_have_host(name)?;
-        let added = identifiers("add", &request.add)?;
-        let removed = identifiers("remove", &request.remove)?;
-        let host = inner.book.access.hosts[name].clone();
-        if let Some(unknown) = removed.iter().find(|it| !host.has.contains(*it)) {
-            let text = format!("host {name} is not known by {unknown}; see 'host show {name}'");
-            return Err(Problem::invalid("remove", text));
-        }
-        let has: BTreeSet<String> = host.has.difference(&removed).cloned().collect();
-        let has = &has | &added;
-        has_few(&has)?;
-        let host = Named {
-            changes: host.changes + 1,
-            has,
-            ..host
-        };
-        inner.change_access(|access| _ = access.hosts.insert(name.to_owned(), host))?;
+        let change = inner.modified_host(name, request)?;
+        inner.change_access(change)?;
         Ok(view_host(&inner.book.access, name))
     }
 
@@ -181,21 +174,8 @@ impl Schedule {
         request: &ModifyHostGroup,
     ) -> Result<HostGroup, Problem> {
         let mut inner = self.lock();
-        inner.must_have_group(name)?;
-        let added = inner.known_hosts("add", &request.add)?;
-        let group = inner.book.access.groups[name].clone();
-        let removed: BTreeSet<String> = request.remove.iter().map(Name::to_string).collect();
-        if let Some(unknown) = removed.iter().find(|it| !group.has.contains(*it)) {
-            let text = format!("host {unknown} is not in group {name}");
-            return Err(Problem::invalid("remove", text));
-        }
-        let has: BTreeSet<String> = group.has.difference(&removed).cloned().collect();
-        let group = Named {
-            changes: group.changes + 1,
-            has: &has | &added,
-            ..group
-        };
-        inner.change_access(|access| _ = access.groups.insert(name.to_owned(), group))?;
+        let change = inner.modified_group(name, request)?;
+        inner.change_access(change)?;
         Ok(view_group(&inner.book.access, name))
     }
 
@@ -230,28 +210,8 @@ impl Schedule {
     /// Nothing was changed.
     pub(crate) fn map(&self, lun: &MappedLun, to: &str) -> Result<Mapping, Problem> {
         let mut inner = self.lock();
-        if !inner.book.access.has(to) {
-            let text = format!(
-                "there is no host or group {to:.64}; make one with 'host create {to:.64} \
-                IDENTIFIER'"
-            );
-            return Err(Problem::of_field(Code::NotFound, "to", text));
-        }
-        inner.must_be_writable(lun.home)?;
-        let key = digits(&lun.uuid);
-        let known = inner.book.access.mappings.get(&key);
-        let mut mapped = known.cloned().unwrap_or_default();
-        mapped.home = Some(lun.home);
-        mapped.to.insert(to.to_owned());
-        if mapped.to.len() > MAPPINGS_OF_LUN_MAX {
-            let text = format!(
-                "LUN {} has {MAPPINGS_OF_LUN_MAX} mappings; put hosts into a group, and map the \
-                LUN to that",
-                lun.name
-            );
-            return Err(Problem::new(Code::TooMany, text));
-        }
-        inner.change_access(|access| _ = access.mappings.insert(key, mapped))?;
+        let change = inner.mapped(lun, to)?;
+        inner.change_access(change)?;
         Ok(view(&inner.book.access, &lun.name, to))
     }
 
@@ -261,19 +221,21 @@ impl Schedule {
     /// Nothing was changed.
     pub(crate) fn unmap(&self, lun: &MappedLun, to: &str) -> Result<(), Problem> {
         let mut inner = self.lock();
-        let key = digits(&lun.uuid);
-        let known = inner.book.access.mappings.get(&key);
-        let known = known.filter(|mapped| mapped.to.contains(to)).cloned();
-        let missing = || {
-            let text = format!("{:.130} to {to:.64}", lun.name);
-            Problem::not_found("mapping of", text)
-        };
-        let mut mapped = known.ok_or_else(missing)?;
-        inner.must_be_writable(lun.home)?;
-        mapped.to.remove(to);
-        inner.change_access(|access| match mapped.to.is_empty() {
-            true => _ = access.mappings.remove(&key),
-            false => _ = access.mappings.insert(key, mapped),
+        let change = inner.unmapped(lun, to)?;
+        inner.change_access(change)
+    }
+
+    /// Returns the mappings that sessions would meet after a change.
+    ///
+    /// # Errors
+    /// The change is not possible.
+    pub(crate) fn imagine(&self, change: &Imagined<'_>) -> Result<Table, Problem> {
+        let inner = self.lock();
+        Ok(match *change {
+            Imagined::Host(name, request) => inner.imagined(inner.modified_host(name, request)?),
+            Imagined::Group(name, request) => inner.imagined(inner.modified_group(name, request)?),
+            Imagined::Map(ref lun, to) => inner.imagined(inner.mapped(lun, to)?),
+            Imagined::Unmap(ref lun, to) => inner.imagined(inner.unmapped(lun, to)?),
         })
     }
 
@@ -299,6 +261,111 @@ impl Inner {
         if let Some(gate) = &self.gate {
             gate.publish(self.book.access.table());
         }
+    }
+
+    fn modified_host(
+        &self,
+        name: &str,
+        request: &ModifyHost,
+    ) -> Result<impl FnOnce(&mut Access) + use<>, Problem> {
+        self.must_have_host(name)?;
+        let added = identifiers("add", &request.add)?;
+        let removed = identifiers("remove", &request.remove)?;
+        let host = self.book.access.hosts[name].clone();
+        if let Some(unknown) = removed.iter().find(|it| !host.has.contains(*it)) {
+            let text = format!("host {name} is not known by {unknown}; see 'host show {name}'");
+            return Err(Problem::invalid("remove", text));
+        }
+        let has: BTreeSet<String> = host.has.difference(&removed).cloned().collect();
+        let has = &has | &added;
+        has_few(&has)?;
+        let host = Named {
+            changes: host.changes + 1,
+            has,
+            ..host
+        };
+        let name = name.to_owned();
+        Ok(move |access: &mut Access| _ = access.hosts.insert(name, host))
+    }
+
+    fn modified_group(
+        &self,
+        name: &str,
+        request: &ModifyHostGroup,
+    ) -> Result<impl FnOnce(&mut Access) + use<>, Problem> {
+        self.must_have_group(name)?;
+        let added = self.known_hosts("add", &request.add)?;
+        let group = self.book.access.groups[name].clone();
+        let removed: BTreeSet<String> = request.remove.iter().map(Name::to_string).collect();
+        if let Some(unknown) = removed.iter().find(|it| !group.has.contains(*it)) {
+            let text = format!("host {unknown} is not in group {name}");
+            return Err(Problem::invalid("remove", text));
+        }
+        let has: BTreeSet<String> = group.has.difference(&removed).cloned().collect();
+        let group = Named {
+            changes: group.changes + 1,
+            has: &has | &added,
+            ..group
+        };
+        let name = name.to_owned();
+        Ok(move |access: &mut Access| _ = access.groups.insert(name, group))
+    }
+
+    fn mapped(
+        &self,
+        lun: &MappedLun,
+        to: &str,
+    ) -> Result<impl FnOnce(&mut Access) + use<>, Problem> {
+        if !self.book.access.has(to) {
+            let text = format!(
+                "there is no host or group {to:.64}; make one with 'host create {to:.64} \
+                IDENTIFIER'"
+            );
+            return Err(Problem::of_field(Code::NotFound, "to", text));
+        }
+        self.must_be_writable(lun.home)?;
+        let key = digits(&lun.uuid);
+        let known = self.book.access.mappings.get(&key);
+        let mut mapped = known.cloned().unwrap_or_default();
+        mapped.home = Some(lun.home);
+        mapped.to.insert(to.to_owned());
+        if mapped.to.len() > MAPPINGS_OF_LUN_MAX {
+            let text = format!(
+                "LUN {} has {MAPPINGS_OF_LUN_MAX} mappings; put hosts into a group, and map the \
+                LUN to that",
+                lun.name
+            );
+            return Err(Problem::new(Code::TooMany, text));
+        }
+        Ok(move |access: &mut Access| _ = access.mappings.insert(key, mapped))
+    }
+
+    fn unmapped(
+        &self,
+        lun: &MappedLun,
+        to: &str,
+    ) -> Result<impl FnOnce(&mut Access) + use<>, Problem> {
+        let key = digits(&lun.uuid);
+        let known = self.book.access.mappings.get(&key);
+        let known = known.filter(|mapped| mapped.to.contains(to)).cloned();
+        let missing = || {
+            let text = format!("{:.130} to {to:.64}", lun.name);
+            Problem::not_found("mapping of", text)
+        };
+        let mut mapped = known.ok_or_else(missing)?;
+        self.must_be_writable(lun.home)?;
+        mapped.to.remove(to);
+        Ok(move |access: &mut Access| match mapped.to.is_empty() {
+            true => _ = access.mappings.remove(&key),
+            false => _ = access.mappings.insert(key, mapped),
+        })
+    }
+
+    /// Returns the mappings as they would be published after a change.
+    fn imagined(&self, change: impl FnOnce(&mut Access)) -> Table {
+        let mut access = self.book.access.clone();
+        change(&mut access);
+        access.table()
     }
 
     fn change_access(&mut self, change: impl FnOnce(&mut Access)) -> Result<(), Problem> {

@@ -89,6 +89,60 @@ fn a_mapped_lun_is_for_its_hosts_and_connections_of_others_end() {
 }
 
 #[test]
+fn a_change_of_access_says_before_whose_connections_would_end() {
+    let dir = TestDir::new();
+    let server = start(&dir);
+    let (mut here, _) = Client::open(&server.tcp, "v/l").expect("it is not mapped");
+    let mut initiator = log_in(&server, ME).expect("it is not mapped");
+    ask(&dir, &["host", "create", "far", "10.9.9.9"]);
+    ask(&dir, &["host", "create", "me", ME]);
+    ask(&dir, &["host-group", "create", "all", "far"]);
+    let planned = |words: &[&str]| {
+        let plan = ask_json(&dir, &[words, &["--dry-run"]].concat());
+        let ending = plan["ending"].as_array().expect("a list").clone();
+        let protocols = ending.into_iter().map(|it| it["protocol"].clone());
+        (protocols.collect::<Vec<_>>(), plan["staying_count"].clone())
+    };
+    let ends = |protocols: &[&str], stay: u64| {
+        let protocols = protocols.iter().map(|it| serde_json::json!(it));
+        (protocols.collect::<Vec<_>>(), serde_json::json!(stay))
+    };
+    let map = ["mapping", "create", "v/l", "all"];
+    let (mut protocols, stay) = planned(&map);
+    protocols.sort_by_key(ToString::to_string);
+    assert_eq!((protocols, stay), ends(&["NBD", "iSCSI"], 0));
+    let said = ask(&dir, &[&map[..], &["--dry-run"]].concat());
+    assert!(
+        said.contains("2 connections would end") && said.contains(ME),
+        "{said}"
+    );
+    assert!(here.read(0, 4096).is_ok(), "nothing was changed");
+    assert_eq!(
+        ask_json(&dir, &["mapping", "show"])["mappings"],
+        serde_json::json!([])
+    );
+    // Whoever is in the group stays.
+    ask(&dir, &["host-group", "modify", "all", "--add", "me"]);
+    assert_eq!(planned(&map), ends(&["NBD"], 1));
+    ask(&dir, &map);
+    assert!(here.is_closed_by_server());
+    assert_eq!(
+        planned(&["host", "modify", "me", "--add", "10.1.1.1", "--remove", ME]),
+        ends(&["iSCSI"], 0)
+    );
+    let leave = ["host-group", "modify", "all", "--remove", "me"];
+    assert_eq!(planned(&leave), ends(&["iSCSI"], 0));
+    assert_eq!(planned(&["mapping", "delete", "v/l", "all"]), ends(&[], 1));
+    // What cannot be done is refused as without it.
+    let unknown = ["mapping", "create", "v/l", "x", "--dry-run"];
+    refused(&dir, &unknown, 4, &["there is no host or group x"]);
+    ask(&dir, &leave);
+    assert!(initiator.is_ended_by_server());
+    server.stop();
+    assert_clean(&dir, 1);
+}
+
+#[test]
 fn a_group_lets_all_its_hosts_in() {
     let dir = TestDir::new();
     let server = start(&dir);
