@@ -13,12 +13,13 @@ use crate::tally::Tally;
 use crate::{Usage, place};
 
 /// Kinds that `test` gives time of their own.
-const KINDS: [&str; 6] = [
+const KINDS: [&str; 7] = [
     "histories",
     "clonings",
     "corrupted",
     "growth",
     "mirror",
+    "parity",
     "compared",
 ];
 /// With this variable, tests judge all cuts and not some.
@@ -58,7 +59,7 @@ fn whole() -> ExitCode {
 
 /// Part of `test`: runs new seeds for half a minute, and then for a quarter of a minute each of the
 /// kinds `histories` (short sequences with snapshot verbs), `clonings` (the same with clones),
-/// `corrupted` (damaged metadata), `growth` (pools that grow), `mirror` (drives of mirrors that
+/// `corrupted` (damaged metadata), `growth` (pools that grow), `mirror` and `parity` (drives that
 /// break) and `compared` (clients that count by compare-and-write). The crates' own tests run fixed
 /// seeds. The tests have built the program.
 pub(crate) fn short(tally: &mut Tally) {

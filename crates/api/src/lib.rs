@@ -73,7 +73,7 @@ pub use policy::{
     Weekday,
 };
 pub use problem::{CONTENT_TYPE as PROBLEM_CONTENT_TYPE, Problem, ProblemBody};
-pub use raid::{GROUP_SIZE_DEFAULT, GROUP_SIZE_MAX, Raid};
+pub use raid::{GROUP_DATA_MAX, GROUP_SIZE_DEFAULT, GROUP_SIZE_MAX, Raid};
 pub use repair::{Repair, RepairState};
 pub use replacement::{CatchingUp, ReplaceDrive, Replacement};
 pub use scan::{Scan, SetScan};

@@ -3,6 +3,9 @@
 //! The devices of a mirror make *groups* of two or three *drives*, in the order in which they are
 //! named: with groups of two, the first two devices are group 1, the next two are group 2. All
 //! drives of a group have the same blocks.
+//!
+//! With parity, a group has drives with data, and one, two or three drives with parity, which are
+//! the last ones. Without a size, all devices are one group.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,6 +19,8 @@ use crate::{Code, CreateAggregate, Problem};
 pub const GROUP_SIZE_DEFAULT: u64 = 2;
 /// Most drives of a group of a mirror.
 pub const GROUP_SIZE_MAX: u64 = 3;
+/// Most drives with data of a parity group.
+pub const GROUP_DATA_MAX: u64 = 28;
 
 /// How the devices of an aggregate protect each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -26,6 +31,25 @@ pub enum Raid {
     None,
     /// Each block is on all drives of a group.
     Mirror,
+    /// One drive of each group has parity: it survives the loss of one drive.
+    Single,
+    /// Two drives of each group have parity: it survives the loss of two drives.
+    Double,
+    /// Three drives of each group have parity: it survives the loss of three drives.
+    Triple,
+}
+
+impl Raid {
+    /// Drives with parity of each group; 0 if there is no parity.
+    #[must_use]
+    pub fn parity(self) -> u64 {
+        match self {
+            Raid::None | Raid::Mirror => 0,
+            Raid::Single => 1,
+            Raid::Double => 2,
+            Raid::Triple => 3,
+        }
+    }
 }
 
 impl fmt::Display for Raid {
@@ -33,6 +57,9 @@ impl fmt::Display for Raid {
         f.pad(match self {
             Raid::None => "none",
             Raid::Mirror => "mirror",
+            Raid::Single => "single",
+            Raid::Double => "double",
+            Raid::Triple => "triple",
         })
     }
 }
@@ -44,20 +71,52 @@ impl FromStr for Raid {
         match text {
             "none" => Ok(Raid::None),
             "mirror" => Ok(Raid::Mirror),
+            "single" => Ok(Raid::Single),
+            "double" => Ok(Raid::Double),
+            "triple" => Ok(Raid::Triple),
             other => Err(format!(
-                "{other:?} is not possible in this version; use none or mirror"
+                "{other:?} is not possible; use none, mirror, single, double or triple"
             )),
         }
     }
 }
 
 impl CreateAggregate {
-    /// Returns the number of drives that have each block: 1 without redundancy.
+    /// Returns the number of drives of each group: 1 without redundancy.
     #[must_use]
     pub fn drives_of_group(&self) -> u64 {
         match self.raid {
             Raid::None => 1,
             Raid::Mirror => self.group_size.unwrap_or(GROUP_SIZE_DEFAULT),
+            Raid::Single | Raid::Double | Raid::Triple => {
+                self.group_size.unwrap_or(self.devices.len() as u64)
+            }
+        }
+    }
+
+    /// Refuses a number of drives of a group that the redundancy does not permit.
+    fn check_group_size(&self, size: u64) -> Result<(), Problem> {
+        let (least, most) = match self.raid.parity() {
+            0 => (GROUP_SIZE_DEFAULT, GROUP_SIZE_MAX),
+            parity => (parity + 1, parity + GROUP_DATA_MAX),
+        };
+        if (least..=most).contains(&size) {
+            return Ok(());
+        }
+        let raid = self.raid;
+        match self.group_size {
+            Some(_) => {
+                let text =
+                    format!("{size} is not possible with raid {raid}; use {least} to {most}");
+                Err(Problem::invalid("group_size", text))
+            }
+            None => {
+                let text = format!(
+                    "{size} make no group with raid {raid}; name {least} to {most}, or say how \
+                     many drives each group has"
+                );
+                Err(Problem::invalid("devices", text))
+            }
         }
     }
 
@@ -76,20 +135,23 @@ impl CreateAggregate {
             );
             return Err(Problem::invalid("group_size", text));
         }
-        let size = self.drives_of_group();
-        if !(GROUP_SIZE_DEFAULT..=GROUP_SIZE_MAX).contains(&size) {
-            let (least, most) = (GROUP_SIZE_DEFAULT, GROUP_SIZE_MAX);
-            let text = format!("{size} is not possible; use {least} or {most}");
-            return Err(Problem::invalid("group_size", text));
+        let (raid, size) = (self.raid, self.drives_of_group());
+        if !self.devices.is_empty() || self.group_size.is_some() {
+            self.check_group_size(size)?;
         }
         if self.journal_device.is_some() {
-            let text = "a mirror has its journal on all drives of its first group; a device for \
-                the journal alone is not possible with raid mirror in this version; leave it out";
+            let text = format!(
+                "with raid {raid} the journal is on drives of the first group; a device for the \
+                 journal alone is not possible in this version; leave it out"
+            );
             return Err(Problem::invalid("journal_device", text));
         }
         match self.devices.len() as u64 {
             0 => {
-                let text = format!("missing; name {size} devices for each group of the mirror");
+                let text = match size {
+                    0 => format!("missing; name the devices of a group with raid {raid}"),
+                    size => format!("missing; name {size} devices for each group"),
+                };
                 Err(Problem::of_field(Code::MissingField, "devices", text))
             }
             count if !count.is_multiple_of(size) => {
@@ -114,15 +176,48 @@ mod tests {
     }
 
     #[test]
-    fn raid_is_none_or_mirror() {
+    fn raid_is_one_of_the_known_ones() {
         for none in ["\"none\"", "null"] {
             let request = parse(&format!("\"raid\": {none}")).expect("possible");
             assert_eq!((request.raid, request.drives_of_group()), (Raid::None, 1));
         }
-        for raid in ["\"triple\"", "\"NONE\"", "1"] {
+        for raid in ["\"raid5\"", "\"NONE\"", "1"] {
             let problem = parse(&format!("\"raid\": {raid}")).expect_err(raid);
             assert_eq!(problem.code, Code::InvalidValue);
             assert_eq!(problem.field.as_deref(), Some("raid"));
+        }
+    }
+
+    #[test]
+    fn devices_make_parity_groups() {
+        let devices = |count: usize| {
+            let paths: Vec<String> = (0..count).map(|it| format!("\"/{it}\"")).collect();
+            format!("\"devices\": [{}]", paths.join(", "))
+        };
+        let of = |raid: &str, count: usize, more: &str| {
+            parse(&format!("\"raid\": \"{raid}\", {}{more}", devices(count)))
+        };
+        for (raid, least, parity) in [("single", 2, 1), ("double", 3, 2), ("triple", 4, 3)] {
+            let request = of(raid, least, "").expect("one group");
+            assert_eq!(
+                (request.raid.parity(), request.drives_of_group()),
+                (parity, least as u64)
+            );
+            assert_eq!(request.raid.to_string(), raid);
+            let problem = of(raid, least - 1, "").expect_err("too few");
+            assert_eq!(problem.field.as_deref(), Some("devices"));
+        }
+        let two = of("double", 12, ", \"group_size\": 6").expect("two groups");
+        assert_eq!(two.drives_of_group(), 6);
+        for (count, more, field) in [
+            (12, ", \"group_size\": 5", "devices"),
+            (12, ", \"group_size\": 2", "group_size"),
+            (31, "", "devices"),
+            (6, ", \"journal_device\": \"/j\"", "journal_device"),
+            (0, "", "devices"),
+        ] {
+            let problem = of("double", count, more).expect_err("refused");
+            assert_eq!(problem.field.as_deref(), Some(field), "{count} {more}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use everglade_format::context::block_and_slot as context_slot;
-use everglade_format::{Block, Context, FileId, Owner, Pvbn, Tag, metafile};
+use everglade_format::{Block, Context, Dbn, FileId, Owner, Pvbn, Tag, metafile};
 
 use crate::bad::{Bad, BadBlocks, report_bad, report_copy};
 use crate::contents::{self, Wrong};
@@ -13,11 +13,11 @@ use crate::filesystem::FileSystem;
 use crate::findings::Findings;
 use crate::labels::Labels;
 use crate::media::Media;
-use crate::problem::Kind;
+use crate::problem::{Kind, Object, ProblemPlace};
 use crate::reference::{Reference, References};
 use crate::report::{Counts, Phase, Progress};
 use crate::usage::{Claims, Frontiers, Number, Usage};
-use crate::{tree, volume};
+use crate::{rows, tree, volume};
 
 /// Bad blocks of volumes that are kept to be named by the files they belong to; further ones are
 /// reported under their containers.
@@ -209,6 +209,29 @@ impl<'b> Blocks<'b> {
             *verified += blocks;
             done(*verified);
         });
+        let media = fs.media;
+        let in_use = references.list.iter().map(|it| Pvbn(it.number));
+        rows::verify(
+            media.storage,
+            &media.rows,
+            &media.geometry,
+            in_use,
+            |wrong| {
+                let place = ProblemPlace {
+                    member: Some(wrong.member),
+                    dbn: Some(Dbn(wrong.stripe)),
+                    ..ProblemPlace::NONE
+                };
+                let expected = "the parity of its stripe's data";
+                findings.add(
+                    Kind::ParityWrong,
+                    &Object::Aggregate,
+                    place,
+                    expected,
+                    "another content",
+                );
+            },
+        );
     }
 }
 

@@ -56,7 +56,13 @@ pub(crate) fn report_copy(
         dbn: run.map(|run| run.dbn),
         ..reference.place_in_aggregate()
     };
-    let (tag, right) = (reference.tag, copy.right.member);
-    let expected = format_args!("tag {tag}, which member {right} has, so this is repairable");
+    let tag = reference.tag;
+    let expected = match copy.right {
+        Some(right) => format!(
+            "tag {tag}, which member {} has, so this is repairable",
+            right.member
+        ),
+        None => format!("tag {tag}, which the rest of the stripe gives, so this is repairable"),
+    };
     findings.add(Kind::CopyWrong, &object, place, expected, found);
 }

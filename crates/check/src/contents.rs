@@ -23,11 +23,11 @@ pub(crate) enum Wrong {
     Copy(WrongCopy),
 }
 
-/// A block that `drive` does not have, and `right` has.
+/// A block that `drive` does not have, and `right` has, or that can be reconstructed.
 pub(crate) struct WrongCopy {
     pub(crate) drive: Drive,
     pub(crate) fault: Fault,
-    pub(crate) right: Drive,
+    pub(crate) right: Option<Drive>,
 }
 
 /// Compares blocks with the tags of their references; `wrong` hears of those that differ. The
@@ -39,7 +39,10 @@ pub(crate) fn verify(
     mut wrong: impl FnMut(&Reference, Wrong),
     mut done: impl FnMut(u64),
 ) {
-    let has_copies = |r: &Reference| media.drives_of(Pvbn(r.number)).len() > 1;
+    let has_copies = |r: &Reference| {
+        let pvbn = Pvbn(r.number);
+        media.drives_of(pvbn).len() > 1 || media.is_in_rows(pvbn)
+    };
     let is_wanted = |r: &&Reference| !r.is_walked() || has_copies(r);
     let mut buffer = vec![0; usize::try_from(RUN_BLOCKS).expect("256") * BLOCK_SIZE];
     let mut rest = references.list.iter().filter(is_wanted).peekable();
@@ -76,16 +79,29 @@ fn verify_run(
                 .zip(faults.iter().map(move |of_drive| of_drive[index]))
         };
         let Some((right, _)) = each().find(|(_, fault)| fault.is_none()) else {
-            let first = each().find_map(|(_, fault)| fault);
-            wrong(
-                reference,
-                Wrong::Everywhere(first.unwrap_or(Fault::Outside)),
-            );
+            let pvbn = Pvbn(reference.number);
+            let first = each().find_map(|(drive, fault)| Some((*drive, fault?)));
+            match (media.reconstruct(pvbn, reference.tag), first) {
+                (Some(_), Some((drive, fault))) => {
+                    let right = None;
+                    let copy = WrongCopy {
+                        drive,
+                        fault,
+                        right,
+                    };
+                    wrong(reference, Wrong::Copy(copy));
+                }
+                (Some(_), None) => {}
+                (None, first) => {
+                    let fault = first.map_or_else(|| media.absent(pvbn), |(_, fault)| fault);
+                    wrong(reference, Wrong::Everywhere(fault));
+                }
+            }
             continue;
         };
         for (drive, fault) in each() {
             if let Some(fault) = fault {
-                let (drive, right) = (*drive, *right);
+                let (drive, right) = (*drive, Some(*right));
                 let copy = WrongCopy {
                     drive,
                     fault,

@@ -51,6 +51,7 @@ mod notes;
 pub mod problem;
 mod reference;
 pub mod report;
+mod rows;
 mod side_kinds;
 mod sides;
 mod snapshots;

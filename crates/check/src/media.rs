@@ -3,6 +3,9 @@
 //! A block of a group of drives is on each of its current drives. Reads of metadata take the first
 //! drive that has the content they expect. So damage to one drive hides nothing; `contents`
 //! compares each drive.
+//!
+//! A block of a parity group is on one drive. If that drive does not have it, it is reconstructed
+//! ([`crate::rows`]).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,6 +16,7 @@ use everglade_format::config::Uuid;
 use everglade_format::{BLOCK_SIZE, Block, Geometry, Pvbn, Tag, TagKey};
 
 use crate::labels::{Drive, Labels};
+use crate::rows::Rows;
 
 /// Metadata blocks kept: 16 MiB. When it is full it starts again empty, which costs each block in
 /// use one more read.
@@ -39,9 +43,10 @@ pub(crate) enum Fault {
 type Kept = Result<Rc<Block>, Tag>;
 
 pub(crate) struct Media<'a> {
-    storage: &'a dyn Storage,
+    pub(crate) storage: &'a dyn Storage,
     /// For each member, the drives that have its blocks.
     drives: Vec<Vec<Drive>>,
+    pub(crate) rows: Vec<Rows>,
     pub(crate) geometry: Geometry,
     pub(crate) key: &'a TagKey,
     pub(crate) uuid: Uuid,
@@ -56,6 +61,7 @@ impl<'a> Media<'a> {
         Media {
             storage,
             drives: members.map(|member| labels.drives_of(member)).collect(),
+            rows: Rows::all(storage, labels),
             geometry: config.geometry().expect("checked when it was decoded"),
             key: &labels.key,
             uuid: config.uuid,
@@ -89,11 +95,42 @@ impl<'a> Media<'a> {
             };
             first.get_or_insert(fault);
         }
-        let fault = first.unwrap_or(Fault::Outside);
+        if let Some(block) = self.reconstruct(pvbn, tag) {
+            let block = Rc::new(block);
+            self.keep(pvbn, tag, Ok(block.clone()));
+            return Ok(block);
+        }
+        let fault = first.unwrap_or_else(|| self.absent(pvbn));
         if let Fault::Tag(found) = fault {
             self.keep(pvbn, tag, Err(found));
         }
         Err(fault)
+    }
+
+    /// Reconstructs a block of a parity group; `None` if it is in none, or no content has this tag.
+    pub(crate) fn reconstruct(&self, pvbn: Pvbn, tag: Tag) -> Option<Block> {
+        let place = self.geometry.locate(pvbn)?;
+        let mut rows = self.rows.iter();
+        let (rows, column) = rows.find_map(|rows| Some((rows, rows.column_of(place.member)?)))?;
+        let at = (column, place.dbn.0);
+        rows.reconstruct(self.storage, at, |block| self.key.tag(block) == tag)
+    }
+
+    /// True if a block is in a parity group.
+    pub(crate) fn is_in_rows(&self, pvbn: Pvbn) -> bool {
+        let place = self.geometry.locate(pvbn);
+        place.is_some_and(|place| {
+            let mut rows = self.rows.iter();
+            rows.any(|rows| rows.column_of(place.member).is_some())
+        })
+    }
+
+    /// Why a block that no drive has cannot be read.
+    pub(crate) fn absent(&self, pvbn: Pvbn) -> Fault {
+        match self.geometry.locate(pvbn) {
+            Some(_) => Fault::Disk(DiskError::Gone),
+            None => Fault::Outside,
+        }
     }
 
     fn keep(&self, pvbn: Pvbn, tag: Tag, found: Result<Rc<Block>, Tag>) {

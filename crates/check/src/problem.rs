@@ -84,6 +84,9 @@ kinds! {
     /// A block is wrong or unreadable on one drive of a group, and right on another. Reads take the
     /// right one, which can be written over the wrong one.
     CopyWrong "copy-wrong" problem;
+    /// Parity does not go with the data of a stripe that has a block in use, and the RAID log does
+    /// not explain it.
+    ParityWrong "parity-wrong" problem;
     /// The config record gives the journal a place that does not exist.
     JournalRegion "journal-region" problem;
     /// The journal ends with a record that is not whole, as a power cut leaves it.

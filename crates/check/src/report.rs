@@ -91,6 +91,7 @@ pub(crate) fn role_text(seat: Seat) -> &'static str {
     match seat.role {
         Role::Data => "data",
         Role::Copy => "copy",
+        Role::Parity => "parity",
     }
 }
 

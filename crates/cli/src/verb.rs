@@ -374,24 +374,29 @@ pub struct AggregateDelete {
 Examples:
   everglade aggregate create big --devices /dev/sdb,/dev/sdc
   everglade aggregate create safe --raid mirror --devices /dev/sdb,/dev/sdc
+  everglade aggregate create wide --raid double --devices /dev/sdb,/dev/sdc,/dev/sdd,/dev/sde
 
-Of a mirror, the devices make groups in the order in which they are named. Each group survives the
-loss of all its drives but one. A group has the capacity of its smallest drive. A file or block
-device with data is overwritten only with --yes.")]
+With redundancy, the devices make groups in the order in which they are named. A group of a mirror
+survives the loss of all its drives but one, and has the capacity of its smallest drive. A group
+with single, double or triple parity survives the loss of one, two or three drives. Its other drives
+hold data, each as much as the smallest one can. A file or block device with data is overwritten
+only with --yes.")]
 pub struct AggregateCreate {
     /// Name of the new aggregate
     #[arg(value_name = "AGGREGATE")]
     pub name: Name,
 
-    /// How the devices protect each other: none, or mirror (each block is on all drives of a group)
+    /// How the devices protect each other: none, mirror (each block is on all drives of a group),
+    /// or single, double or triple (so many drives of a group have parity)
     #[arg(long, value_enum, default_value_t = Raid::None, hide_possible_values = true)]
     pub raid: Raid,
 
-    /// Drives of each group of a mirror: 2 or 3 [default: 2]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=3))]
+    /// Drives of each group: of a mirror 2 or 3 [default: 2]; with parity up to 31, those with
+    /// parity included [default: all devices]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=31))]
     pub group_size: Option<u64>,
 
-    /// Empty directories, regular files or block devices; for a mirror, a multiple of --group-size
+    /// Empty directories, regular files or block devices; with groups, a multiple of --group-size
     /// [default: a directory in the data directory]
     #[arg(long, value_name = "PATH,PATH,…", value_delimiter = ',')]
     pub devices: Vec<PathBuf>,
@@ -401,8 +406,8 @@ pub struct AggregateCreate {
     #[arg(long, value_name = "SIZE")]
     pub size: Option<Size>,
 
-    /// One more device, for the journal alone; not for a mirror [default: the journal is on the
-    /// first device, or on all drives of the first group]
+    /// One more device, for the journal alone; only without redundancy [default: the journal is on
+    /// the first device, or on drives of the first group]
     #[arg(long, value_name = "PATH")]
     pub journal_device: Option<PathBuf>,
 
@@ -423,6 +428,12 @@ pub enum Raid {
     None,
     /// Each block is on all drives of a group.
     Mirror,
+    /// One drive of each group has parity.
+    Single,
+    /// Two drives of each group have parity.
+    Double,
+    /// Three drives of each group have parity.
+    Triple,
 }
 
 impl From<Raid> for everglade_api::Raid {
@@ -430,6 +441,9 @@ impl From<Raid> for everglade_api::Raid {
         match raid {
             Raid::None => everglade_api::Raid::None,
             Raid::Mirror => everglade_api::Raid::Mirror,
+            Raid::Single => everglade_api::Raid::Single,
+            Raid::Double => everglade_api::Raid::Double,
+            Raid::Triple => everglade_api::Raid::Triple,
         }
     }
 }

@@ -69,7 +69,7 @@ pub use crate::media::host::HOST_MARGIN_BYTES;
 pub use crate::media::next::NextGeometry;
 pub use crate::mount::copies::LostCopy;
 pub use crate::mount::create::{
-    CreateError, Plan, check_sizes, create, host_bytes, usual_half_blocks,
+    CreateError, ParityPlan, Plan, check_sizes, create, host_bytes, usual_half_blocks,
 };
 pub use crate::mount::grow_error::GrowError;
 pub use crate::mount::growth::{Growth, GrowthInfo};

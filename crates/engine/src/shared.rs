@@ -26,6 +26,7 @@ use crate::mount::labels::{self, Labels};
 use crate::mount::lost;
 use crate::mount::members::Missing;
 use crate::mount::mounting::Mounting;
+use crate::mount::raid_log;
 use crate::mount::refusal::Refusal;
 use crate::mount::replacement;
 use crate::pool::aggregate::{Aggregate, State};
@@ -412,6 +413,8 @@ impl Engine {
                 Refusal::new(format!("device {}: {found}", device.0), expected, remedy)
             })?;
         }
+        let highest = labels.highest_epoch;
+        let highest_epoch = raid_log::recover(storage, &mut layout, &superblock, highest)?;
         let has_groups = layout.config.has_groups();
         shared.has_groups.fetch_or(has_groups, Ordering::Relaxed);
         let healing = Healing::find(storage, &layout, &superblock);
@@ -426,7 +429,7 @@ impl Engine {
         let mut aggregate = Aggregate::new(
             id,
             layout,
-            labels.highest_epoch,
+            highest_epoch,
             affinities,
             home,
             &superblock,

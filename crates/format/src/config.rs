@@ -15,7 +15,7 @@
 //! | 104 | 4 | blocks in an allocation area |
 //! | 108 | 4 | RAID kind (0 = none) |
 //! | 112 | 8 | blocks in the reserve |
-//! | 120 | 4, 4, 8, 8 | journal: member, zero, first dbn, length in blocks (0 = none yet) |
+//! | 120 | 4, 4, 8, 8 | journal: member; blocks of the RAID log (0 = none); first dbn of the journal, its length in blocks (0 = none yet) |
 //! | 144 | 4, 4 | number of members, of extents |
 //! | 152 | 1, 64 | length of the name, name |
 //! | 256 | 40 each | members: UUID 16 · size in blocks 8 · first dbn of data 8 · seat 8 ([`crate::seat`]) |
@@ -26,12 +26,18 @@
 //! | --- | --- | --- |
 //! | [`INCOMPATIBLE_CHANGED`] | 0 | the composition was changed after the aggregate was created: labels may have records of two epochs, the newest superblock says which one counts, and the journal may have records of older epochs (decision 0040) |
 //! | [`INCOMPATIBLE_SEATS`] | 1 | members have seats: there are groups of drives |
+//! | [`INCOMPATIBLE_PARITY`] | 2 | there are parity groups, and a RAID log ([`crate::raid_log`]) on each of their members |
 //!
 //! The engine sets bit 0 in every record of an epoch above 1, and in no record of epoch 1. It
-//! sets bit 1 exactly if a member is in a group.
+//! sets bit 1 exactly if a member is in a group, and bit 2 exactly if a member has parity.
+//!
+//! The RAID log of a member of a parity group is directly before its data. All members of a parity
+//! group have their data at the same first dbn, and the same extents of all data columns lie there
+//! at the same places. If the journal is on a parity group, it is on the drive of one data column,
+//! which the record names, and on all parity drives, at the same place.
 
 use crate::bytes::{array_at, put, u32_at, u64_at};
-use crate::seat::{COPIES_MAX, Role, Seat};
+use crate::seat::{COPIES_MAX, DATA_MAX, PARITY_MAX, Role, Seat};
 use crate::tag::SECRET_BYTES;
 use crate::{Damage, Dbn, FORMAT_VERSION, Geometry};
 
@@ -39,8 +45,10 @@ use crate::{Damage, Dbn, FORMAT_VERSION, Geometry};
 pub const INCOMPATIBLE_CHANGED: u64 = 1;
 /// Incompatible feature: members have seats in groups of drives.
 pub const INCOMPATIBLE_SEATS: u64 = 2;
+/// Incompatible feature: there are groups with parity.
+pub const INCOMPATIBLE_PARITY: u64 = 4;
 /// Incompatible features that this build knows.
-const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_CHANGED | INCOMPATIBLE_SEATS;
+const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_CHANGED | INCOMPATIBLE_SEATS | INCOMPATIBLE_PARITY;
 
 /// Most extents of an aggregate: a superblock has room for this many frontiers.
 pub const EXTENTS_MAX: usize = 894;
@@ -91,6 +99,22 @@ pub struct Extent {
     pub first_dbn: Dbn,
 }
 
+/// Members of a parity group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParityGroup {
+    /// Those with data, in the order of their columns.
+    pub data: Vec<u32>,
+    /// Those with parity, in the order of their columns.
+    pub parity: Vec<u32>,
+}
+
+impl ParityGroup {
+    /// Returns all members in the order of their columns.
+    pub fn all(&self) -> impl Iterator<Item = u32> {
+        self.data.iter().chain(&self.parity).copied()
+    }
+}
+
 /// A region for the journal; length 0 where there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalRegion {
@@ -125,6 +149,9 @@ pub struct Config {
     pub reserve_blocks: u64,
     /// Place of the journal.
     pub journal: JournalRegion,
+    /// Blocks of the RAID log on each member of a parity group, directly before its data; 0 if
+    /// there is no such group.
+    pub raid_log_blocks: u64,
     /// The aggregate's name for people.
     pub name: String,
     /// Devices.
@@ -170,6 +197,11 @@ impl Config {
             self.has_groups(),
             "a record with groups says so"
         );
+        assert_eq!(
+            self.incompatible & INCOMPATIBLE_PARITY != 0,
+            self.has_parity(),
+            "a record with parity says so"
+        );
         let mut out = vec![0; CONFIG_BYTES];
         put(&mut out, 0, MAGIC);
         put(&mut out, 8, FORMAT_VERSION.to_le_bytes());
@@ -189,6 +221,8 @@ impl Config {
         );
         put(&mut out, 112, self.reserve_blocks.to_le_bytes());
         put(&mut out, 120, self.journal.member.to_le_bytes());
+        let raid_log = u32::try_from(self.raid_log_blocks).expect("a log fits");
+        put(&mut out, 124, raid_log.to_le_bytes());
         put(&mut out, 128, self.journal.first.0.to_le_bytes());
         put(&mut out, 136, self.journal.blocks.to_le_bytes());
         put(
@@ -317,6 +351,10 @@ impl Config {
                 first: Dbn(u64_at(bytes, 128)),
                 blocks: u64_at(bytes, 136),
             },
+            raid_log_blocks: match u64_at(bytes, 40) & INCOMPATIBLE_PARITY {
+                0 => 0,
+                _ => u64::from(u32_at(bytes, 124)),
+            },
             name,
             members: (0..members)
                 .map(|index| Member {
@@ -380,6 +418,11 @@ impl Config {
             let expected = "groups exactly if incompatible feature bit 1 is set";
             return Err(Damage::new("seats", expected, self.has_groups()));
         }
+        let says_parity = self.incompatible & INCOMPATIBLE_PARITY != 0;
+        if self.has_parity() != says_parity || says_parity != (self.raid_log_blocks > 0) {
+            let expected = "parity and a RAID log exactly if incompatible feature bit 2 is set";
+            return Err(Damage::new("parity", expected, self.has_parity()));
+        }
         if self.reserve_blocks > geometry.block_count() {
             return Err(Damage::new(
                 "reserve",
@@ -396,10 +439,58 @@ impl Config {
         self.members.iter().any(|member| member.seat.group != 0)
     }
 
+    /// True if a member has parity.
+    #[must_use]
+    pub fn has_parity(&self) -> bool {
+        let mut members = self.members.iter();
+        members.any(|member| member.seat.role == Role::Parity)
+    }
+
     /// Returns the indices of the members that have the same blocks as `member`, itself included:
-    /// the drives of its mirror, in the order of their columns.
+    /// the drives of its mirror, in the order of their columns. A member of a parity group is alone
+    /// with its blocks.
     #[must_use]
     pub fn copies_of(&self, member: u32) -> Vec<u32> {
+        match self.parity_group_of(member) {
+            Some(_) => vec![member],
+            None => self.group_of(member),
+        }
+    }
+
+    /// Returns the parity group of a member; `None` if it is in none.
+    #[must_use]
+    pub fn parity_group_of(&self, member: u32) -> Option<ParityGroup> {
+        let role = |it: &u32| self.members[*it as usize].seat.role;
+        let all = self.group_of(member);
+        all.iter().find(|it| role(it) == Role::Parity)?;
+        let (parity, data) = all.into_iter().partition(|it| role(it) == Role::Parity);
+        Some(ParityGroup { data, parity })
+    }
+
+    /// Returns the members that have the journal, if there is one: the drives of a mirror, or of a
+    /// parity group the drive that the record names and all parity drives.
+    #[must_use]
+    pub fn journal_members(&self) -> Vec<u32> {
+        let member = self.journal.member;
+        if self.journal.blocks == 0 {
+            return Vec::new();
+        }
+        match self.parity_group_of(member) {
+            Some(group) => [vec![member], group.parity].concat(),
+            None => self.copies_of(member),
+        }
+    }
+
+    /// The first block of the RAID log on a member of a parity group.
+    #[must_use]
+    pub fn raid_log_first(&self, member: u32) -> Dbn {
+        let first = self.members[member as usize].data_first.0;
+        Dbn(first.saturating_sub(self.raid_log_blocks))
+    }
+
+    /// Returns the members of the group of `member` in the order of their columns; the member alone
+    /// if it is in no group.
+    fn group_of(&self, member: u32) -> Vec<u32> {
         let group = self
             .members
             .get(member as usize)
@@ -439,20 +530,14 @@ fn validate_seats(config: &Config) -> Result<(), Damage> {
             }
             continue;
         }
-        let is_data = seat.role == Role::Data;
-        if usize::from(seat.column) >= COPIES_MAX || is_data != (seat.column == 0) {
-            let expected = "data in column 0, or a copy in column 1 or 2";
-            return Err(Damage::new("seat of a member", expected, seat));
-        }
         let in_group = || seats().filter(|other| other.group == seat.group);
         let twins = in_group().filter(|other| other.column == seat.column);
         if twins.count() > 1 {
             return Err(Damage::new("seat of a member", "each once", seat));
         }
-        let has_data = in_group().any(|other| other.role == Role::Data);
-        if !has_data || in_group().count() < 2 || !in_group().any(Seat::is_current) {
-            let expected = "a data column, a copy, and one of them current";
-            return Err(Damage::new("group", expected, seat));
+        match in_group().any(|other| other.role == Role::Parity) {
+            true => validate_parity_seat(seat, in_group)?,
+            false => validate_mirror_seat(seat, in_group)?,
         }
     }
     let extents = config.extents.iter().map(|extent| extent.member);
@@ -461,9 +546,10 @@ fn validate_seats(config: &Config) -> Result<(), Damage> {
         let seat = config.members.get(member as usize).map(|it| it.seat);
         if seat.is_some_and(|seat| seat.role != Role::Data) {
             let expected = "a data column as the place of extents and journal";
-            return Err(Damage::new("member", expected, "a copy"));
+            return Err(Damage::new("member", expected, "a copy, or parity"));
         }
     }
+    validate_rows(config)?;
     // Every copy has the blocks that its data column has.
     for (index, extent) in config.extents.iter().enumerate() {
         let end = extent.first_dbn.0.saturating_add(extent.length);
@@ -473,6 +559,82 @@ fn validate_seats(config: &Config) -> Result<(), Damage> {
     if journal.blocks > 0 {
         let end = journal.first.0.saturating_add(journal.blocks);
         check_room(config, journal.member, end, "the journal")?;
+    }
+    Ok(())
+}
+
+/// Checks a seat of a mirror.
+fn validate_mirror_seat<I: Iterator<Item = Seat>>(
+    seat: Seat,
+    in_group: impl Fn() -> I,
+) -> Result<(), Damage> {
+    let is_data = seat.role == Role::Data;
+    if usize::from(seat.column) >= COPIES_MAX || is_data != (seat.column == 0) {
+        let expected = "data in column 0, or a copy in column 1 or 2";
+        return Err(Damage::new("seat of a member", expected, seat));
+    }
+    let has_data = in_group().any(|other| other.role == Role::Data);
+    if !has_data || in_group().count() < 2 || !in_group().any(Seat::is_current) {
+        let expected = "a data column, a copy, and one of them current";
+        return Err(Damage::new("group", expected, seat));
+    }
+    Ok(())
+}
+
+/// Checks a seat of a parity group. No column is there twice.
+fn validate_parity_seat<I: Iterator<Item = Seat>>(
+    seat: Seat,
+    in_group: impl Fn() -> I,
+) -> Result<(), Damage> {
+    let count = |role: Role| in_group().filter(|other| other.role == role).count();
+    let (data, parity, all) = (count(Role::Data), count(Role::Parity), in_group().count());
+    if !(1..=DATA_MAX).contains(&data) || parity > PARITY_MAX || data + parity != all {
+        let expected = "1 to 28 data columns and 1 to 3 parity columns";
+        return Err(Damage::new("group", expected, seat));
+    }
+    let is_data = seat.role == Role::Data;
+    if usize::from(seat.column) >= all || is_data != (usize::from(seat.column) < data) {
+        let expected = "data columns first, then parity, without a gap";
+        return Err(Damage::new("seat of a member", expected, seat));
+    }
+    let behind = in_group().filter(|other| !other.is_current()).count();
+    if behind > parity {
+        let expected = "no more members behind than there are parity columns";
+        return Err(Damage::new("group", expected, seat));
+    }
+    Ok(())
+}
+
+/// Checks that the members of each parity group have their data, and the extents of their data
+/// columns, at the same places, with room for the RAID log before them.
+fn validate_rows(config: &Config) -> Result<(), Damage> {
+    for (member, index) in config.members.iter().zip(0..) {
+        if member.seat.role != Role::Parity {
+            continue;
+        }
+        let Some(group) = config.parity_group_of(index) else {
+            continue;
+        };
+        let first = member.data_first;
+        let least = crate::label::LABEL_BLOCKS.saturating_add(config.raid_log_blocks);
+        for other in group.all() {
+            let other = config.members[other as usize].data_first;
+            if other != first || other.0 < least {
+                let expected = format!("{first} for all members of the group, from {least} on");
+                return Err(Damage::new("first block of data", expected, other));
+            }
+        }
+        let places = |member: u32| {
+            let all = config.extents.iter();
+            let own = all.filter(move |extent| extent.member == member);
+            own.map(|extent| (extent.first_dbn, extent.length))
+        };
+        for data in &group.data {
+            if !places(*data).eq(places(group.data[0])) {
+                let expected = "the same extents on all data columns of a parity group";
+                return Err(Damage::new("extents", expected, data));
+            }
+        }
     }
     Ok(())
 }
@@ -522,6 +684,7 @@ mod tests {
             area_blocks: 256,
             reserve_blocks: 100,
             journal: JournalRegion::default(),
+            raid_log_blocks: 0,
             name: "aggr0".into(),
             members: vec![
                 Member {
@@ -620,10 +783,10 @@ mod tests {
             ),
             (
                 40,
-                4,
+                8,
                 Writer::Newer,
-                "incompatible feature flags: expected none but 0x3, which this build knows, found \
-                0x4",
+                "incompatible feature flags: expected none but 0x7, which this build knows, found \
+                0x8",
             ),
         ] {
             let damage = Config::decode(&resealed(at, value)).expect_err("not ours");
@@ -701,6 +864,83 @@ mod tests {
             harm(&mut config);
             let damage = Config::decode(&config.encode()).expect_err("contradictory");
             assert_eq!(damage.what, what);
+        }
+    }
+
+    /// Three data columns and two with parity.
+    fn parity_group() -> Config {
+        let mut config = sample();
+        config.incompatible = INCOMPATIBLE_SEATS | INCOMPATIBLE_PARITY;
+        config.raid_log_blocks = 64;
+        let (member, extent) = (config.members[0].clone(), config.extents[0]);
+        let members = (0..5).map(|column| Member {
+            uuid: [column; 16],
+            data_first: Dbn(256 + 64),
+            seat: Seat::of_parity_group(1, column, 3),
+            ..member
+        });
+        config.members = members.collect();
+        let extents = (0..3).map(|column| Extent {
+            base: u64::from(column) * 1024,
+            column,
+            member: column,
+            first_dbn: Dbn(256 + 64),
+            ..extent
+        });
+        config.extents = extents.collect();
+        config
+    }
+
+    #[test]
+    fn a_parity_group_is_a_feature_that_this_build_knows() {
+        let mut config = parity_group();
+        config.journal = JournalRegion {
+            member: 1,
+            first: Dbn(256),
+            blocks: 0,
+        };
+        for member in &mut config.members[1..3] {
+            member.seat.state = SeatState::Behind;
+        }
+        assert_eq!(Config::decode(&config.encode()), Ok(Some(config.clone())));
+        assert_eq!(config.copies_of(1), [1]);
+        let group = config.parity_group_of(4).expect("it has parity");
+        assert_eq!((group.data, group.parity), (vec![0, 1, 2], vec![3, 4]));
+        assert_eq!(config.journal_members(), []);
+        config.journal.blocks = 1;
+        assert_eq!(config.journal_members(), [1, 3, 4]);
+        assert_eq!(config.raid_log_first(2), Dbn(256));
+        assert!(mirror().parity_group_of(1).is_none());
+    }
+
+    #[test]
+    fn parity_groups_that_contradict_themselves_are_refused() {
+        type Harm = fn(&mut Config);
+        let harms: [(Harm, &str); 8] = [
+            (|it| it.members[1].seat.column = 0, "seat of a member"),
+            (|it| it.members[1].seat.column = 5, "seat of a member"),
+            (|it| it.members[4].seat.column = 2, "seat of a member"),
+            (|it| it.members[1].seat.role = Role::Copy, "group"),
+            (|it| it.extents[1].first_dbn = Dbn(600), "extents"),
+            (
+                |it| it.members[3].data_first = Dbn(319),
+                "first block of data",
+            ),
+            (|it| it.raid_log_blocks = 0, "parity"),
+            (
+                |it| {
+                    for member in &mut it.members[..3] {
+                        member.seat.state = SeatState::Behind;
+                    }
+                },
+                "group",
+            ),
+        ];
+        for (index, (harm, what)) in harms.into_iter().enumerate() {
+            let mut config = parity_group();
+            harm(&mut config);
+            let damage = Config::decode(&config.encode()).expect_err("contradictory");
+            assert_eq!(damage.what, what, "harm {index}");
         }
     }
 

@@ -20,6 +20,7 @@ pub mod metafile;
 pub mod notes;
 pub mod number;
 pub mod pointer;
+pub mod raid_log;
 pub mod refcount;
 pub mod release;
 pub mod seat;

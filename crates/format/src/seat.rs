@@ -8,7 +8,7 @@
 //! | --- | --- | --- |
 //! | 0 | 2 | group (0 = no group: a member without redundancy) |
 //! | 2 | 1 | column |
-//! | 3 | 1 | role: 0 = data, 1 = copy |
+//! | 3 | 1 | role: 0 = data, 1 = copy, 2 = parity |
 //! | 4 | 1 | state: 0 = current, 1 = behind |
 //! | 5 | 1 | zero |
 //! | 6 | 2 | returns: how often the seat's drive caught up, modulo 2^16 |
@@ -16,8 +16,13 @@
 //! 1. A member of group 0 has column 0, the role *data* and the state *current*.
 //! 2. A mirror is a group with one data column, which is column 0, and one or two copies, which are
 //!    columns 1 and 2. A block has the same number on each drive of the group.
-//! 3. A group has at least one current member.
-//! 4. Returns grow by one when a member that is behind becomes current, and never else. So a record
+//! 3. A parity group has one or more data columns and one to three parity columns, which come last:
+//!    row parity, diagonal parity, antidiagonal parity. Such members are there only if the record
+//!    has the incompatible feature [`crate::config::INCOMPATIBLE_PARITY`]. Block *d* of all drives
+//!    of the group is stripe *d*.
+//! 4. A mirror has at least one current member. Of a parity group no more members are behind than
+//!    it has parity columns.
+//! 5. Returns grow by one when a member that is behind becomes current, and never else. So a record
 //!    in which a member is behind, and one in which it is current with as many returns, are of two
 //!    parts of a pool that went on without each other, or the second one is the older.
 
@@ -32,6 +37,12 @@ pub const SEAT_BYTES: usize = 8;
 /// Most drives of a mirror.
 pub const COPIES_MAX: usize = 3;
 
+/// Most data columns of a parity group.
+pub const DATA_MAX: usize = 28;
+
+/// Most parity columns of a group.
+pub const PARITY_MAX: usize = 3;
+
 /// What a column has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Role {
@@ -40,6 +51,8 @@ pub enum Role {
     Data,
     /// The same blocks as column 0 of the group.
     Copy,
+    /// Parity of the stripes of the group.
+    Parity,
 }
 
 /// Whether a member has all that was written to its column.
@@ -89,6 +102,21 @@ impl Seat {
         }
     }
 
+    /// Returns the current seat of a drive of a parity group with so many data columns.
+    #[must_use]
+    pub fn of_parity_group(group: u16, column: u8, data: u8) -> Seat {
+        Seat {
+            group,
+            column,
+            role: match column < data {
+                true => Role::Data,
+                false => Role::Parity,
+            },
+            state: SeatState::Current,
+            returns: 0,
+        }
+    }
+
     /// True if the member has all that was written to its column.
     #[must_use]
     pub fn is_current(self) -> bool {
@@ -119,6 +147,7 @@ impl Seat {
         out[at + 3] = match self.role {
             Role::Data => 0,
             Role::Copy => 1,
+            Role::Parity => 2,
         };
         out[at + 4] = match self.state {
             SeatState::Current => 0,
@@ -133,7 +162,8 @@ impl Seat {
         let role = match bytes[at + 3] {
             0 => Role::Data,
             1 => Role::Copy,
-            other => return Err(Damage::new("role of a member", "0 or 1", other)),
+            2 => Role::Parity,
+            other => return Err(Damage::new("role of a member", "0, 1 or 2", other)),
         };
         let state = match bytes[at + 4] {
             0 => SeatState::Current,
@@ -188,6 +218,17 @@ mod tests {
     }
 
     #[test]
+    fn a_seat_of_a_parity_group_survives_the_round_trip() {
+        for column in 0..6 {
+            let seat = Seat::of_parity_group(3, column, 4);
+            let mut bytes = [0; SEAT_BYTES];
+            seat.encode(&mut bytes, 0);
+            assert_eq!(Seat::decode(&bytes, 0), Ok(seat));
+            assert_eq!(bytes[3], if column < 4 { 0 } else { 2 });
+        }
+    }
+
+    #[test]
     fn a_member_returns_when_it_was_behind_and_becomes_current() {
         let seat = Seat::of_mirror(1, 0);
         let behind = seat.with_state(SeatState::Behind);
@@ -205,9 +246,9 @@ mod tests {
 
     #[test]
     fn unknown_roles_and_states_are_refused() {
-        for at in [3, 4] {
+        for (at, unknown) in [(3, 3), (4, 2)] {
             let mut bytes = [0; SEAT_BYTES];
-            bytes[at] = 2;
+            bytes[at] = unknown;
             assert!(Seat::decode(&bytes, 0).is_err());
         }
     }

@@ -35,6 +35,20 @@ pub enum Candidate {
     Unprepared(u64),
 }
 
+/// What is known of an area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It has free blocks, and the host has given the space.
+    Writable,
+    /// All of it is free, and the host must be asked for the space first. An area above the
+    /// frontier is so only if it is the next one.
+    Unprepared,
+    /// It is full, or was not seen since start.
+    Unknown,
+    /// It is open, left out, or not there, or others come before it.
+    Withheld,
+}
+
 /// See the module's documentation. Areas are counted from 0 within the extent.
 #[derive(Debug)]
 pub struct Areas {
@@ -277,6 +291,25 @@ impl Areas {
         assert!(self.open.remove(&area), "area {area} is not open");
     }
 
+    /// Returns what is known of an area.
+    #[must_use]
+    pub fn standing(&self, area: u64) -> Standing {
+        if self.open.contains(&area) || self.left_out.contains_key(&area) {
+            Standing::Withheld
+        } else if self.ready.contains(&area) || self.scores.contains_key(&area) {
+            Standing::Writable
+        } else if self.empty.contains(&area)
+            || self.bare.contains(&area)
+            || self.untouched() == Some(area)
+        {
+            Standing::Unprepared
+        } else if area < self.frontier {
+            Standing::Unknown
+        } else {
+            Standing::Withheld
+        }
+    }
+
     /// True if a cursor has the area.
     #[must_use]
     pub fn is_open(&self, area: u64) -> bool {
@@ -304,6 +337,23 @@ impl Areas {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_area_stands_where_it_was_put() {
+        let mut areas = Areas::new(10, 256, 4);
+        assert_eq!(areas.standing(2), Standing::Unknown);
+        assert_eq!(areas.standing(4), Standing::Unprepared, "the next one");
+        assert_eq!(areas.standing(5), Standing::Withheld, "not yet");
+        assert_eq!(areas.standing(10), Standing::Withheld, "not there");
+        areas.score(1, 90, false);
+        areas.score(2, 256, true);
+        assert_eq!(areas.standing(1), Standing::Writable);
+        assert_eq!(areas.standing(2), Standing::Unprepared);
+        assert!(areas.prepared(2));
+        assert_eq!(areas.standing(2), Standing::Writable);
+        areas.open(2);
+        assert_eq!(areas.standing(2), Standing::Withheld);
+    }
 
     #[test]
     fn ready_areas_come_first_then_the_emptiest_then_untouched_ones() {

@@ -5,4 +5,4 @@
 
 mod areas;
 
-pub use areas::{Areas, Candidate};
+pub use areas::{Areas, Candidate, Standing};

@@ -90,6 +90,7 @@ pub(super) const CONFIG: Target = Target {
             incompatible: 0,
             area_blocks: 256,
             reserve_blocks: 100,
+            raid_log_blocks: 0,
             journal: JournalRegion::default(),
             name: "aggr0".to_owned(),
             members: vec![member(3), member(4)],

@@ -63,7 +63,7 @@ const TABLE: [(&str, &[&str]); 25] = [
         ],
     ),
     ("cli", &["api"]),
-    ("check", &["format", "env"]),
+    ("check", &["format", "env", "raid"]),
     ("everglade", &["server", "cli", "check"]),
     // Switches of mistakes. Crates of the product depend on it in the copy that
     // `cargo xtask planted` makes, and nowhere else.

@@ -51,6 +51,7 @@ const TABLE: [(&str, &[&str]); 8] = [
             "findings",
             "labels",
             "notes",
+            "rows",
             "media",
             "report",
             "filesystem",

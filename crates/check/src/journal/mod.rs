@@ -47,7 +47,7 @@ pub(crate) fn check(
     if !has_region(labels, findings) {
         return None;
     }
-    let drives = labels.drives_of(labels.config.journal.member).into_iter();
+    let drives = labels.journal_drives().into_iter();
     let scan = |drive| Region::new(storage, labels, drive).scan(labels);
     let scans: Vec<Scan> = drives.map(scan).collect();
     let best = scans.iter().max_by_key(|scan| rank(scan))?;

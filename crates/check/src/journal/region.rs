@@ -50,7 +50,7 @@ impl<'a> Region<'a> {
         Region {
             storage,
             drive,
-            has_copies: labels.config.copies_of(drive.member).len() > 1,
+            has_copies: labels.config.journal_members().len() > 1,
             offset: place.first.0 * BLOCK_SIZE as u64,
             half_blocks: place.blocks / 2,
         }

@@ -25,6 +25,7 @@ enum By {
     Label,
     LabelCopy,
     Journal,
+    RaidLog,
     Extent,
 }
 
@@ -38,6 +39,7 @@ impl By {
             By::Label => "label",
             By::LabelCopy => "label's copy",
             By::Journal => "journal",
+            By::RaidLog => "RAID log",
             By::Extent => "extent",
         }
     }
@@ -114,14 +116,27 @@ impl Labels {
         let journal = &self.config.journal;
         if journal.blocks > 0 {
             let end = journal.first.0.saturating_add(journal.blocks);
-            for copy in self.config.copies_of(journal.member) {
+            for copy in self.config.journal_members() {
                 add(copy, journal.first.0, end, By::Journal);
+            }
+        }
+        for member in (0..).take(self.config.members.len()) {
+            if self.config.parity_group_of(member).is_some() {
+                let first = self.config.raid_log_first(member).0;
+                let end = first.saturating_add(self.config.raid_log_blocks);
+                add(member, first, end, By::RaidLog);
             }
         }
         for extent in &self.config.extents {
             let end = extent.first_dbn.0 + extent.length;
             for copy in self.config.copies_of(extent.member) {
                 add(copy, extent.first_dbn.0, end, By::Extent);
+            }
+            // Parity lies beside the first column, as beside all others.
+            let group = self.config.parity_group_of(extent.member);
+            let group = group.filter(|group| group.data[0] == extent.member);
+            for member in group.map_or(Vec::new(), |group| group.parity) {
+                add(member, extent.first_dbn.0, end, By::Extent);
             }
         }
         taken

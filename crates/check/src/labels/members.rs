@@ -155,8 +155,11 @@ fn lost(config: &Config, placed: &[Placed]) -> Option<u32> {
     let is_read = |member: &u32| placed[*member as usize].trouble.is_none();
     let is_lost = |(member, entry): &(u32, &Placed)| {
         let seat = config.members[*member as usize].seat;
-        let copies = config.copies_of(*member);
-        seat.is_current() && entry.trouble.is_some() && !copies.iter().any(is_read)
+        let is_spared = match config.parity_group_of(*member) {
+            None => config.copies_of(*member).iter().any(is_read),
+            Some(group) => group.all().filter(is_read).count() >= group.data.len(),
+        };
+        seat.is_current() && entry.trouble.is_some() && !is_spared
     };
     let lost = (0..).zip(placed).filter(is_lost);
     let first = lost.min_by_key(|(_, entry)| entry.device.is_none());

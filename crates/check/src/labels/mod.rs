@@ -111,6 +111,14 @@ pub(crate) fn read(
                 member.trouble = Some(Trouble::Behind);
             }
         }
+        // Parity may have been written without the drive, in a consistency point that was cut.
+        for (member, index) in placed.iter_mut().zip(0..) {
+            let is_read = member.trouble.is_none() && config.parity_group_of(index).is_some();
+            let device = member.device.filter(|_| is_read);
+            if device.is_some_and(|device| is_overruled(device, config.epoch, &all)) {
+                member.trouble = Some(Trouble::Behind);
+            }
+        }
     }
     let labels = Labels {
         config,
@@ -273,15 +281,23 @@ impl Labels {
     }
 
     /// The drives that have the blocks of `member` and may be read, in the order of their columns:
-    /// at least one, if the member exists.
+    /// at least one, if the member exists and is in no parity group.
     pub(crate) fn drives_of(&self, member: u32) -> Vec<Drive> {
         let copies = self.config.copies_of(member).into_iter();
-        let drive = |member| {
-            let placed: &Placed = self.members.get(member as usize)?;
-            let device = placed.device.filter(|_| placed.trouble.is_none())?;
-            Some(Drive { member, device })
-        };
-        copies.filter_map(drive).collect()
+        copies.filter_map(|copy| self.drive_of(copy)).collect()
+    }
+
+    /// The drives that have the journal and may be read.
+    pub(crate) fn journal_drives(&self) -> Vec<Drive> {
+        let members = self.config.journal_members().into_iter();
+        members.filter_map(|it| self.drive_of(it)).collect()
+    }
+
+    /// The drive of a member, if it may be read.
+    pub(crate) fn drive_of(&self, member: u32) -> Option<Drive> {
+        let placed: &Placed = self.members.get(member as usize)?;
+        let device = placed.device.filter(|_| placed.trouble.is_none())?;
+        Some(Drive { member, device })
     }
 
     /// True if the copy is in a label that the config record gives to a member that is read.

@@ -95,6 +95,7 @@ fn config(scale: Scale) -> Config {
         area_blocks: 256,
         reserve_blocks: 10,
         journal: JournalRegion::default(),
+        raid_log_blocks: 0,
         name: "aggr0".into(),
         members: vec![member(1), member(2)],
         extents: vec![extent(0, 512, 0), extent(scale.second_extent, 256, 1)],

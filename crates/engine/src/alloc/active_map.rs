@@ -39,6 +39,13 @@ impl SafeCopies {
         bitmap::first_clear(bits, from - base, to - base).map(|bit| bit + base)
     }
 
+    /// Returns whether a number is in use, or was freed in this consistency point; `None` if no
+    /// number of its map block was freed, so that the map says it.
+    pub(crate) fn is_held(&self, number: u64) -> Option<bool> {
+        let safe = self.0.get(&(number / BITS_PER_BLOCK))?;
+        Some(bitmap::is_set(safe, number % BITS_PER_BLOCK))
+    }
+
     /// Marks a number in use. The map block must be changed already.
     pub(crate) fn allocate(&mut self, map: &mut File, number: u64) {
         let (block, bit) = (number / BITS_PER_BLOCK, number % BITS_PER_BLOCK);

@@ -13,7 +13,7 @@ use everglade_format::{
 use everglade_freespace::{Areas, Candidate};
 use everglade_target::Error;
 
-use crate::alloc::cursor::{OpenArea, chunk_end};
+use crate::alloc::cursor::{OpenArea, ROW_CHUNK_BLOCKS, chunk_end};
 use crate::alloc::filesystem::FileSystem;
 use crate::holders::fold;
 use crate::holders::held::Freed;
@@ -70,8 +70,14 @@ impl FileSystem {
         let extents = self.areas.len();
         let turn = self.cursor(purpose).turn;
         for step in 0..extents {
-            let extent = (turn + step) % extents;
-            if self.cursor(purpose).open[extent].is_none()
+            let mut extent = (turn + step) % extents;
+            if let Some(group) = self.rows[extent] {
+                match self.lowest_in_rows(group, purpose) {
+                    Some(lowest) => extent = lowest,
+                    None if self.open_rows(cx, host, purpose, extent)? => {}
+                    None => continue,
+                }
+            } else if self.cursor(purpose).open[extent].is_none()
                 && !self.open_area(below.as_deref_mut(), cx, host, purpose, extent)?
             {
                 continue;
@@ -127,7 +133,7 @@ impl FileSystem {
     }
 
     /// Starts a cursor at the beginning of an area.
-    fn begin_area(&mut self, purpose: Purpose, extent: usize, area: u64) {
+    pub(super) fn begin_area(&mut self, purpose: Purpose, extent: usize, area: u64) {
         let start = self.bases[extent] + area * self.area_blocks;
         let open = OpenArea {
             extent,
@@ -138,7 +144,7 @@ impl FileSystem {
         self.cursor(purpose).open[extent] = Some(open);
     }
 
-    fn cursor_of(&self, purpose: Purpose) -> &super::Cursor {
+    pub(super) fn cursor_of(&self, purpose: Purpose) -> &super::Cursor {
         match purpose {
             Purpose::Data => &self.data,
             Purpose::Metadata => &self.meta,
@@ -168,7 +174,10 @@ impl FileSystem {
             cursor.exhausted.push((area.extent, area.area));
             return Ok(());
         };
-        let end = chunk_end(first, volume).min(area.end);
+        let mut end = chunk_end(first, volume).min(area.end);
+        if self.rows[area.extent].is_some() {
+            end = end.min((first / ROW_CHUNK_BLOCKS + 1) * ROW_CHUNK_BLOCKS);
+        }
         self.prepare_chunk(below, cx, first, area.end)?;
         let mut next = first;
         let mut found = Vec::new();
@@ -272,12 +281,29 @@ impl FileSystem {
     /// Opens the best area of an extent. False if the extent has none.
     fn open_area(
         &mut self,
-        mut below: Option<&mut FileSystem>,
+        below: Option<&mut FileSystem>,
         cx: &mut LoadCx<'_>,
         host: &mut Host,
         purpose: Purpose,
         extent: usize,
     ) -> Result<bool, Stop> {
+        let Some(area) = self.choose_area(below, cx, host, extent)? else {
+            return Ok(false);
+        };
+        self.areas[extent].open(area);
+        self.begin_area(purpose, extent, area);
+        Ok(true)
+    }
+
+    /// Returns the best area of an extent; `None` if it has none. Stops if the area's space has to
+    /// be asked for.
+    pub(super) fn choose_area(
+        &mut self,
+        mut below: Option<&mut FileSystem>,
+        cx: &mut LoadCx<'_>,
+        host: &mut Host,
+        extent: usize,
+    ) -> Result<Option<u64>, Stop> {
         if self.layer == Layer::Volume && self.areas[extent].unprepared().is_none() {
             // Virtual space costs nothing: there is always one more area.
             let count = self.areas[extent].count() + 1;
@@ -318,14 +344,9 @@ impl FileSystem {
                 host.wanted.get_or_insert((extent, area));
                 return Err(Stop::Io);
             }
-            _ => match self.areas[extent].best_partial() {
-                Some(area) => area,
-                None => return Ok(false),
-            },
+            _ => return Ok(self.areas[extent].best_partial()),
         };
-        self.areas[extent].open(area);
-        self.begin_area(purpose, extent, area);
-        Ok(true)
+        Ok(Some(area))
     }
 
     /// Scores the next few areas below the frontier. True if that was the last of them.

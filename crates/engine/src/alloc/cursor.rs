@@ -17,6 +17,9 @@ use std::collections::VecDeque;
 use everglade_format::context::CONTEXTS_PER_BLOCK;
 use everglade_format::{BITS_PER_BLOCK, SPAN};
 
+/// Blocks of one column of a parity group that are taken at once (D-03).
+pub(crate) const ROW_CHUNK_BLOCKS: u64 = 64;
+
 /// An area being used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpenArea {

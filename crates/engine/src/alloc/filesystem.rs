@@ -38,6 +38,8 @@ pub(crate) struct FileSystem {
     pub(crate) area_blocks: u64,
     /// First number of each extent.
     pub(crate) bases: Vec<u64>,
+    /// The parity group whose data column each extent is, if it is one.
+    pub(crate) rows: Vec<Option<usize>>,
     pub(crate) data: Cursor,
     pub(crate) meta: Cursor,
     /// Set bits of the active map, as of now.
@@ -87,6 +89,7 @@ impl FileSystem {
             areas,
             area_blocks,
             bases,
+            rows: vec![None; extents],
             data: Cursor::new(extents),
             meta: Cursor::new(extents),
             used: 0,
@@ -113,6 +116,7 @@ impl FileSystem {
             "extents are appended"
         );
         self.bases.push(base);
+        self.rows.push(None);
         self.areas.push(areas);
         self.data.open.push(None);
         self.meta.open.push(None);

@@ -3,9 +3,9 @@
 //! [`active_map`] holds the truth (one bit per block, safe and current copies), [`cursor`] hands
 //! out numbers chunk by chunk from one area at a time, and [`blocks`] joins the two layers: a block
 //! of a volume takes a vvbn and a pvbn, and freeing it punches the container before the pvbn is
-//! freed (G-01). [`supply`] holds the numbers that a cleaner has taken out of the stock.
-//! [`references`] counts the references to blocks that leaves share, and [`tags`] says what a block
-//! must hold. [`crate::media::host`] says
+//! freed (G-01). [`supply`] holds the numbers that a cleaner has taken out of the stock. [`rows`]
+//! fills the data columns of a parity group together. [`references`] counts the references to
+//! blocks that leaves share, and [`tags`] says what a block must hold. [`crate::media::host`] says
 //! when a new area is better than the rest of an old one.
 //!
 //! | question | decided by |
@@ -22,6 +22,7 @@ pub(crate) mod filesystem;
 pub(crate) mod fixture;
 pub(crate) mod named;
 pub(crate) mod references;
+pub(crate) mod rows;
 pub(crate) mod supply;
 pub(crate) mod tags;
 

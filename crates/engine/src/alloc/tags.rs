@@ -25,6 +25,16 @@ pub(crate) fn tag_of(
     if block >= map.inode.block_count() || !bitmap::is_set(map.leaf(cx, block)?.bytes(), bit) {
         return Ok(None);
     }
+    recorded_tag(fs, cx, pvbn)
+}
+
+/// Returns the tag of a block that is in use, or was freed in the consistency point under way;
+/// `None` if the maps do not say it.
+pub(crate) fn recorded_tag(
+    fs: &FileSystem,
+    cx: &mut LoadCx<'_>,
+    pvbn: Pvbn,
+) -> Result<Option<Tag>, Stop> {
     let (block, slot) = context::block_and_slot(pvbn);
     let contexts = &fs.files[&CONTEXT_MAP];
     if block >= contexts.inode.block_count() {

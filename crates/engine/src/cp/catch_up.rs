@@ -5,20 +5,30 @@
 //! 2. A block is copied if a current drive has it right. If none has, the drive keeps what it has.
 //! 3. The hosts of the other drives have space for areas that are in use or will be next. The drive
 //!    asks its host for the same areas.
-//! 4. The drive is read only after a superblock names a record in which it is current
+//! 4. A drive of a parity group gets its blocks of all stripes in which a block of any column is in
+//!    use, also those that are not in use themselves: parity goes with what they have.
+//! 5. The RAID log of a drive of a parity group is erased first: it may be that of another time.
+//! 6. The drive is read only after a superblock names a record in which it is current
 //!    ([`super::commit`]). An error of the drive, or a block of metadata that cannot be read, ends
 //!    this, and nothing else.
 
 use everglade_env::{BLOCK_SIZE, DeviceId, Op, PageRef};
 use everglade_format::metafile::ACTIVE_MAP;
-use everglade_format::{BITS_PER_BLOCK, Extent, Pointer, Pvbn, Vvbn, bitmap};
+use everglade_format::{BITS_PER_BLOCK, Config, Extent, Pointer, Pvbn, Vvbn, bitmap};
 
 use crate::alloc::tags::tag_of;
+use crate::cp::stripes::{is_held, staying};
 use crate::home::aggregate::Home;
 use crate::home::catching_up::CatchUp;
 use crate::home::sweep::Chunk;
+use crate::media::Layout;
+use crate::media::layout::Across;
+use crate::media::writer::Writer;
 use crate::pool::aggregate::State;
 use crate::read::load::{Gather, LoadCx, Stop};
+
+/// Blocks in one device write: 1 MiB.
+const CHUNK_BLOCKS: u64 = 256;
 
 /// Copies some blocks, or begins with a drive that is there and behind.
 pub(super) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
@@ -45,11 +55,21 @@ pub(super) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
             return Ok(());
         };
         let layout = media.layout();
-        let is_its = |extent: &&Extent| layout.config.copies_of(extent.member).contains(&member);
+        let config = &layout.config;
+        // One column stands for all of a parity group: their stripes have the same numbers.
+        let first = config.parity_group_of(member).map(|group| group.data[0]);
+        let is_its = |extent: &&Extent| match first {
+            Some(first) => extent.member == first,
+            None => config.copies_of(extent.member).contains(&member),
+        };
         let extents = layout.config.extents.iter().filter(is_its);
         let stamp = (number, home.wall_seconds);
         home.catching_up = CatchUp::begin(device, extents.copied().collect(), stamp);
         media.begin_catching_up(device);
+        if first.is_some() {
+            let run = home.run.as_mut().expect("under way");
+            erase_log(&mut run.writer, config, (member, device));
+        }
     }
     while let Some(chunk) = home.catching_up.next_chunk(number) {
         let run = home.run.as_mut().expect("under way");
@@ -79,9 +99,32 @@ fn tell(home: &Home) {
     home.aggregate.media.copies.set_catching_up(progress);
 }
 
-/// Queues the writes of a chunk's used blocks. Returns their number.
+/// Queues writes of zeroes over the RAID log of a drive.
+fn erase_log(writer: &mut Writer, config: &Config, (member, device): (u32, DeviceId)) {
+    let (first, blocks) = (config.raid_log_first(member).0, config.raid_log_blocks);
+    let mut next = 0;
+    while next < blocks {
+        let count = CHUNK_BLOCKS.min(blocks - next);
+        let pages = (0..count).map(|_| PageRef::zero()).collect();
+        writer.submit_copies(device, (first + next) * BLOCK_SIZE as u64, pages);
+        next += count;
+    }
+}
+
+/// Queues the writes of a chunk's blocks. Returns their number.
 fn copy(home: &mut Home, cx: &mut LoadCx<'_>, device: DeviceId, chunk: Chunk) -> Result<u64, Stop> {
-    let (pages, not_copied) = used(home, cx, chunk)?;
+    let layout = home.aggregate.media.layout();
+    // Number 0 has no place.
+    let (pages, not_copied) = match layout.across(Pvbn(chunk.first + chunk.count - 1)) {
+        None => used(home, cx, chunk)?,
+        Some(last) => {
+            let first = Across {
+                stripe: last.stripe + 1 - chunk.count,
+                ..last
+            };
+            (column(home, cx, &layout, first, device, chunk)?, 0)
+        }
+    };
     if not_copied > 0 {
         let copies = &home.aggregate.media.copies;
         copies.count(device, |it| it.not_copied += not_copied);
@@ -113,6 +156,65 @@ fn copy(home: &mut Home, cx: &mut LoadCx<'_>, device: DeviceId, chunk: Chunk) ->
         });
     }
     Ok(count)
+}
+
+/// Returns the blocks of a column of a parity group, in those stripes of a chunk of the first
+/// column in which a block is in use: by the numbers of the first column, with their contents.
+fn column(
+    home: &Home,
+    cx: &mut LoadCx<'_>,
+    layout: &Layout,
+    first: Across,
+    device: DeviceId,
+    chunk: Chunk,
+) -> Result<Pages, Stop> {
+    let rows = layout.rows(first.group);
+    let mut members = rows.members.iter();
+    let own = members.position(|member| layout.own_written(*member) == Some(device));
+    let own = own.expect("it catches up in this group");
+    let data = rows.code.data();
+    let (mut gather, mut pages) = (Gather::default(), Pages::new());
+    for index in 0..chunk.count {
+        let block = |column: usize| {
+            let stripe = first.stripe + index;
+            let at = Across {
+                column,
+                stripe,
+                ..first
+            };
+            let pvbn = layout.pvbn_of(at);
+            pvbn.expect("all data columns have the same extents")
+        };
+        let mut is_used = false;
+        for column in 0..data {
+            is_used |= gather.add(is_held(&home.fs, cx, block(column))) == Some(true);
+        }
+        if !is_used {
+            continue;
+        }
+        let pvbn = Pvbn(chunk.first + index);
+        if own < data {
+            let page = gather.add(as_it_is(home, cx, block(own)));
+            pages.extend(page.map(|page| (pvbn, page)));
+            continue;
+        }
+        let all = (0..data).map(|column| gather.add(as_it_is(home, cx, block(column))));
+        let all: Vec<Option<PageRef>> = all.collect();
+        if let Some(all) = all.into_iter().collect::<Option<Vec<PageRef>>>() {
+            let parity = rows.parity_of(&all);
+            pages.push((pvbn, parity[own - data].clone()));
+        }
+    }
+    gather.finish()?;
+    Ok(pages)
+}
+
+/// Returns the content of a block, in use or not, that goes with the parity of its stripe.
+fn as_it_is(home: &Home, cx: &mut LoadCx<'_>, pvbn: Pvbn) -> Result<PageRef, Stop> {
+    match staying(&home.fs, cx, pvbn)? {
+        Some(page) => Ok(page),
+        None => Ok(cx.content(pvbn)?.unwrap_or_else(PageRef::zero)),
+    }
 }
 
 /// Blocks with their contents.
@@ -161,7 +263,11 @@ fn area_to_allocate(home: &Home, chunk: Chunk) -> bool {
         return false;
     };
     let within = chunk.first - home.fs.bases[extent];
-    let (area, areas) = (within / area_blocks, &home.fs.areas[extent]);
+    let area = within / area_blocks;
+    let columns = home.fs.columns_with(extent).into_iter();
+    let mut columns = columns.map(|column| &home.fs.areas[column]);
     within.is_multiple_of(area_blocks)
-        && (area < areas.frontier() || areas.is_open(area) || areas.ready().any(|it| it == area))
+        && columns.any(|areas| {
+            area < areas.frontier() || areas.is_open(area) || areas.ready().any(|it| it == area)
+        })
 }

@@ -18,7 +18,7 @@ use everglade_format::label::{
     CONFIG_OFFSETS, SUPERBLOCK_OFFSETS, config_slot, label_offsets, superblock_slot,
 };
 use everglade_format::volume::Split;
-use everglade_format::{FileId, Superblock};
+use everglade_format::{FileId, Seat, Superblock};
 use everglade_freespace::Areas;
 
 use crate::background::pass::Pass;
@@ -88,8 +88,40 @@ pub(crate) fn announce(home: &mut Home) -> Result<bool, Stop> {
     }
     if let Some(recorded) = media.unrecorded() {
         run.is_announced = submit_records(run, media, &recorded);
+        if run.is_announced {
+            let seats = recorded.config.members.iter().map(|member| member.seat);
+            run.announced = seats.collect();
+        }
     }
     Ok(false)
+}
+
+/// Says which drives were lost while the consistency point writes, before what it wrote without
+/// them is all there is. Like [`announce`], the record has no effect yet. Returns false if that
+/// must wait.
+pub(crate) fn announce_losses(home: &mut Home) -> Result<bool, Stop> {
+    let run = home.run.as_mut().expect("under way");
+    let media = &home.aggregate.media;
+    loop {
+        run.writer.finish(media)?;
+        if !run.second.is_empty() {
+            submit_second(run);
+            continue;
+        }
+        let unrecorded = media.unrecorded();
+        let Some(recorded) = unrecorded else {
+            return Ok(true);
+        };
+        let seats = recorded.config.members.iter().map(|member| member.seat);
+        let seats: Vec<Seat> = seats.collect();
+        if run.announced == seats {
+            return Ok(true);
+        }
+        if !submit_records(run, media, &recorded) {
+            return Ok(false);
+        }
+        run.announced = seats;
+    }
 }
 
 /// Submits a config record to all usable members, and to a drive that gets its seat with it; into

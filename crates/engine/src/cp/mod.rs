@@ -17,7 +17,7 @@
 //! | reclaim | [`crate::background`] | deleted files and snapshots shrink a little (E-11, F-10); clones that are split copy a little (B-10) |
 //! | clean | [`clean`], [`cleaner`] | overlay entries become blocks and pointers |
 //! | finish | [`finish`], [`maps`] | everything changed gets a place, then tags from the leaves up |
-//! | write … superblock | [`crate::media::writer`], [`commit`] | nothing is committed before all of it is on stable media |
+//! | write … superblock | [`crate::media::writer`], [`stripes`], [`commit`] | nothing is committed before all of it is on stable media |
 //! | publish | [`commit`] | clients see the new roots; frozen overlays are dropped |
 //!
 //! One consistency point of an aggregate runs at a time, on its home reactor, in slices: a step
@@ -62,6 +62,7 @@ mod rewrite;
 mod scrub;
 #[cfg(test)]
 mod shrinking;
+mod stripes;
 
 /// The result of a step that did not stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,7 +222,12 @@ fn step_of_phase(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<StepEnd, Stop> 
             let next = finish::aggregate(home, cx, part)?;
             Ok(Some(next.map_or(Phase::Write, Phase::FinishAggregate)))
         }
-        Phase::Write => commit::write(home).map(|()| Some(Phase::Flush)),
+        Phase::Write => {
+            if !stripes::step(home, cx)? {
+                return Ok(StepEnd::Again);
+            }
+            commit::write(home).map(|()| Some(Phase::Flush))
+        }
         Phase::Flush => commit::flush(home),
         Phase::Record => commit::record(home),
         Phase::Superblock => commit::superblock(home),

@@ -43,9 +43,13 @@ pub(super) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
         let place = layout.locate_column(pvbn).filter(|_| is_good);
         let place = place.filter(|_| !layout.is_out(note.drive));
         media.copies.forget(pvbn, &note, place.is_some());
-        if let Some(place) = place {
-            run.writer.submit_copy(note.drive, place.offset, note.page);
+        let Some(place) = place else { continue };
+        if media.is_in_rows(pvbn) {
+            // Parity may be wrong as well.
+            run.writer.put(media, pvbn, note.page);
+            continue;
         }
+        run.writer.submit_copy(note.drive, place.offset, note.page);
     }
     Ok(())
 }

@@ -5,11 +5,13 @@
 //! passed over here.
 
 use everglade_format::metafile::ACTIVE_MAP;
-use everglade_format::{BITS_PER_BLOCK, Pvbn, Tag, bitmap};
+use everglade_format::{BITS_PER_BLOCK, Pointer, Pvbn, Tag, Vvbn, bitmap};
 
 use crate::alloc::tags::tag_of;
+use crate::cp::stripes::is_held;
 use crate::home::aggregate::Home;
 use crate::home::sweep::Chunk;
+use crate::media::layout::Across;
 use crate::pool::aggregate::State;
 use crate::read::load::{Gather, LoadCx, Stop};
 
@@ -22,17 +24,41 @@ pub(super) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     }
     if !home.scrub.suspects().is_empty() {
         let mut gather = Gather::default();
-        let mut lost = 0;
+        let (mut lost, mut reconstructed) = (0, 0);
         for (pvbn, tag) in home.scrub.suspects() {
             let known = readable(tag_of(&home.fs, cx, *pvbn));
-            lost += u64::from(gather.add(known) == Some(Some(Some(*tag))));
+            if gather.add(known) != Some(Some(Some(*tag))) {
+                continue;
+            }
+            if !home.aggregate.media.is_in_rows(*pvbn) {
+                lost += 1;
+                continue;
+            }
+            // What is reconstructed is noted, and written again.
+            let pointer = Pointer {
+                vvbn: Vvbn(0),
+                pvbn: *pvbn,
+                tag: *tag,
+            };
+            match gather.add(cx.on_device(pointer)) {
+                Some(Ok(_)) => reconstructed += 1,
+                Some(Err(_)) => lost += 1,
+                None => {}
+            }
         }
         gather.finish()?;
-        home.scrub.judge_suspects(lost);
+        home.scrub.judge_suspects(lost, reconstructed);
+    }
+    // Their parity is computed anew, though none of their blocks is written.
+    for stripe in home.scrub.parity.take_wrong() {
+        let run = home.run.as_mut().expect("under way");
+        run.writer.stripes.entry(stripe).or_default();
     }
     home.scrub.begin_batch();
     while let Some(chunk) = home.scrub.next_chunk() {
         let blocks = tagged(home, cx, chunk)?;
+        let stripes = stripes(home, cx, chunk)?;
+        home.scrub.parity.list(stripes);
         home.scrub.list(chunk, blocks);
     }
     home.scrub.end_if_over(home.wall_seconds);
@@ -46,6 +72,38 @@ fn readable<T>(found: Result<T, Stop>) -> Result<Option<T>, Stop> {
         Err(Stop::Damaged(_)) => Ok(None),
         found => found.map(Some),
     }
+}
+
+/// Returns the stripes with a block in use, if the chunk is one of the first column of a parity
+/// group: group and number, ascending.
+fn stripes(home: &Home, cx: &mut LoadCx<'_>, chunk: Chunk) -> Result<Vec<(usize, u64)>, Stop> {
+    let layout = home.aggregate.media.layout();
+    // Number 0 has no place.
+    let last = layout.across(Pvbn(chunk.first + chunk.count - 1));
+    let Some(last) = last.filter(|last| last.column == 0) else {
+        return Ok(Vec::new());
+    };
+    let (mut gather, mut stripes) = (Gather::default(), Vec::new());
+    let data = layout.rows(last.group).code.data();
+    for stripe in last.stripe + 1 - chunk.count..=last.stripe {
+        let mut is_used = false;
+        for column in 0..data {
+            let at = Across {
+                column,
+                stripe,
+                ..last
+            };
+            if let Some(pvbn) = layout.pvbn_of(at) {
+                let held = readable(is_held(&home.fs, cx, pvbn));
+                is_used |= gather.add(held) == Some(Some(true));
+            }
+        }
+        if is_used {
+            stripes.push((last.group, stripe));
+        }
+    }
+    gather.finish()?;
+    Ok(stripes)
 }
 
 /// Returns the blocks of a chunk that are in use, ascending.

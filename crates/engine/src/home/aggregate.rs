@@ -185,6 +185,7 @@ impl Home {
     pub(crate) fn abandon_run(&mut self) {
         if let Some(run) = &mut self.run {
             run.writer.abandon();
+            self.aggregate.media.set_writing_stripes(false);
         }
     }
 }

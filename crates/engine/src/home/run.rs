@@ -4,11 +4,12 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use everglade_env::{DeviceId, PageRef};
-use everglade_format::{CpNumber, FileId, Superblock};
+use everglade_format::{CpNumber, FileId, Seat, Superblock};
 use everglade_journal::Position;
 
 use crate::change::{Change, Error, Request};
 use crate::home::publication::Publication;
+use crate::home::stripes::Stripes;
 use crate::media::Layout;
 use crate::media::next::Turn;
 use crate::media::writer::Writer;
@@ -37,6 +38,8 @@ pub(crate) struct Run {
     pub(crate) publication: Publication,
     pub(crate) answers: Vec<(Request, Result<(), Error>)>,
     pub(crate) writer: Writer,
+    /// Writes of parity groups.
+    pub(crate) stripes: Stripes,
     /// The layout whose config records are being written, because a drive was lost.
     pub(crate) recorded: Option<Layout>,
     /// The superblock that was written; it is written again if a drive is lost meanwhile.
@@ -45,6 +48,8 @@ pub(crate) struct Run {
     pub(crate) second: Vec<(DeviceId, u64, Vec<PageRef>)>,
     /// Records say which members are missed.
     pub(crate) is_announced: bool,
+    /// The seats of the last of these records.
+    pub(crate) announced: Vec<Seat>,
     /// Blocks that one drive had wrong and that are written again in this consistency point.
     pub(crate) rewritten: usize,
     /// Nobody else writes labels meanwhile.
@@ -71,10 +76,12 @@ impl Run {
             publication: Publication::default(),
             answers: Vec::new(),
             writer: Writer::default(),
+            stripes: Stripes::default(),
             recorded: None,
             superblock: None,
             second: Vec::new(),
             is_announced: false,
+            announced: Vec::new(),
             rewritten: 0,
             turn: None,
             pending: 0,

@@ -11,7 +11,9 @@
 //!    counted, only if the maps still say then that the block has this tag.
 //! 2. The next batch is listed by a later consistency point, so the rest between them is the pace.
 //! 3. A drive that is catching up is not read: it gets all blocks anyhow.
-//! 4. The position is in memory only. Who keeps it can have a scrub go on from there after a
+//! 4. In a parity group, the parity of each stripe with a block in use is compared with its data
+//!    ([`crate::home::parity_scrub`]).
+//! 5. The position is in memory only. Who keeps it can have a scrub go on from there after a
 //!    restart.
 
 use std::collections::VecDeque;
@@ -20,6 +22,7 @@ use everglade_env::{DeviceId, PageRef};
 use everglade_format::{Extent, Pvbn, Tag, TagKey};
 
 use crate::change::EarlierScrub;
+use crate::home::parity_scrub::{ParityScrub, StripeRun};
 use crate::home::sweep::{Chunk, Sweep};
 use crate::media::Media;
 use crate::media::copies::Note;
@@ -59,6 +62,7 @@ pub(crate) struct Scrub {
     reading: Option<Reading>,
     /// Blocks that no drive has right, unless they were freed since.
     suspects: Vec<(Pvbn, Tag)>,
+    pub(crate) parity: ParityScrub,
 }
 
 impl Scrub {
@@ -123,7 +127,13 @@ impl Scrub {
 
     /// True if it waits for a consistency point.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.is_running() && self.batch.is_empty() && self.reading.is_none()
+        let is_idle = self.batch.is_empty() && self.reading.is_none() && self.parity.is_idle();
+        self.is_running() && is_idle
+    }
+
+    /// So many blocks of parity were wrong.
+    pub(crate) fn add_wrong_parity(&mut self, blocks: u64) {
+        self.info.wrong_blocks += blocks;
     }
 
     /// Begins a batch, if one is due.
@@ -170,10 +180,11 @@ impl Scrub {
         &self.suspects
     }
 
-    /// So many of the suspects are still in use.
-    pub(crate) fn judge_suspects(&mut self, lost: u64) {
+    /// So many of the suspects are still in use and lost, and so many were reconstructed.
+    pub(crate) fn judge_suspects(&mut self, lost: u64, reconstructed: u64) {
         self.suspects.clear();
         self.info.lost_blocks += lost;
+        self.info.wrong_blocks += reconstructed;
     }
 
     /// Ends it, if everything was read and judged.
@@ -189,6 +200,15 @@ impl Scrub {
     pub(crate) fn take_run(&mut self) -> Option<TaggedRun> {
         match self.is_running() && self.reading.is_none() {
             true => self.batch.pop_front(),
+            false => None,
+        }
+    }
+
+    /// Takes the stripes whose parity is to be read next, when no blocks are to be read.
+    pub(crate) fn take_stripes(&mut self) -> Option<StripeRun> {
+        let is_due = self.is_running() && self.reading.is_none() && self.batch.is_empty();
+        match is_due {
+            true => self.parity.take_run(),
             false => None,
         }
     }
@@ -271,6 +291,7 @@ impl Scrub {
     /// The aggregate has halted.
     pub(crate) fn abandon(&mut self) {
         self.batch.clear();
+        self.parity.abandon();
         self.pause();
     }
 }

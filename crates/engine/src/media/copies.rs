@@ -27,6 +27,8 @@ pub struct CopiesInfo {
     pub read_elsewhere: u64,
     /// Blocks that were then written again on the drive that had them wrong.
     pub rewritten: u64,
+    /// Blocks that were reconstructed from the other drives of a parity group.
+    pub reconstructed: u64,
     /// The drive that catches up, if one does.
     pub catching_up: Option<CatchUpInfo>,
 }
@@ -76,6 +78,7 @@ pub(crate) struct Note {
 pub(crate) struct Copies {
     read_elsewhere: AtomicU64,
     rewritten: AtomicU64,
+    reconstructed: AtomicU64,
     /// By block and drive.
     noted: Mutex<BTreeMap<(Pvbn, DeviceId), Note>>,
     catching_up: Mutex<Option<CatchUpInfo>>,
@@ -93,6 +96,11 @@ impl Copies {
             noted.insert((pvbn, note.drive), note);
         }
         has_room
+    }
+
+    /// Counts a block that was reconstructed.
+    pub(crate) fn count_reconstructed(&self) {
+        self.reconstructed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts something of a drive.
@@ -152,6 +160,7 @@ impl Copies {
         CopiesInfo {
             read_elsewhere: self.read_elsewhere.load(Ordering::Relaxed),
             rewritten: self.rewritten.load(Ordering::Relaxed),
+            reconstructed: self.reconstructed.load(Ordering::Relaxed),
             catching_up: *self.catching_up.lock(),
         }
     }

@@ -31,15 +31,31 @@ use everglade_env::lock::{Mutex, RwLock};
 use everglade_format::Pvbn;
 
 use crate::media::copies::Copies;
-use crate::media::layout::{Layout, Place, Successor};
+use crate::media::layout::{Across, Layout, Place, Successor};
 use crate::media::next::Turn;
 use crate::media::share::DeviceShare;
+
+/// The drives that an operation is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Those of a member's column.
+    Column(u32),
+    /// The same; of a parity group those of all columns.
+    Rows(u32),
+    /// Those that have the journal.
+    Journal,
+}
 
 /// See the module's documentation.
 pub(crate) struct Media {
     layout: RwLock<Arc<Layout>>,
     /// True if the aggregate has groups of drives; it never changes.
     has_groups: bool,
+    /// True if it has parity groups; it never changes.
+    has_parity: bool,
+    /// Grows by one when stripes begin to be written, and when they are written. So it is odd
+    /// meanwhile, and what is reconstructed then may be wrong.
+    stripes_version: AtomicU64,
     /// The epoch that the last committed superblock names.
     epoch: AtomicU64,
     /// The highest epoch of a record in the labels that were found.
@@ -58,6 +74,20 @@ pub(crate) struct Media {
     is_replacing: Arc<AtomicBool>,
     pub(crate) share: DeviceShare,
     pub(crate) copies: Copies,
+    pub(crate) stripes: StripeCounts,
+}
+
+/// Stripes that consistency points have written.
+#[derive(Default)]
+pub(crate) struct StripeCounts {
+    /// Those of which nothing stayed.
+    pub(crate) full: AtomicU64,
+    /// The others.
+    pub(crate) partial: AtomicU64,
+    /// Blocks that stayed, and were read for parity.
+    pub(crate) read: AtomicU64,
+    /// Free blocks that were filled with zeroes.
+    pub(crate) filled: AtomicU64,
 }
 
 impl Media {
@@ -65,6 +95,8 @@ impl Media {
         Media {
             share: DeviceShare::new(layout.devices().count()),
             has_groups: layout.config.has_groups(),
+            has_parity: layout.config.has_parity(),
+            stripes_version: AtomicU64::new(0),
             epoch: AtomicU64::new(layout.config.epoch),
             highest: layout.config.epoch,
             is_renewed: AtomicBool::new(false),
@@ -74,6 +106,7 @@ impl Media {
             is_changing: Arc::default(),
             is_replacing: Arc::default(),
             copies: Copies::default(),
+            stripes: StripeCounts::default(),
         }
     }
 
@@ -94,6 +127,37 @@ impl Media {
     /// True if the aggregate has groups of drives.
     pub(crate) fn has_groups(&self) -> bool {
         self.has_groups
+    }
+
+    /// True if the aggregate has parity groups.
+    pub(crate) fn has_parity(&self) -> bool {
+        self.has_parity
+    }
+
+    /// True if a block is in a parity group.
+    pub(crate) fn is_in_rows(&self, pvbn: Pvbn) -> bool {
+        self.across(pvbn).is_some()
+    }
+
+    /// Returns the place of a block in its parity group; `None` if it is in none.
+    pub(crate) fn across(&self, pvbn: Pvbn) -> Option<Across> {
+        match self.has_parity {
+            true => self.layout.read().across(pvbn),
+            false => None,
+        }
+    }
+
+    /// A number that is odd while stripes are written, and changes when that begins and ends.
+    pub(crate) fn stripes_version(&self) -> u64 {
+        self.stripes_version.load(Ordering::Acquire)
+    }
+
+    /// Stripes are written from now on, or are not any more.
+    pub(crate) fn set_writing_stripes(&self, is_writing: bool) {
+        let version = self.stripes_version();
+        if version.is_multiple_of(2) == is_writing {
+            self.stripes_version.store(version + 1, Ordering::Release);
+        }
     }
 
     /// Returns the present layout.
@@ -161,9 +225,7 @@ impl Media {
             return true;
         }
         let is_last = self.regained.lock().is_some_and(|regained| {
-            let others = layout.drives_beside(device).iter();
-            let mut full = others.filter(|other| **other != device && layout.is_full(**other));
-            device != regained && full.all(|other| *other == regained)
+            device != regained && !layout.suffices_without(device, |other| other != regained)
         });
         let Some(next) = layout.without(device).filter(|_| !is_last) else {
             return false;
@@ -259,19 +321,25 @@ impl Media {
             .store(layout.has_losses(), Ordering::Release);
     }
 
-    /// Returns the drives to which an operation on a member's column goes; `None` if there are no
-    /// groups, so that it goes to the member's device.
-    pub(crate) fn drives_of(&self, member: u32) -> Option<Vec<DeviceId>> {
-        match self.has_groups {
-            true => Some(self.layout.read().drives_of(member).to_vec()),
-            false => None,
+    /// Returns the drives to which an operation goes; `None` if there are no groups, so that it
+    /// goes to the device that it names.
+    pub(crate) fn drives_of(&self, scope: Scope) -> Option<Vec<DeviceId>> {
+        if !self.has_groups {
+            return None;
         }
+        let layout = self.layout.read();
+        Some(match scope {
+            Scope::Column(member) => layout.drives_of(member).to_vec(),
+            Scope::Rows(member) => layout.row_drives(member),
+            Scope::Journal => layout.journal_drives(),
+        })
     }
 
-    /// Returns the drives in full use of a member's column; `None` if there are no groups.
+    /// Returns the drives in full use of a member's column, or of its parity group; `None` if there
+    /// are no groups.
     pub(crate) fn full_of(&self, member: u32) -> Option<Vec<DeviceId>> {
         match self.has_groups {
-            true => Some(self.layout.read().drives_with(member).to_vec()),
+            true => Some(self.layout.read().full_row_drives(member)),
             false => None,
         }
     }
@@ -329,14 +397,17 @@ mod tests {
     fn the_aggregate_waits_from_a_loss_until_it_is_recorded() {
         let media = Media::new(mirror());
         assert!(!media.is_waiting() && media.unrecorded().is_none());
-        assert_eq!(media.drives_of(0).map(|drives| drives.len()), Some(2));
+        assert_eq!(
+            media.drives_of(Scope::Column(0)).map(|drives| drives.len()),
+            Some(2)
+        );
         assert!(media.lose(DeviceId(5)));
         assert!(media.lose(DeviceId(5)), "it is lost already");
         assert!(!media.lose(DeviceId(4)), "it is the last one");
         assert!(media.is_waiting());
-        assert_eq!(media.drives_of(0), Some(vec![DeviceId(4)]));
-        assert_eq!(media.drives_of(1), Some(vec![DeviceId(4)]));
-        assert_eq!(Media::new(two_devices()).drives_of(1), None);
+        assert_eq!(media.drives_of(Scope::Column(0)), Some(vec![DeviceId(4)]));
+        assert_eq!(media.drives_of(Scope::Column(1)), Some(vec![DeviceId(4)]));
+        assert_eq!(Media::new(two_devices()).drives_of(Scope::Column(1)), None);
         let recorded = media.unrecorded().expect("a loss");
         assert_eq!(recorded.config.epoch, 2);
         assert!(media.set_recorded(&recorded));
@@ -433,7 +504,7 @@ mod tests {
         assert_eq!(media.returned(), Some((0, DeviceId(7))));
         assert!(media.lose(DeviceId(4)), "an operation that was under way");
         assert!(!media.is_waiting());
-        assert_eq!(media.drives_of(0), Some(vec![DeviceId(5)]));
+        assert_eq!(media.drives_of(Scope::Column(0)), Some(vec![DeviceId(5)]));
     }
 
     #[test]

@@ -15,7 +15,12 @@
 //! | *catching up* | missed writes, and gets them now | yes | no |
 //! | *full* | has all that was written to its column | yes | yes |
 //!
-//! 1. Each column has a drive in full use: it is *usable*.
+//! A *parity group* has several data columns and one to three columns of parity, each with one
+//! drive. A block whose drive is not in full use is reconstructed from the other columns
+//! ([`everglade_raid`]).
+//!
+//! 1. Each column has a drive in full use, or belongs to a parity group of which no more drives are
+//!    not in full use than it has parity: the column is *usable*.
 //! 2. A drive is *lost* if it is not in full use, though the config record says that it is current;
 //!    it is *regained* if it is in full use, though the record says that it is behind. The next
 //!    consistency point records both ([`Layout::with_uses_recorded`]).
@@ -26,14 +31,18 @@
 
 use std::ops::Range;
 
-use everglade_env::{BLOCK_SIZE, DeviceId};
+use everglade_env::{BLOCK_SIZE, DeviceId, Page, PageRef};
 use everglade_format::config::{CONFIG_BYTES, INCOMPATIBLE_CHANGED, Member, Uuid};
 use everglade_format::label::{CONFIG_OFFSETS, LABEL_BYTES, config_slot, label_offsets};
-use everglade_format::{Config, Damage, Geometry, Pvbn, SeatState};
+use everglade_format::{Config, Damage, Extent, Geometry, Pvbn, SeatState};
+use everglade_raid::{Block, Code, Columns};
 
 /// Blocks that one drive of a mirror reads before it is the turn of the next one: 1 MiB, the
 /// longest device read.
 const TURN_BLOCKS: u64 = 256;
+
+/// The device of a column without a drive in full use.
+pub(crate) const NO_DRIVE: DeviceId = DeviceId(u32::MAX);
 
 /// See the module's documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,13 +56,50 @@ pub(crate) struct Layout {
     uses: Vec<Use>,
     /// The drives in full use with the blocks of each member, in the order of their columns.
     drives: Vec<Vec<DeviceId>>,
-    /// The first of them.
+    /// The first of them, or [`NO_DRIVE`].
     first: Vec<DeviceId>,
     has_groups: bool,
+    /// Parity groups.
+    rows: Vec<Rows>,
+    /// Index of the parity group of each member that is in one.
+    row_of: Vec<Option<usize>>,
     /// The same, and drives that are catching up.
     written: Vec<Vec<DeviceId>>,
     /// The drive that gets the seat of another one with the next record.
     successor: Option<Successor>,
+}
+
+/// A parity group: block *d* of all of its drives is stripe *d*.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rows {
+    pub(crate) code: Code,
+    /// The members: data columns first.
+    pub(crate) members: Vec<u32>,
+}
+
+impl Rows {
+    /// Returns the parity of a stripe with these data columns.
+    ///
+    /// # Panics
+    /// If there are not as many as the group has.
+    pub(crate) fn parity_of(&self, data: &[PageRef]) -> Vec<PageRef> {
+        let data: Vec<&Block> = data.iter().map(|page| &**page).collect();
+        let mut parity: Vec<Page> = (0..self.code.parity()).map(|_| Page::for_read()).collect();
+        let mut blocks: Vec<&mut Block> = parity.iter_mut().map(|page| &mut **page).collect();
+        self.code.encode(&data, &mut blocks);
+        parity.into_iter().map(Page::freeze).collect()
+    }
+}
+
+/// The place of a block in a parity group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Across {
+    /// Index of the group.
+    pub(crate) group: usize,
+    /// Column of the block.
+    pub(crate) column: usize,
+    /// Stripe: the number of the block on its drive.
+    pub(crate) stripe: u64,
 }
 
 /// A drive that is about to get the seat of another one.
@@ -112,12 +158,15 @@ impl Layout {
             Some(_) if member.seat.is_current() => Use::Full,
             _ => Use::Out,
         });
+        let (rows, row_of) = rows_of(&config)?;
         let layout = Layout {
             geometry: config.geometry()?,
             uses: uses.collect(),
             drives: Vec::new(),
             first: Vec::new(),
             has_groups: config.has_groups(),
+            rows,
+            row_of,
             written: Vec::new(),
             successor: None,
             config: Config {
@@ -127,7 +176,8 @@ impl Layout {
             devices,
         };
         let layout = layout.with_drives();
-        let without = layout.drives.iter().position(Vec::is_empty);
+        let mut members = (0..).take(layout.devices.len());
+        let without = members.find(|member| !layout.is_column_usable(*member, |_| true));
         match without {
             Some(member) => Err(Damage::new(
                 "member",
@@ -151,12 +201,134 @@ impl Layout {
             (0..).take(self.devices.len()).map(drives).collect()
         };
         (self.drives, self.written) = (list(|it| it == Use::Full), list(Use::is_written));
-        // A layout without a usable drive in a column is refused (`Layout::new`).
         let first = self.drives.iter().map(|drives| drives.first().copied());
-        self.first = first
-            .map(|first| first.unwrap_or(DeviceId(u32::MAX)))
-            .collect();
+        self.first = first.map(|first| first.unwrap_or(NO_DRIVE)).collect();
         self
+    }
+
+    /// True if the blocks of a member's column can be read from those of its drives, or of its
+    /// parity group, that are in full use and that are `meant`.
+    fn is_column_usable(&self, member: u32, meant: impl Fn(DeviceId) -> bool) -> bool {
+        let is_there = |member: &u32| {
+            let drives = self.drives_with(*member).iter();
+            drives.copied().any(&meant)
+        };
+        match self.rows_of_member(member) {
+            None => is_there(&member),
+            Some(rows) => {
+                let there = rows.members.iter().filter(|member| is_there(member));
+                there.count() >= rows.code.data()
+            }
+        }
+    }
+
+    /// True if the blocks of a device's column can be read without it, from drives in full use that
+    /// are `meant`.
+    pub(crate) fn suffices_without(
+        &self,
+        device: DeviceId,
+        meant: impl Fn(DeviceId) -> bool,
+    ) -> bool {
+        let member = self.member_of(device).and_then(|it| u32::try_from(it).ok());
+        member.is_some_and(|member| {
+            self.is_column_usable(member, |other| other != device && meant(other))
+        })
+    }
+
+    /// Returns the index of the parity group of a member; `None` if it is in none.
+    pub(crate) fn group_of(&self, member: u32) -> Option<usize> {
+        *self.row_of.get(member as usize)?
+    }
+
+    /// Returns the parity group of a member; `None` if it is in none.
+    pub(crate) fn rows_of_member(&self, member: u32) -> Option<&Rows> {
+        self.group_of(member).map(|group| &self.rows[group])
+    }
+
+    /// Returns a parity group.
+    pub(crate) fn rows(&self, group: usize) -> &Rows {
+        &self.rows[group]
+    }
+
+    /// Returns all parity groups.
+    pub(crate) fn all_rows(&self) -> &[Rows] {
+        &self.rows
+    }
+
+    /// Returns the place of a block in its parity group; `None` if it is in none.
+    pub(crate) fn across(&self, pvbn: Pvbn) -> Option<Across> {
+        if self.rows.is_empty() {
+            return None;
+        }
+        let place = self.geometry.locate(pvbn)?;
+        let group = self.row_of[place.member as usize]?;
+        let mut members = self.rows[group].members.iter();
+        Some(Across {
+            group,
+            column: members.position(|member| *member == place.member)?,
+            stripe: place.dbn.0,
+        })
+    }
+
+    /// Returns the number of a block of a parity group; `None` if it is parity, or no extent has
+    /// it.
+    pub(crate) fn pvbn_of(&self, at: Across) -> Option<Pvbn> {
+        let rows = &self.rows[at.group];
+        let member = rows.members[..rows.code.data()].get(at.column)?;
+        let is_here = |extent: &&Extent| {
+            let first = extent.first_dbn.0;
+            extent.member == *member && (first..first + extent.length).contains(&at.stripe)
+        };
+        let extent = self.config.extents.iter().find(is_here)?;
+        Some(Pvbn(extent.base + at.stripe - extent.first_dbn.0))
+    }
+
+    /// Returns the drive in full use of a member, if it has one.
+    pub(crate) fn full_drive(&self, member: u32) -> Option<DeviceId> {
+        self.drives_with(member).first().copied()
+    }
+
+    /// Returns the columns of a parity group that have no drive in full use.
+    pub(crate) fn lost_columns(&self, group: usize) -> Columns {
+        let members = self.rows[group].members.iter().enumerate();
+        let lost = members.filter(|(_, member)| self.full_drive(**member).is_none());
+        lost.map(|(column, _)| column).collect()
+    }
+
+    /// Returns the drives to be written with the journal.
+    pub(crate) fn journal_drives(&self) -> Vec<DeviceId> {
+        let members = self.config.journal_members().into_iter();
+        let drives = members.flat_map(|member| self.own_written(member));
+        drives.collect()
+    }
+
+    /// Returns the drives to be written of a member's column; of a parity group those of all
+    /// columns.
+    pub(crate) fn row_drives(&self, member: u32) -> Vec<DeviceId> {
+        match self.rows_of_member(member) {
+            None => self.drives_of(member).to_vec(),
+            Some(rows) => {
+                let members = rows.members.iter();
+                members.flat_map(|it| self.own_written(*it)).collect()
+            }
+        }
+    }
+
+    /// Returns the drives in full use of a member's column; of a parity group those of all columns.
+    pub(crate) fn full_row_drives(&self, member: u32) -> Vec<DeviceId> {
+        match self.rows_of_member(member) {
+            None => self.drives_with(member).to_vec(),
+            Some(rows) => {
+                let members = rows.members.iter();
+                members.filter_map(|it| self.full_drive(*it)).collect()
+            }
+        }
+    }
+
+    /// The drive of a member, if it is written.
+    pub(crate) fn own_written(&self, member: u32) -> Option<DeviceId> {
+        let index = member as usize;
+        self.devices[index].filter(|_| self.uses[index].is_written())
     }
 
     /// Returns the place of a block on one of the drives that have it; `None` if no extent has the
@@ -179,6 +351,7 @@ impl Layout {
             });
         }
         let (device, run) = match self.drives[place.member as usize].as_slice() {
+            [] => (NO_DRIVE, place.run),
             [only] => (*only, place.run),
             drives => {
                 let count = drives.len() as u64;
@@ -216,13 +389,6 @@ impl Layout {
     /// Returns the drives to be written of a member's column.
     pub(crate) fn drives_of(&self, member: u32) -> &[DeviceId] {
         &self.written[member as usize]
-    }
-
-    /// Returns the drives to be written of the column that a device belongs to; none if it belongs
-    /// to none any more.
-    pub(crate) fn drives_beside(&self, device: DeviceId) -> &[DeviceId] {
-        let member = self.member_of(device);
-        member.map_or(&[], |member| &self.written[member])
     }
 
     /// Returns the first drive in full use of a member's column.
@@ -367,12 +533,10 @@ impl Layout {
         next.with_drives()
     }
 
-    /// Returns the layout without a drive; `None` if no other drive has its blocks.
+    /// Returns the layout without a drive; `None` if its blocks cannot be read without it.
     pub(crate) fn without(&self, device: DeviceId) -> Option<Layout> {
-        let member = self.member_of(device)?;
-        let others = self.drives[member].iter().filter(|other| **other != device);
-        others.count().checked_sub(1)?;
-        Some(self.with_use(device, Use::Failed))
+        let is_spared = self.suffices_without(device, |_| true);
+        is_spared.then(|| self.with_use(device, Use::Failed))
     }
 
     /// Returns the layout of a later epoch whose config record says which members are behind. A
@@ -415,9 +579,19 @@ impl Layout {
         for (extent, frontier) in self.geometry.extents().iter().zip(frontiers) {
             let blocks = u64::from(*frontier) * self.geometry.area_blocks();
             let range = bytes(extent.first_dbn.0, blocks.min(extent.length));
-            written.extend(self.on_each(extent.member, &range));
+            let drives = self.drives_with_extent(extent);
+            written.extend(drives.into_iter().map(|drive| (drive, range.clone())));
         }
         written
+    }
+
+    /// Returns the drives in full use that have blocks of an extent, or their parity.
+    fn drives_with_extent(&self, extent: &Extent) -> Vec<DeviceId> {
+        let own = self.drives_with(extent.member).iter().copied();
+        let rows = self.rows_of_member(extent.member);
+        let parity = rows.map_or(&[][..], |rows| &rows.members[rows.code.data()..]);
+        let parity = parity.iter().filter_map(|member| self.full_drive(*member));
+        own.chain(parity).collect()
     }
 
     /// Returns the usable drives that have the journal and its range there, in bytes; none if there
@@ -428,17 +602,10 @@ impl Layout {
             return Vec::new();
         }
         let range = bytes(journal.first.0, journal.blocks);
-        self.on_each(journal.member, &range).collect()
-    }
-
-    /// Returns a range of a member on each usable drive that has the member's blocks.
-    fn on_each(
-        &self,
-        member: u32,
-        range: &Range<u64>,
-    ) -> impl Iterator<Item = (DeviceId, Range<u64>)> {
-        let drives = self.drives_with(member).iter();
-        drives.map(|device| (*device, range.clone()))
+        let members = self.config.journal_members().into_iter();
+        let usable = members.filter(|member| self.uses[*member as usize] == Use::Full);
+        let drives = usable.filter_map(|member| self.devices[member as usize]);
+        drives.map(|device| (device, range.clone())).collect()
     }
 
     /// Returns the ranges of the labels of all usable members, in bytes.
@@ -459,7 +626,7 @@ impl Layout {
         let block = BLOCK_SIZE as u64;
         let area_bytes = self.geometry.area_blocks() * block;
         let extents = self.geometry.extents().iter().enumerate();
-        let here = extents.filter(|(_, extent)| self.drives_with(extent.member).contains(&device));
+        let here = extents.filter(|(_, it)| self.drives_with_extent(it).contains(&device));
         let areas = here.map(|(index, extent)| {
             let first = extent.first_dbn.0 * block;
             let within = |byte: u64| byte.saturating_sub(first).min(extent.length * block);
@@ -499,6 +666,33 @@ impl Layout {
     }
 }
 
+/// Returns the parity groups of a composition, and the index of the group of each member.
+///
+/// # Errors
+/// A group with too many columns.
+fn rows_of(config: &Config) -> Result<(Vec<Rows>, Vec<Option<usize>>), Damage> {
+    let mut rows: Vec<Rows> = Vec::new();
+    let mut row_of = Vec::new();
+    for member in (0..).take(config.members.len()) {
+        let Some(group) = config.parity_group_of(member) else {
+            row_of.push(None);
+            continue;
+        };
+        let members: Vec<u32> = group.all().collect();
+        let known = rows.iter().position(|rows| rows.members == members);
+        if known.is_none() {
+            let code = Code::new(group.data.len(), group.parity.len());
+            let code = code.ok_or_else(|| {
+                let expected = "1 to 28 data columns and at most 3 with parity";
+                Damage::new("group", expected, members.len())
+            })?;
+            rows.push(Rows { code, members });
+        }
+        row_of.push(Some(known.unwrap_or(rows.len() - 1)));
+    }
+    Ok((rows, row_of))
+}
+
 /// Returns the bytes of blocks of a device.
 fn bytes(first: u64, blocks: u64) -> Range<u64> {
     let block = BLOCK_SIZE as u64;
@@ -506,317 +700,4 @@ fn bytes(first: u64, blocks: u64) -> Range<u64> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use everglade_format::config::{Extent, INCOMPATIBLE_SEATS, JournalRegion};
-    use everglade_format::{Dbn, Seat};
-
-    use super::*;
-
-    fn extent(base: u64, member: u32, first: u64) -> Extent {
-        Extent {
-            base,
-            length: 512,
-            member,
-            group: 0,
-            column: 0,
-            first_dbn: Dbn(first),
-        }
-    }
-
-    fn member(uuid: u8) -> Member {
-        Member {
-            uuid: [uuid; 16],
-            size_blocks: 2000,
-            data_first: Dbn(300),
-            seat: Seat::ALONE,
-        }
-    }
-
-    /// A record of epoch 1 without a journal.
-    pub(crate) fn config(members: Vec<Member>, extents: Vec<Extent>) -> Config {
-        Config {
-            member_index: 0,
-            epoch: 1,
-            compatible: 0,
-            incompatible: 0,
-            uuid: [1; 16],
-            secret: [2; 32],
-            created_seconds: 0,
-            area_blocks: 256,
-            reserve_blocks: 0,
-            journal: JournalRegion::default(),
-            name: "aggr0".to_owned(),
-            members,
-            extents,
-        }
-    }
-
-    /// Two devices: pvbns 0 to 511 on the first, 512 to 1,023 on the second.
-    pub(crate) fn two_devices() -> Layout {
-        let config = config(
-            vec![member(4), member(5)],
-            vec![extent(0, 0, 300), extent(512, 1, 700)],
-        );
-        Layout::new(config, vec![Some(DeviceId(4)), Some(DeviceId(5))]).expect("a sound table")
-    }
-
-    /// The same with a third device.
-    pub(crate) fn three_devices() -> Layout {
-        let Layout {
-            mut config,
-            mut devices,
-            ..
-        } = two_devices();
-        config.epoch = 2;
-        config.members.push(member(6));
-        config.extents.push(extent(1024, 2, 300));
-        devices.push(Some(DeviceId(6)));
-        Layout::new(config, devices).expect("a sound table")
-    }
-
-    #[test]
-    fn a_block_is_where_its_extent_begins_plus_its_distance() {
-        let layout = two_devices();
-        let place = layout.locate(Pvbn(10)).expect("in the first extent");
-        assert_eq!(place.device, DeviceId(4));
-        assert_eq!(place.offset, 310 * BLOCK_SIZE as u64);
-        assert_eq!(place.run, 502);
-        let place = layout.locate(Pvbn(1023)).expect("the last one");
-        assert_eq!((place.device, place.run), (DeviceId(5), 1));
-        assert_eq!(place.offset, (700 + 511) * BLOCK_SIZE as u64);
-        assert_eq!(layout.locate(Pvbn(1024)), None);
-    }
-
-    #[test]
-    fn labels_journal_and_areas_below_the_frontier_were_written() {
-        let mut layout = two_devices();
-        let block = BLOCK_SIZE as u64;
-        layout.config.journal = JournalRegion {
-            member: 1,
-            first: Dbn(300),
-            blocks: 400,
-        };
-        let written = layout.written_ranges(&[1, 0]);
-        let of = |device: u32| written.iter().filter(move |(id, _)| id.0 == device);
-        let has = |device: u32, byte: u64| of(device).any(|(_, range)| range.contains(&byte));
-        for device in [4, 5] {
-            for label in label_offsets(2000 * block) {
-                assert!(has(device, label + CONFIG_OFFSETS[config_slot(1)]));
-            }
-        }
-        assert!(has(4, 300 * block) && has(4, 556 * block - 1), "area 0");
-        assert!(!has(4, 556 * block) && !has(4, 299 * block));
-        assert!(
-            has(5, 300 * block) && has(5, 700 * block - 1),
-            "the journal"
-        );
-        assert!(!has(5, 700 * block), "no area of this extent was opened");
-    }
-
-    #[test]
-    fn areas_are_found_by_their_bytes() {
-        let layout = two_devices();
-        let block = BLOCK_SIZE as u64;
-        let found = |device, first: u64, end: u64| {
-            layout.areas_in(DeviceId(device), &(first * block..end * block))
-        };
-        assert_eq!(found(4, 0, 300), []);
-        assert_eq!(found(4, 0, 301), [(0, 0..1)]);
-        assert_eq!(found(4, 555, 557), [(0, 0..2)]);
-        assert_eq!(found(4, 556, 9000), [(0, 1..2)]);
-        assert_eq!(found(4, 812, 9000), []);
-        assert_eq!(found(5, 0, 9000), [(1, 0..2)]);
-    }
-
-    #[test]
-    fn a_layout_follows_one_that_it_only_adds_to() {
-        let (two, three) = (two_devices(), three_devices());
-        assert!(three.follows(&two));
-        assert!(!two.follows(&three), "the former epoch");
-        assert!(!two.follows(&two), "the same epoch");
-        let changed = |change: fn(&mut Config)| {
-            let mut config = three_devices().config;
-            change(&mut config);
-            Layout::new(config, three_devices().devices).expect("a sound table")
-        };
-        assert!(!changed(|it| it.epoch = 3).follows(&two));
-        assert!(!changed(|it| it.extents[0].first_dbn = Dbn(301)).follows(&two));
-        assert!(!changed(|it| it.members[1].uuid = [9; 16]).follows(&two));
-        assert!(!changed(|it| it.members[0].size_blocks = 1999).follows(&two));
-        assert!(changed(|it| it.members[0].size_blocks = 2001).follows(&two));
-    }
-
-    /// A mirror of two drives, 4 and 5.
-    pub(crate) fn mirror() -> Layout {
-        let mut config = config(vec![member(4), member(5)], vec![extent(0, 0, 300)]);
-        config.incompatible = INCOMPATIBLE_SEATS;
-        for (member, drive) in config.members.iter_mut().zip(0..) {
-            member.seat = Seat::of_mirror(1, drive);
-        }
-        Layout::new(config, vec![Some(DeviceId(4)), Some(DeviceId(5))]).expect("a sound table")
-    }
-
-    #[test]
-    fn drives_of_a_mirror_take_turns_in_reading_and_all_are_written() {
-        let layout = mirror();
-        let device = |pvbn, turn| layout.locate_copy(Pvbn(pvbn), turn).map(|it| it.device.0);
-        assert_eq!(
-            (device(10, 0), device(10, 1), device(10, 2)),
-            (Some(4), Some(5), Some(4))
-        );
-        assert_eq!(device(256, 0), Some(5), "the next MiB");
-        let place = layout.locate(Pvbn(250)).expect("in the extent");
-        assert_eq!((place.offset, place.run), (550 * BLOCK_SIZE as u64, 6));
-        let column = layout.locate_column(Pvbn(250)).expect("in the extent");
-        assert_eq!((column.device, column.run), (DeviceId(4), 262));
-        assert_eq!(layout.drives_of(0), [DeviceId(4), DeviceId(5)]);
-        assert_eq!(layout.drives_of(1), [DeviceId(4), DeviceId(5)]);
-    }
-
-    #[test]
-    fn what_a_mirror_wrote_is_on_each_drive_that_has_everything() {
-        let mut layout = mirror();
-        let block = BLOCK_SIZE as u64;
-        layout.config.journal = JournalRegion {
-            member: 0,
-            first: Dbn(16),
-            blocks: 200,
-        };
-        let devices = |layout: &Layout, byte: u64| {
-            let written = layout.written_ranges(&[1]);
-            let with = written.iter().filter(|(_, range)| range.contains(&byte));
-            with.map(|(device, _)| device.0).collect::<Vec<_>>()
-        };
-        for (place, on) in [(16, &[4, 5][..]), (300, &[4, 5]), (556, &[])] {
-            assert_eq!(devices(&layout, place * block), on, "block {place}");
-        }
-        let behind = layout.without(DeviceId(4)).expect("there is another one");
-        assert_eq!(devices(&behind, 300 * block), [5]);
-        let record = |label: u64| devices(&behind, label + CONFIG_OFFSETS[config_slot(1)]);
-        for label in label_offsets(2000 * block) {
-            assert!(record(label).iter().all(|device| *device == 5), "{label}");
-            assert!(!record(label).is_empty(), "{label}");
-        }
-    }
-
-    #[test]
-    fn a_lost_drive_is_not_used_and_the_last_one_cannot_be_spared() {
-        let layout = mirror();
-        assert!(!layout.has_losses());
-        let degraded = layout.without(DeviceId(4)).expect("there is another one");
-        assert!(degraded.has_losses() && degraded.is_out(DeviceId(4)));
-        assert_eq!(degraded.drives_of(0), [DeviceId(5)]);
-        assert_eq!(degraded.drives_beside(DeviceId(4)), [DeviceId(5)]);
-        assert_eq!(degraded.drives_beside(DeviceId(9)), []);
-        let place = degraded.locate(Pvbn(10)).expect("on the other drive");
-        assert_eq!((place.device, place.run), (DeviceId(5), 502));
-        assert_eq!(degraded.members().count(), 1);
-        assert_eq!(degraded.devices().count(), 2);
-        assert!(degraded.without(DeviceId(5)).is_none());
-        assert!(
-            two_devices().without(DeviceId(4)).is_none(),
-            "no redundancy"
-        );
-        let recorded = degraded.with_uses_recorded(2);
-        assert!(!recorded.has_losses());
-        assert_eq!(recorded.config.members[0].seat.state, SeatState::Behind);
-        assert_eq!(
-            (recorded.config.epoch, recorded.config.incompatible),
-            (2, 3)
-        );
-        let missing = Layout::new(layout.config.clone(), vec![None, Some(DeviceId(5))]);
-        assert!(missing.expect("it can be spared").has_losses());
-        assert!(Layout::new(layout.config, vec![None, None]).is_err());
-    }
-
-    #[test]
-    fn a_drive_that_catches_up_is_written_and_is_read_when_it_has_everything() {
-        let lost = mirror().without(DeviceId(4)).expect("there is another one");
-        let recorded = lost.with_uses_recorded(2);
-        assert_eq!(recorded.returned(), None, "it has failed");
-        let devices = vec![Some(DeviceId(4)), Some(DeviceId(5))];
-        let behind = Layout::new(recorded.config, devices).expect("a sound table");
-        assert_eq!(behind.returned(), Some((0, DeviceId(4))));
-        let catching = behind.with_catching_up(DeviceId(4));
-        assert_eq!(catching.returned(), None);
-        assert_eq!(catching.drives_of(1), [DeviceId(4), DeviceId(5)]);
-        assert_eq!(catching.copies(Pvbn(10)), 1);
-        assert_eq!(catching.written().count(), 2);
-        assert_eq!(catching.members().count(), 1, "its labels stay as they are");
-        assert!(!catching.is_unrecorded());
-        assert!(catching.without(DeviceId(5)).is_none());
-        let regained = catching.with_regained(DeviceId(4));
-        assert!(regained.is_unrecorded() && !regained.has_losses());
-        let recorded = regained.with_uses_recorded(3);
-        let seats = recorded.config.members.iter().map(|member| member.seat);
-        let seats: Vec<(bool, u16)> = seats.map(|it| (it.is_current(), it.returns)).collect();
-        assert_eq!(seats, [(true, 1), (true, 0)]);
-    }
-
-    pub(crate) fn successor() -> Successor {
-        Successor {
-            member: 0,
-            former: [4; 16],
-            device: DeviceId(7),
-            uuid: [7; 16],
-            size_blocks: 1900,
-        }
-    }
-
-    #[test]
-    fn a_successor_has_the_seat_with_the_next_record_and_catches_up_then() {
-        assert!(mirror().with_successor(&successor()).is_none(), "in use");
-        let lost = mirror().without(DeviceId(4)).expect("there is another one");
-        assert!(lost.with_successor(&successor()).is_none(), "not recorded");
-        let lost = lost.with_uses_recorded(2);
-        let next = lost.with_successor(&successor()).expect("it is behind");
-        assert!(next.is_unrecorded() && next.with_successor(&successor()).is_none());
-        assert!(next.is_out(DeviceId(7)), "no operation goes to it");
-        assert_eq!(next.config, lost.config);
-        let recorded = next.with_uses_recorded(3);
-        let member = &recorded.config.members[0];
-        assert_eq!((member.uuid, member.size_blocks), ([7; 16], 1900));
-        assert_eq!(member.seat, lost.config.members[0].seat);
-        assert!(!recorded.is_unrecorded() && recorded.devices().all(|it| it != DeviceId(4)));
-        assert_eq!(recorded.returned(), Some((0, DeviceId(7))));
-        let catching = recorded.with_catching_up(DeviceId(7));
-        assert_eq!(catching.drives_of(1), [DeviceId(7), DeviceId(5)]);
-        assert_eq!(catching.locate(Pvbn(10)).map(|it| it.device.0), Some(5));
-        assert!(recorded.with_successor(&successor()).is_none(), "it has it");
-    }
-
-    #[test]
-    fn a_seat_of_another_drive_and_one_that_may_catch_up_get_no_successor() {
-        let lost = mirror().without(DeviceId(4)).expect("there is another one");
-        let config = lost.with_uses_recorded(2).config;
-        let there = vec![Some(DeviceId(4)), Some(DeviceId(5))];
-        let there = Layout::new(config.clone(), there).expect("a sound table");
-        assert!(there.with_successor(&successor()).is_none(), "it is back");
-        let failed = there.with_failed(DeviceId(4));
-        assert!(failed.with_successor(&successor()).is_some());
-        let away = Layout::new(config, vec![None, Some(DeviceId(5))]).expect("a sound table");
-        let with = |it: Successor| away.with_successor(&it).is_some();
-        assert!(with(successor()));
-        for wrong in [
-            Successor {
-                former: [9; 16],
-                ..successor()
-            },
-            Successor {
-                member: 1,
-                former: [5; 16],
-                ..successor()
-            },
-            Successor {
-                member: 2,
-                ..successor()
-            },
-            Successor {
-                device: DeviceId(5),
-                ..successor()
-            },
-        ] {
-            assert!(!with(wrong.clone()), "{wrong:?}");
-        }
-    }
-}
+pub(crate) mod tests;

@@ -12,7 +12,7 @@
 //!    completes, without waiting for the next step. So a share smaller than a batch is kept, too,
 //!    and a client's read waits behind no more than the share.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Op, PageRef};
 use everglade_format::Pvbn;
@@ -28,6 +28,14 @@ const BATCH_BLOCKS: usize = 1024;
 const RUN_BLOCKS: usize = 256;
 const RUN_BLOCKS_LEAST: usize = 32;
 
+/// A block of a stripe that is to be written.
+#[derive(Clone)]
+pub(crate) struct Fresh {
+    pub(crate) page: PageRef,
+    /// The last consistency point uses it, with this content: it is written again.
+    pub(crate) is_again: bool,
+}
+
 /// The drives to which an operation goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
@@ -41,6 +49,9 @@ pub(crate) enum Reach {
 #[derive(Default)]
 pub(crate) struct Writer {
     collected: Vec<(Pvbn, PageRef)>,
+    /// Blocks of parity groups, by group, stripe and column. They are written when all blocks of
+    /// the consistency point are known ([`crate::cp`]).
+    pub(crate) stripes: BTreeMap<(usize, u64), BTreeMap<usize, Fresh>>,
     /// Writes in arrival order that were not handed to the reactor yet.
     queued: VecDeque<(Op, Reach)>,
     queued_blocks: usize,
@@ -53,11 +64,31 @@ pub(crate) struct Writer {
 impl Writer {
     /// Takes a block to write.
     pub(crate) fn push(&mut self, media: &Media, pvbn: Pvbn, page: PageRef) {
-        self.collected.push((pvbn, page));
         self.blocks_written += 1;
+        if let Some(at) = media.across(pvbn) {
+            let stripe = self.stripes.entry((at.group, at.stripe)).or_default();
+            let fresh = Fresh {
+                page,
+                is_again: false,
+            };
+            let former = stripe.insert(at.column, fresh);
+            assert!(former.is_none(), "block {pvbn} is written twice");
+            return;
+        }
+        self.collected.push((pvbn, page));
         if self.collected.len() >= BATCH_BLOCKS {
             self.submit_collected(media);
         }
+    }
+
+    /// Returns a block of a parity group that was pushed and is not written yet.
+    pub(crate) fn unwritten(&self, media: &Media, pvbn: Pvbn) -> Option<PageRef> {
+        if self.stripes.is_empty() {
+            return None;
+        }
+        let at = media.across(pvbn)?;
+        let stripe = self.stripes.get(&(at.group, at.stripe))?;
+        stripe.get(&at.column).map(|fresh| fresh.page.clone())
     }
 
     /// Waits while too much is under way, or about to be.
@@ -118,6 +149,7 @@ impl Writer {
     /// The consistency point will not be committed: writes that are not under way are dropped.
     pub(crate) fn abandon(&mut self) {
         self.collected = Vec::new();
+        self.stripes = BTreeMap::new();
         self.queued = VecDeque::new();
         self.queued_blocks = 0;
     }
@@ -160,8 +192,17 @@ impl Writer {
         }
     }
 
-    /// Writes a block where it was.
+    /// Writes a block where it was. In a parity group, its stripe gets new parity.
     pub(crate) fn put(&mut self, media: &Media, pvbn: Pvbn, page: PageRef) {
+        if let Some(at) = media.across(pvbn) {
+            let stripe = self.stripes.entry((at.group, at.stripe)).or_default();
+            let fresh = Fresh {
+                page,
+                is_again: true,
+            };
+            stripe.insert(at.column, fresh);
+            return;
+        }
         let place = media.locate(pvbn).expect("it was read");
         let write = Op::Write {
             device: place.device,
@@ -223,7 +264,8 @@ impl Writer {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.inflight_ops == 0 && self.queued.is_empty() && self.collected.is_empty()
+        let is_written = self.collected.is_empty() && self.stripes.is_empty();
+        self.inflight_ops == 0 && self.queued.is_empty() && is_written
     }
 }
 

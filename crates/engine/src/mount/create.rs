@@ -2,15 +2,17 @@
 //! everything else.
 
 use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Storage};
-use everglade_format::config::{CONFIG_BYTES, INCOMPATIBLE_SEATS, JournalRegion, name_is_valid};
+use everglade_format::config::{
+    CONFIG_BYTES, INCOMPATIBLE_PARITY, INCOMPATIBLE_SEATS, JournalRegion, name_is_valid,
+};
 use everglade_format::geometry::AREA_BLOCKS;
 use everglade_format::label::{
     CONFIG_OFFSETS, LABEL_BLOCKS, LABEL_BYTES, SUPERBLOCK_OFFSETS, config_slot, data_region,
     label_offsets, size_for, superblock_slot,
 };
-use everglade_format::seat::COPIES_MAX;
+use everglade_format::seat::{COPIES_MAX, DATA_MAX, PARITY_MAX};
 use everglade_format::tag::SECRET_BYTES;
-use everglade_format::{Config, CpNumber, Dbn, Extent, Member, Seat, Superblock, TagKey};
+use everglade_format::{Config, CpNumber, Dbn, Extent, Member, Role, Seat, Superblock, TagKey};
 use everglade_journal::Position;
 
 use crate::alloc::filesystem::FileSystem;
@@ -42,16 +44,29 @@ pub struct Plan {
     /// Drives with a copy of each block: 1 for an aggregate without redundancy, 2 or 3 for mirrors.
     /// So many devices at a time are the drives of a mirror, in the order in which they are given.
     pub copies: usize,
+    /// `None`: no parity.
+    pub parity: Option<ParityPlan>,
+}
+
+/// Parity of a new aggregate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParityPlan {
+    /// Drives of each group. So many devices at a time are a group, in the order in which they are
+    /// given; the last ones of each group have parity.
+    pub drives: usize,
+    /// Drives with parity of each group, 1 to 3: so many drives may be lost.
+    pub parity: usize,
 }
 
 /// Blocks in each half of the journal of a pool whose devices have `total` blocks, with the journal
-/// on one of `own` (docs/reference/conventions.md#defaults): 2 % of the pool, 16 to 256 MiB; none
-/// where that would be an eighth of the device, as it is with the tiny ones of tests.
+/// on drives of `own` (docs/reference/conventions.md#defaults): 2 % of the pool, 16 to 256 MiB, but
+/// both halves at most an eighth of a drive; none where that is less than 16 MiB each, as it is
+/// with the tiny ones of tests.
 #[must_use]
 pub fn usual_half_blocks(total: u64, own: u64) -> u64 {
     let mib = (1 << 20) / BLOCK_SIZE as u64;
-    let half = (total / 50).clamp(16 * mib, 256 * mib);
-    if half > own / 16 { 0 } else { half }
+    let half = (total / 50).clamp(16 * mib, 256 * mib).min(own / 16);
+    if half < 16 * mib { 0 } else { half }
 }
 
 impl Plan {
@@ -74,8 +89,49 @@ impl Plan {
             journal_half_blocks: None,
             journal_device: None,
             copies: 1,
+            parity: None,
         }
     }
+
+    /// Devices that make a column with its copies, or a parity group.
+    fn drives_together(&self) -> usize {
+        self.parity.map_or(self.copies, |parity| parity.drives)
+    }
+
+    /// Checks that the devices can be shared out.
+    fn check_groups(&self, devices: usize) -> Result<(), CreateError> {
+        let Some(ParityPlan { drives, parity }) = self.parity else {
+            let is_possible =
+                (1..=COPIES_MAX).contains(&self.copies) && devices.is_multiple_of(self.copies);
+            return match is_possible {
+                true => Ok(()),
+                false => Err(CreateError::Copies {
+                    devices,
+                    copies: self.copies,
+                }),
+            };
+        };
+        let data = drives.saturating_sub(parity);
+        let is_possible = (1..=PARITY_MAX).contains(&parity)
+            && (1..=DATA_MAX).contains(&data)
+            && devices > 0
+            && devices.is_multiple_of(drives)
+            && self.copies == 1
+            && self.journal_device.is_none();
+        match is_possible {
+            true => Ok(()),
+            false => Err(CreateError::Parity {
+                devices,
+                drives,
+                parity,
+            }),
+        }
+    }
+}
+
+/// Blocks of the RAID log on a drive of so many blocks: 16 MiB, less on tiny drives of tests.
+fn raid_log_for(size_blocks: u64) -> u64 {
+    (size_blocks / 64).clamp(64, 4096)
 }
 
 /// The reasons why an aggregate cannot be created.
@@ -104,6 +160,20 @@ pub enum CreateError {
         devices: usize,
         /// Drives of each mirror.
         copies: usize,
+    },
+    /// The devices cannot be shared out among parity groups.
+    #[error(
+        "{devices} devices make no groups of {drives} drives of which {parity} have parity; use a \
+         multiple of the drives of a group, 1 to 3 of them with parity and 1 to 28 with data, and \
+         no device for the journal alone"
+    )]
+    Parity {
+        /// Number of devices.
+        devices: usize,
+        /// Drives of each group.
+        drives: usize,
+        /// Those with parity.
+        parity: usize,
     },
     /// A device has a label already.
     #[error("device {0} has an Everglade label already; destroy that aggregate first")]
@@ -145,12 +215,7 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
         plan.device_uuids.len(),
         "one UUID for each device"
     );
-    if !(1..=COPIES_MAX).contains(&plan.copies) || !devices.len().is_multiple_of(plan.copies) {
-        return Err(CreateError::Copies {
-            devices: devices.len(),
-            copies: plan.copies,
-        });
-    }
+    plan.check_groups(devices.len())?;
     let mut members = Vec::new();
     let mut extents: Vec<Extent> = Vec::new();
     let mut base = 0;
@@ -166,18 +231,23 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
             uuid: *uuid,
             size_blocks,
             data_first: region.map_or(Dbn(LABEL_BLOCKS + column.log_blocks), |(first, _)| first),
-            seat: seat_of(index, plan.copies),
+            seat: seat_of(index, plan),
         });
-        // Extents are in the data column, which is the first drive of a mirror.
-        let (Some((first, length)), true) = (region, index.is_multiple_of(plan.copies)) else {
+        // Extents are in data columns.
+        let seat = seat_of(index, plan);
+        let (Some((first, length)), Role::Data) = (region, seat.role) else {
             continue;
         };
         let member = u32::try_from(index).expect("few devices");
+        let (group, column) = match plan.parity {
+            Some(_) => (u32::from(seat.group), u32::from(seat.column)),
+            None => (0, member),
+        };
         extents.push(Extent {
             base,
             length,
-            group: 0,
-            column: member,
+            group,
+            column,
             member,
             first_dbn: first,
         });
@@ -189,10 +259,10 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
         member_index: 0,
         epoch: 1,
         compatible: 0,
-        incompatible: if plan.copies > 1 {
-            INCOMPATIBLE_SEATS
-        } else {
-            0
+        incompatible: match plan.parity {
+            Some(_) => INCOMPATIBLE_SEATS | INCOMPATIBLE_PARITY,
+            None if plan.copies > 1 => INCOMPATIBLE_SEATS,
+            None => 0,
         },
         uuid: plan.uuid,
         secret: plan.secret,
@@ -200,6 +270,7 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
         area_blocks: plan.area_blocks,
         reserve_blocks: reserve_for(blocks, plan.area_blocks),
         journal,
+        raid_log_blocks: columns.raid_log_blocks,
         name: plan.name.clone(),
         members,
         extents,
@@ -222,6 +293,7 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
     let superblock = superblock.encode(&TagKey::new(&plan.secret));
     allocate_reserve(storage, devices, &config)?;
     write_journal(storage, devices, &config)?;
+    write_raid_logs(storage, devices, &config)?;
     // Config records come last: a device without one was never part of an aggregate.
     for_each_label(storage, devices, |device, label| {
         storage.allocate(device, label, LABEL_BYTES)?;
@@ -277,13 +349,14 @@ pub fn check_sizes(sizes: &[u64], plan: &Plan) -> Result<(), CreateError> {
 /// enough for their own journal.
 fn least_bytes(sizes: &[u64], plan: &Plan, index: usize) -> u64 {
     let mut sizes = sizes.to_vec();
-    let first = index / plan.copies * plan.copies;
+    let together = plan.drives_together();
+    let first = index / together * together;
     loop {
         let least = least_now(&sizes, plan, index);
         if sizes[index] >= least {
             return sizes[index];
         }
-        for drive in &mut sizes[first..first + plan.copies] {
+        for drive in &mut sizes[first..first + together] {
             *drive = least.next_multiple_of(1 << 20).max(*drive);
         }
     }
@@ -296,28 +369,36 @@ fn least_now(sizes: &[u64], plan: &Plan, index: usize) -> u64 {
     columns.of_device(index).least(plan) * BLOCK_SIZE as u64
 }
 
-/// Returns the seat of a device, if so many at a time are the drives of a mirror.
-fn seat_of(index: usize, copies: usize) -> Seat {
-    if copies == 1 {
-        return Seat::ALONE;
+/// Returns the seat of a device.
+fn seat_of(index: usize, plan: &Plan) -> Seat {
+    let together = plan.drives_together();
+    let small = |number: usize| u8::try_from(number).expect("few drives");
+    let group = u16::try_from(index / together + 1).expect("few devices");
+    let column = small(index % together);
+    match plan.parity {
+        Some(ParityPlan { drives, parity }) => {
+            Seat::of_parity_group(group, column, small(drives - parity))
+        }
+        None if plan.copies == 1 => Seat::ALONE,
+        None => Seat::of_mirror(group, column),
     }
-    let group = u16::try_from(index / copies + 1).expect("few devices");
-    let drive = u8::try_from(index % copies).expect("at most three");
-    Seat::of_mirror(group, drive)
 }
 
-/// The columns of a new aggregate: each is on one drive, or on the drives of a mirror.
+/// The columns of a new aggregate: each is on one drive, or on the drives of a mirror. The columns
+/// of a parity group are alike, so one stands for all.
 struct Columns {
     columns: Vec<Column>,
-    copies: usize,
+    /// Devices of each.
+    together: usize,
     journal: JournalRegion,
+    raid_log_blocks: u64,
 }
 
 /// A column of a new aggregate.
 struct Column {
     /// Blocks of its smallest drive.
     size_blocks: u64,
-    /// Blocks of the journal on it.
+    /// Blocks of the journal and of the RAID log on it.
     log_blocks: u64,
     /// True if it has the journal and nothing else.
     is_journal_only: bool,
@@ -331,29 +412,32 @@ impl Columns {
                 .min()
                 .map_or(0, |size| size / BLOCK_SIZE as u64)
         };
-        let sizes: Vec<u64> = sizes.chunks(plan.copies).map(of_drives).collect();
-        let only = plan.journal_device.map(|device| device / plan.copies);
+        let together = plan.drives_together();
+        let sizes: Vec<u64> = sizes.chunks(together).map(of_drives).collect();
+        let only = plan.journal_device.map(|device| device / together);
         let log_column = only.unwrap_or(0);
+        let smallest = sizes.iter().min().copied().unwrap_or(0);
+        let raid_log_blocks = plan.parity.map_or(0, |_| raid_log_for(smallest));
         let journal = plan_journal(&sizes, plan, log_column);
         let columns = sizes.into_iter().enumerate();
         let columns = columns.map(|(index, size_blocks)| Column {
             size_blocks,
-            log_blocks: if index == log_column {
-                journal.blocks
-            } else {
-                0
+            log_blocks: match index == log_column {
+                true => journal.blocks + raid_log_blocks,
+                false => raid_log_blocks,
             },
             is_journal_only: only == Some(index),
         });
         Columns {
             columns: columns.collect(),
-            copies: plan.copies,
+            together,
             journal,
+            raid_log_blocks,
         }
     }
 
     fn of_device(&self, device: usize) -> &Column {
-        &self.columns[device / self.copies]
+        &self.columns[device / self.together]
     }
 }
 
@@ -384,12 +468,14 @@ pub fn host_bytes(sizes: &[u64], plan: &Plan) -> Vec<u64> {
     let lengths = columns.columns.iter();
     let lengths = lengths.map(|column| column.region(plan).map_or(0, |(_, length)| length));
     let lengths: Vec<u64> = lengths.collect();
-    let total = lengths.iter().sum();
-    let extents = lengths.iter().filter(|length| **length > 0).count() as u64;
+    let data_columns = plan.parity.map_or(1, |it| (it.drives - it.parity) as u64);
+    let total = lengths.iter().sum::<u64>() * data_columns;
+    let with_data = lengths.iter().filter(|length| **length > 0);
+    let extents = with_data.count() as u64 * data_columns;
     let reserve = reserve_for(total, plan.area_blocks) / plan.area_blocks;
     let areas = reserve.div_ceil(extents.max(1)) + 1;
     let bytes = (0..sizes.len()).map(|device| {
-        let taken = (areas * plan.area_blocks).min(lengths[device / plan.copies]);
+        let taken = (areas * plan.area_blocks).min(lengths[device / plan.drives_together()]);
         let blocks = 2 * LABEL_BLOCKS + columns.of_device(device).log_blocks + taken;
         blocks * BLOCK_SIZE as u64
     });
@@ -404,7 +490,8 @@ fn plan_journal(sizes: &[u64], plan: &Plan, column: usize) -> JournalRegion {
         Some(_) => u64::MAX,
         None => sizes.get(column).copied().unwrap_or(0),
     };
-    let total = sizes.iter().sum();
+    let data_columns = plan.parity.map_or(1, |it| (it.drives - it.parity) as u64);
+    let total = sizes.iter().sum::<u64>() * data_columns;
     let half = plan
         .journal_half_blocks
         .unwrap_or_else(|| usual_half_blocks(total, own));
@@ -412,7 +499,7 @@ fn plan_journal(sizes: &[u64], plan: &Plan, column: usize) -> JournalRegion {
         return JournalRegion::default();
     }
     JournalRegion {
-        member: u32::try_from(column * plan.copies).expect("few devices"),
+        member: u32::try_from(column * plan.drives_together()).expect("few devices"),
         first: Dbn(LABEL_BLOCKS),
         blocks: half * 2,
     }
@@ -429,28 +516,45 @@ fn write_journal(
     if journal.blocks == 0 {
         return Ok(());
     }
-    for member in config.copies_of(journal.member) {
+    for member in config.journal_members() {
         let device = member as usize;
         let failed = |error| CreateError::Disk { device, error };
-        zero_journal(storage, devices[device], journal).map_err(failed)?;
+        let region = (journal.first, journal.blocks);
+        zero_region(storage, devices[device], region).map_err(failed)?;
     }
     Ok(())
 }
 
-/// Asks the host for the space of a journal on one device, and fills it with zeroes.
-pub(crate) fn zero_journal(
+/// Does the same with the RAID logs.
+fn write_raid_logs(
+    storage: &dyn Storage,
+    devices: &[DeviceId],
+    config: &Config,
+) -> Result<(), CreateError> {
+    for (device, member) in (0..config.members.len()).zip(0..) {
+        if config.parity_group_of(member).is_some() {
+            let failed = |error| CreateError::Disk { device, error };
+            let region = (config.raid_log_first(member), config.raid_log_blocks);
+            zero_region(storage, devices[device], region).map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+/// Asks the host for the space of so many blocks of a device, and fills them with zeroes.
+pub(crate) fn zero_region(
     storage: &dyn Storage,
     device: DeviceId,
-    journal: &JournalRegion,
+    (first, blocks): (Dbn, u64),
 ) -> Result<(), DiskError> {
     const CHUNK: u64 = (1 << 20) / BLOCK_SIZE as u64;
     let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
-    let first = bytes(journal.first.0);
+    let first = bytes(first.0);
     let zeroes = vec![0; usize::try_from(bytes(CHUNK)).expect("1 MiB")];
-    storage.allocate(device, first, bytes(journal.blocks))?;
+    storage.allocate(device, first, bytes(blocks))?;
     let mut block = 0;
-    while block < journal.blocks {
-        let count = CHUNK.min(journal.blocks - block);
+    while block < blocks {
+        let count = CHUNK.min(blocks - block);
         let chunk = &zeroes[..usize::try_from(bytes(count)).expect("1 MiB at most")];
         storage.write(device, first + bytes(block), chunk)?;
         block += count;
@@ -468,7 +572,9 @@ fn allocate_reserve(
     let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
     for extent in &config.extents {
         let length = (areas * config.area_blocks).min(extent.length);
-        for member in config.copies_of(extent.member) {
+        let parity = config.parity_group_of(extent.member);
+        let parity = parity.map_or(Vec::new(), |group| group.parity);
+        for member in config.copies_of(extent.member).into_iter().chain(parity) {
             let index = member as usize;
             storage
                 .allocate(devices[index], bytes(extent.first_dbn.0), bytes(length))

@@ -174,7 +174,13 @@ pub(crate) fn read(
         let is_apart = is_split && same.next().is_none();
         is_beyond || is_apart || !found.contains(&superblock) && is_another
     };
-    let astray = usable.iter().filter(is_astray);
+    // Parity may have been written without the drive, in a consistency point that was cut.
+    let is_left_out = |(index, device): &&(usize, &Read)| {
+        let index = u32::try_from(*index).ok();
+        let group = index.and_then(|index| config.parity_group_of(index));
+        group.is_some() && is_overruled(&read, device, config.epoch)
+    };
+    let astray = usable.iter().filter(|it| is_astray(it) || is_left_out(it));
     Ok(Labels {
         astray: astray.map(|(_, device)| device.records.device).collect(),
         highest_epoch: highest_epoch.max(config.epoch),
@@ -344,14 +350,27 @@ fn check_extents(config: &Config) -> Result<(), Refusal> {
         |what: String| Refusal::new(what, "extents apart, and clear of the labels", RESTORE);
     let journal = &config.journal;
     let mut wanted: Vec<(&str, u32, u64, u64)> = Vec::new();
-    if journal.blocks > 0 {
-        for member in config.copies_of(journal.member) {
-            wanted.push(("the journal", member, journal.first.0, journal.blocks));
-        }
+    for member in config.journal_members() {
+        wanted.push(("the journal", member, journal.first.0, journal.blocks));
     }
     for extent in &config.extents {
         for member in config.copies_of(extent.member) {
             wanted.push(("an extent", member, extent.first_dbn.0, extent.length));
+        }
+    }
+    for member in (0..).take(config.members.len()) {
+        let Some(group) = config.parity_group_of(member) else {
+            continue;
+        };
+        let first = config.raid_log_first(member).0;
+        wanted.push(("the RAID log", member, first, config.raid_log_blocks));
+        // Parity lies where the data columns have their extents.
+        if group.parity.contains(&member) {
+            let extents = config.extents.iter();
+            let first_column = extents.filter(|extent| extent.member == group.data[0]);
+            wanted.extend(
+                first_column.map(|extent| ("parity", member, extent.first_dbn.0, extent.length)),
+            );
         }
     }
     let mut runs: Vec<(u32, u64, u64)> = Vec::new();
@@ -374,7 +393,7 @@ fn check_extents(config: &Config) -> Result<(), Refusal> {
         .find(|pair| pair[0].0 == pair[1].0 && pair[0].2 > pair[1].1);
     match overlap {
         Some(pair) => Err(collision(format!(
-            "two extents, or one and the journal, at {} of member {}",
+            "two of extents, parity and logs overlap at {} of member {}",
             pair[1].1, pair[1].0
         ))),
         None => Ok(()),

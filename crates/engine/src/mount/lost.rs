@@ -76,9 +76,8 @@ pub(crate) fn find(
         }
     }
     for (device, found) in &faults {
-        let mut others = layout.drives_beside(*device).iter();
-        let is_whole = |other: &&DeviceId| !faults.contains_key(other) && !astray.contains(other);
-        let is_spared = others.any(|other| is_whole(&other));
+        let is_whole = |other| !faults.contains_key(&other) && !astray.contains(&other);
+        let is_spared = layout.suffices_without(*device, is_whole);
         match layout.without(*device).filter(|_| is_spared) {
             Some(next) => {
                 *layout = next;

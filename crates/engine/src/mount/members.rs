@@ -197,14 +197,19 @@ pub(super) fn check_missing(
             "Bring the missing devices back. Nothing was changed",
         ));
     }
-    let has_drive = |member: u32| {
-        let mut copies = config.copies_of(member).into_iter();
-        copies.any(|copy| is_there(copy as usize) && is_current(copy as usize))
+    let is_usable = |member: &u32| is_there(*member as usize) && is_current(*member as usize);
+    let has_drive = |member: u32| match config.parity_group_of(member) {
+        None => config.copies_of(member).iter().any(is_usable),
+        Some(group) => group.all().filter(is_usable).count() >= group.data.len(),
     };
     if !(0..).take(count).all(has_drive) {
+        let expected = match config.has_parity() {
+            true => "no more drives of a group missing or behind than it has parity",
+            false => "at least one drive of each mirror that has everything",
+        };
         return Err(Refusal::new(
             found,
-            "at least one drive of each mirror that has everything",
+            expected,
             "Bring the missing devices back. Nothing was changed",
         ));
     }

@@ -3,9 +3,9 @@
 //! [`create`] makes an aggregate, [`records`] reads the labels of a device, [`labels`] finds the
 //! devices that belong together and the newest superblock, [`members`] says whether enough of them
 //! are there, [`lost`] deals with segment files that went away, [`mounting`] reads an aggregate's
-//! metadata, [`copies`] writes lost copies of labels anew, [`growth`] writes the labels of the next
-//! epoch, and [`replacement`] that of a drive which gets the seat of another one; [`grow_error`]
-//! says why they cannot.
+//! metadata, [`raid_log`] makes parity right after a crash, [`copies`] writes lost copies of labels
+//! anew, [`growth`] writes the labels of the next epoch, and [`replacement`] that of a drive which
+//! gets the seat of another one; [`grow_error`] says why they cannot.
 
 pub(crate) mod copies;
 pub(crate) mod create;
@@ -15,6 +15,7 @@ pub(crate) mod labels;
 pub(crate) mod lost;
 pub(crate) mod members;
 pub(crate) mod mounting;
+pub(crate) mod raid_log;
 pub(crate) mod records;
 pub(crate) mod refusal;
 pub(crate) mod replacement;

@@ -29,7 +29,7 @@ use everglade_format::label::{
 use crate::media::layout::Successor;
 use crate::media::next::{Kind, NextGeometry};
 use crate::media::{Layout, Media};
-use crate::mount::create::{has_label, zero_journal};
+use crate::mount::create::{has_label, zero_region};
 use crate::mount::grow_error::{GrowError, failed};
 
 /// The host's number of an error of input or output.
@@ -57,8 +57,8 @@ pub(crate) fn examine(
         return Err(GrowError::Busy);
     }
     let own = present.seats().nth(index).and_then(|(_, own, _)| own);
-    let mut full = present.drives_with(member).iter();
-    if full.all(|other| Some(*other) == own) {
+    let is_last = |own| present.is_full(own) && !present.suffices_without(own, |_| true);
+    if own.is_some_and(is_last) {
         return Err(GrowError::LastCopy);
     }
     if present.has_device(device) {
@@ -79,10 +79,13 @@ pub(crate) fn examine(
 }
 
 /// Returns the size in bytes of the smallest drive that has room for all that is on the drives of a
-/// member's mirror.
+/// member's group.
 fn least_bytes(present: &Layout, member: u32) -> u64 {
     let config = &present.config;
-    let copies = config.copies_of(member);
+    let copies = match config.parity_group_of(member) {
+        Some(group) => group.all().collect(),
+        None => config.copies_of(member),
+    };
     let extents = config.extents.iter();
     let extents = extents.filter(|extent| copies.contains(&extent.member));
     let ends = extents.map(|extent| extent.first_dbn.0 + extent.length);
@@ -103,8 +106,12 @@ pub(crate) fn make_ready(
     let zeroed = || {
         zero_labels(storage, device)?;
         let journal = &present.config.journal;
-        if journal.blocks > 0 && present.config.copies_of(member).contains(&journal.member) {
-            zero_journal(storage, device, journal)?;
+        if present.config.journal_members().contains(&member) {
+            zero_region(storage, device, (journal.first, journal.blocks))?;
+        }
+        if present.rows_of_member(member).is_some() {
+            let first = present.config.raid_log_first(member);
+            zero_region(storage, device, (first, present.config.raid_log_blocks))?;
         }
         storage.flush(device)
     };

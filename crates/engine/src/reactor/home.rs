@@ -2,7 +2,7 @@
 
 use everglade_affinity::{Entry, Permit, RANGES, STRIPES, VolumeAffinities};
 use everglade_env::{Nanos, Outside};
-use everglade_format::CpNumber;
+use everglade_format::{CpNumber, Pointer};
 use everglade_journal::Position;
 use everglade_target::Error;
 
@@ -389,6 +389,10 @@ impl<O: Outside> Core<O> {
         match outcome.map_err(Stop::settled) {
             Ok(StepEnd::Again | StepEnd::Publish) => true,
             Err(Stop::Load) => {
+                self.pin_unwritten(id, aggregate, &mut wants);
+                if wants.is_empty() {
+                    return true;
+                }
                 shared.counts.begin_wait(Wait::Load, self.outside.now());
                 self.load(id, aggregate, wants);
                 false
@@ -419,6 +423,21 @@ impl<O: Outside> Core<O> {
 
     /// Ends the consistency point under way of a halted aggregate: only the state that readers need
     /// is kept, and no waiter is left.
+    /// Gives a consistency point those of the blocks it wants that it is about to write itself.
+    fn pin_unwritten(&mut self, id: usize, aggregate: u32, wants: &mut Vec<Pointer>) {
+        let home = &self.homes[&aggregate];
+        let (media, key) = (&home.aggregate.media, &home.aggregate.key);
+        let writer = &home.run.as_ref().expect("under way").writer;
+        let pinned = &mut self.operations[id].pinned;
+        wants.retain(|pointer| match writer.unwritten(media, pointer.pvbn) {
+            Some(page) if key.tag(&page) == pointer.tag => {
+                pinned.insert(*pointer, Ok(page));
+                false
+            }
+            _ => true,
+        });
+    }
+
     fn end_home(&mut self, aggregate: u32) {
         self.homes
             .get_mut(&aggregate)

@@ -3,10 +3,11 @@
 
 use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Nanos, Op, Outside};
 use everglade_format::Pvbn;
-use everglade_freespace::Areas;
+use everglade_freespace::{Areas, Standing};
 
 use crate::home::aggregate::Home;
 use crate::media::Place;
+use crate::media::devices::Scope;
 use crate::media::host::{HOST_MARGIN_BYTES, nearly_free};
 use crate::reactor::Core;
 use crate::reactor::loading::Inflight;
@@ -51,9 +52,13 @@ impl Home {
         self.host.full = false;
         self.host.searched = false;
         self.aggregate.space.set_host_full(false);
-        if self.fs.areas[extent].prepared(area) {
+        // The same area of a parity group is prepared in all of its columns.
+        for column in self.fs.columns_with(extent) {
             let blocks = i64::try_from(self.fs.area_blocks).expect("40 bits");
-            self.aggregate.space.note_backed(blocks);
+            let areas = &mut self.fs.areas[column];
+            if areas.standing(area) == Standing::Unprepared && areas.prepared(area) {
+                self.aggregate.space.note_backed(blocks);
+            }
         }
     }
 }
@@ -103,7 +108,7 @@ impl<O: Outside> Core<O> {
             offset,
             length,
         };
-        self.submit_to_column((aggregate, member), allocate, inflight);
+        self.submit_to_column((aggregate, Scope::Rows(member)), allocate, inflight);
     }
 
     /// The consistency point waits for an area. If the area is requested already, it is not
@@ -271,6 +276,8 @@ impl<O: Outside> Core<O> {
             return;
         }
         let choice = home.fs.areas.iter().enumerate();
+        // Without its blocks in one column, the parity of a stripe would be wrong.
+        let choice = choice.filter(|(extent, _)| home.fs.rows[*extent].is_none());
         let choice = choice.filter_map(|(extent, areas)| {
             Some((areas.ready_count(), extent, areas.ready().next_back()?))
         });
@@ -293,7 +300,8 @@ impl<O: Outside> Core<O> {
             offset,
             length,
         };
-        self.submit_to_column((aggregate, member), punch, Inflight::Punch { aggregate });
+        let scope = Scope::Column(member);
+        self.submit_to_column((aggregate, scope), punch, Inflight::Punch { aggregate });
     }
 
     /// Returns space that the aggregates of this home reactor do not need soon, to hosts that are

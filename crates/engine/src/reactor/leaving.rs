@@ -36,7 +36,9 @@ impl<O: Outside> Core<O> {
             | Inflight::Log { aggregate }
             | Inflight::Wanted { aggregate }
             | Inflight::Prepare { aggregate }
+            | Inflight::Column { aggregate, .. }
             | Inflight::Scrub { aggregate, .. }
+            | Inflight::ScrubColumn { aggregate, .. }
             | Inflight::Punch { aggregate } => *aggregate == id,
             // A replay's operation does not name its aggregate, and it ends.
             Inflight::Replay { .. } => true,

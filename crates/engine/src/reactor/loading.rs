@@ -14,6 +14,8 @@ use everglade_format::Pointer;
 
 use crate::media::Place;
 use crate::media::copies::Note;
+use crate::media::devices::Scope;
+use crate::media::layout::NO_DRIVE;
 use crate::media::writer::{Reach, blocks_of};
 use crate::pool::aggregate::Aggregate;
 use crate::reactor::{Core, Operation, Work};
@@ -23,6 +25,8 @@ use crate::read::load::Missing;
 const RUN_BLOCKS: usize = 256;
 /// Reads of a block before it counts as damaged; at least two of each drive that has it.
 const ATTEMPTS_MAX: u32 = 3;
+/// The same of a block in a parity group, before it is reconstructed.
+const ATTEMPTS_OF_COLUMN: u32 = 2;
 /// A probe reads at the beginning of the block's GiB: in a directory device, the block's own file.
 const PROBE_BYTES: u64 = 1 << 30;
 
@@ -104,8 +108,17 @@ pub(crate) enum Inflight {
     Prepare { aggregate: u32 },
     /// An area goes back to the host.
     Punch { aggregate: u32 },
+    /// A read of another column, for a block that is reconstructed.
+    Column {
+        aggregate: u32,
+        reconstruction: usize,
+        column: usize,
+        device: DeviceId,
+    },
     /// A read of a scrub, on one of the drives that have the run.
     Scrub { aggregate: u32, drive: usize },
+    /// A read of one column of the stripes whose parity a scrub compares.
+    ScrubColumn { aggregate: u32, column: usize },
 }
 
 /// An operation on all drives of a column.
@@ -135,16 +148,19 @@ impl<O: Outside> Core<O> {
         };
         match reach {
             Reach::Drive => self.submit(op, write(Some(device))),
-            Reach::Column(member) => self.submit_to_column((aggregate, member), op, write(None)),
+            Reach::Column(member) => {
+                let column = Scope::Column(member);
+                self.submit_to_column((aggregate, column), op, write(None));
+            }
         }
     }
 
-    /// Submits an operation for all drives of a member's column. `whole` is completed when all
-    /// drives have done it. A drive that fails is lost, if another one is left. Without groups it
+    /// Submits an operation for all drives that it is for. `whole` is completed when all drives
+    /// have done it. A drive that fails is lost, if it can be spared. Without groups the operation
     /// goes to the device that it names.
     pub(super) fn submit_to_column(
         &mut self,
-        (aggregate, member): (u32, u32),
+        (aggregate, scope): (u32, Scope),
         op: Op,
         whole: Inflight,
     ) {
@@ -152,7 +168,7 @@ impl<O: Outside> Core<O> {
             return self.submit(op, whole);
         }
         let shared = self.shared.aggregate(aggregate);
-        let Some(drives) = shared.media.drives_of(member) else {
+        let Some(drives) = shared.media.drives_of(scope) else {
             return self.submit(op, whole);
         };
         assert!(!drives.is_empty(), "each column has a drive in use");
@@ -327,6 +343,17 @@ impl<O: Outside> Core<O> {
                 false => reads[done..done + count].to_vec(),
             };
             done += count;
+            if device == NO_DRIVE {
+                self.ahead_blocks -= match reader {
+                    Reader::Nobody => pointers.len() as u64,
+                    _ => 0,
+                };
+                for pointer in pointers {
+                    let reason = format!("block {} is on a drive that is missing", pointer.pvbn);
+                    self.reconstruct(&shared, pointer, None, reason);
+                }
+                continue;
+            }
             let pages = Page::several(count);
             self.submit(
                 Op::Read {
@@ -358,6 +385,11 @@ impl<O: Outside> Core<O> {
         let shared = self.shared.aggregate(aggregate);
         let place = shared.media.locate_copy(pointer.pvbn, attempt - 1);
         let Place { device, offset, .. } = place.expect("located before");
+        if device == NO_DRIVE {
+            let reason = format!("block {} is on a drive that is missing", pointer.pvbn);
+            self.reconstruct(&shared, pointer, None, reason);
+            return;
+        }
         let op = Op::Read {
             device,
             offset,
@@ -376,7 +408,12 @@ impl<O: Outside> Core<O> {
     }
 
     /// A page is here, or will not come.
-    fn arrive(&mut self, aggregate: u32, pointer: Pointer, arrival: crate::read::load::Arrival) {
+    pub(super) fn arrive(
+        &mut self,
+        aggregate: u32,
+        pointer: Pointer,
+        arrival: crate::read::load::Arrival,
+    ) {
         let waiters = self
             .loading
             .remove(&key(aggregate, pointer))
@@ -481,8 +518,17 @@ impl<O: Outside> Core<O> {
             Inflight::Wanted { aggregate } => self.complete_wanted(aggregate, completion.result),
             Inflight::Prepare { aggregate } => self.complete_prepare(aggregate, completion.result),
             Inflight::Punch { aggregate } => self.complete_punch(aggregate),
+            Inflight::Column {
+                reconstruction,
+                column,
+                device,
+                ..
+            } => self.complete_column((reconstruction, column, device), completion),
             Inflight::Scrub { aggregate, drive } => {
                 self.complete_scrub((aggregate, drive), completion);
+            }
+            Inflight::ScrubColumn { aggregate, column } => {
+                self.complete_scrub_column((aggregate, column), completion);
             }
         }
     }
@@ -498,9 +544,15 @@ impl<O: Outside> Core<O> {
         let copies = pointers
             .first()
             .map_or(0, |it| shared.media.copies_of(it.pvbn));
-        let attempts_max = ATTEMPTS_MAX.max(2 * copies);
+        let first = pointers.first().map(|it| it.pvbn);
+        let has_parity = first.is_some_and(|pvbn| shared.media.is_in_rows(pvbn));
+        let attempts_max = match has_parity {
+            true => ATTEMPTS_OF_COLUMN,
+            false => ATTEMPTS_MAX.max(2 * copies),
+        };
+        let is_spared = copies > 1 || has_parity;
         if let Err(error) = completion.result {
-            if copies > 1 && pointers.len() == 1 && error != DiskError::Gone {
+            if is_spared && pointers.len() == 1 && error != DiskError::Gone {
                 shared.media.copies.count(device, |it| it.read_errors += 1);
             }
             // One bad block must not fail its neighbours: read the blocks one by one.
@@ -516,6 +568,11 @@ impl<O: Outside> Core<O> {
             }
             for pointer in pointers {
                 let reason = format!("reading block {}: {error}", pointer.pvbn);
+                let is_there = error != DiskError::Gone;
+                let wrong = Some(device).filter(|_| is_there);
+                if self.reconstruct(shared, pointer, wrong, reason.clone()) {
+                    continue;
+                }
                 if copies > 1 {
                     let content = None;
                     let missing = Missing::Damaged { reason, content };
@@ -550,6 +607,15 @@ impl<O: Outside> Core<O> {
         let is_one = pointers.len() == 1;
         let mut verified = Vec::with_capacity(if is_one { 0 } else { pointers.len() });
         for (pointer, page) in pointers.into_iter().zip(completion.pages) {
+            // Any content will do for who computes parity.
+            if has_parity && pointer.tag == Pointer::HOLE.tag {
+                let missing = Missing::Damaged {
+                    reason: String::new(),
+                    content: Some(page.freeze()),
+                };
+                self.arrive(aggregate, pointer, Err(missing));
+                continue;
+            }
             let found = shared.key.tag(&page);
             if found == pointer.tag {
                 let page = page.freeze();
@@ -577,7 +643,7 @@ impl<O: Outside> Core<O> {
                 self.arrive(aggregate, pointer, Ok(page));
                 continue;
             }
-            if copies > 1 {
+            if is_spared {
                 shared.media.copies.count(device, |it| it.wrong_blocks += 1);
             }
             if attempt < attempts_max {
@@ -588,6 +654,9 @@ impl<O: Outside> Core<O> {
                     "block {} does not hold what was written there: expected tag {}, found {found}",
                     pointer.pvbn, pointer.tag
                 );
+                if self.reconstruct(shared, pointer, Some(device), reason.clone()) {
+                    continue;
+                }
                 let content = Some(page.freeze());
                 self.arrive(
                     aggregate,

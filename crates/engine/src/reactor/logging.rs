@@ -21,6 +21,7 @@ use std::sync::Arc;
 use everglade_env::{DiskError, Op, Outside};
 use everglade_journal::Finished;
 
+use crate::media::devices::Scope;
 use crate::pool::aggregate::Aggregate;
 use crate::pool::log::Begun;
 use crate::reactor::Core;
@@ -82,8 +83,8 @@ impl<O: Outside> Core<O> {
                     },
                 );
                 assert!(known.is_none(), "one group at a time");
-                let member = log.member();
-                let device = aggregate.media.first_of(member);
+                // With groups it goes to all drives that have the journal.
+                let device = aggregate.media.first_of(log.member());
                 for write in writes {
                     let op = Op::Write {
                         device,
@@ -92,7 +93,8 @@ impl<O: Outside> Core<O> {
                         durable: true,
                     };
                     let aggregate = aggregate.id;
-                    self.submit_to_column((aggregate, member), op, Inflight::Log { aggregate });
+                    let journal = (aggregate, Scope::Journal);
+                    self.submit_to_column(journal, op, Inflight::Log { aggregate });
                 }
             }
             Begun::Nothing => {}

@@ -28,6 +28,7 @@ mod logging;
 mod operation;
 mod prefetch;
 mod read;
+mod reconstruction;
 mod replay;
 mod requests;
 mod scrubbing;
@@ -49,6 +50,7 @@ use crate::pool::volume::Lun;
 use crate::reactor::ahead::{Ahead, Stream};
 use crate::reactor::loading::{ColumnOp, Inflight, LoadKey, Waiters};
 use crate::reactor::logging::LeadGroup;
+use crate::reactor::reconstruction::Reconstruction;
 use crate::reactor::replay::Replay;
 use crate::read::load::{BySpread, Pinned};
 use crate::read::shortcuts::Shortcuts;
@@ -146,6 +148,7 @@ pub struct Core<O: Outside> {
     inflight: Slab<Inflight>,
     /// Operations on all drives of a column.
     columns: Slab<ColumnOp>,
+    reconstructions: Slab<Reconstruction>,
     loading: HashMap<LoadKey, Waiters, BySpread>,
     /// Operations that wait for progress of an aggregate.
     waiting: BTreeMap<u32, Vec<usize>>,
@@ -191,6 +194,7 @@ impl<O: Outside> Core<O> {
             granted: VecDeque::new(),
             inflight: Slab::new(),
             columns: Slab::new(),
+            reconstructions: Slab::new(),
             loading: HashMap::default(),
             waiting: BTreeMap::new(),
             logging: BTreeMap::new(),

@@ -127,11 +127,10 @@ impl<O: Outside> Core<O> {
                 replay.is_waiting = true;
                 replay.info.bytes += blocks * BLOCK_SIZE as u64;
                 let log = aggregate.log.as_ref().expect("it is replayed");
-                let layout = aggregate.media.layout();
-                let drives = layout.drives_with(log.member());
+                let drives = aggregate.media.layout().journal();
                 let turn = (replay.attempts as usize - 1) % drives.len();
                 let op = Op::Read {
-                    device: drives[turn],
+                    device: drives[turn].0,
                     offset: log.offset(block),
                     pages: (0..blocks).map(|_| Page::for_read()).collect(),
                 };

@@ -1,6 +1,6 @@
 //! The home reactor reads what a scrub has listed, one run at a time, from all drives that have it.
 
-use everglade_env::{Completion, DiskError, Op, Outside, Page};
+use everglade_env::{BLOCK_SIZE, Completion, DeviceId, DiskError, Op, Outside, Page};
 use everglade_format::seat::COPIES_MAX;
 
 use crate::home::scrubbing::READ_BLOCKS;
@@ -25,13 +25,19 @@ impl<O: Outside> Core<O> {
         {
             return;
         }
-        let Some(run) = home.scrub.take_run() else {
-            return;
-        };
         let layout = home.aggregate.media.layout();
-        let place = layout.locate_column(run.first);
-        let place = place.expect("a block in use is in an extent");
-        let drives = layout.drives_with(place.member).to_vec();
+        let (run, place, drives) = loop {
+            let Some(run) = home.scrub.take_run() else {
+                return self.scrub_parity(aggregate);
+            };
+            let place = layout.locate_column(run.first);
+            let place = place.expect("a block in use is in an extent");
+            let drives = layout.drives_with(place.member).to_vec();
+            // A block of a parity group whose drive is missing is on no other one.
+            if !drives.is_empty() {
+                break (run, place, drives);
+            }
+        };
         let count = run.tags.len();
         home.scrub.begin_reading(run, drives.clone());
         for (drive, device) in drives.into_iter().enumerate() {
@@ -42,6 +48,66 @@ impl<O: Outside> Core<O> {
             };
             self.submit(op, Inflight::Scrub { aggregate, drive });
         }
+    }
+
+    /// Reads the next stripes, if there are any and none are being read.
+    fn scrub_parity(&mut self, aggregate: u32) {
+        let home = self.homes.get_mut(&aggregate).expect("as above");
+        let Some(run) = home.scrub.take_stripes() else {
+            if home.scrub.is_waiting() {
+                self.wake_home(aggregate);
+            }
+            return;
+        };
+        let media = &home.aggregate.media;
+        let version = media.stripes_version();
+        let layout = media.layout();
+        let rows = layout.rows(run.group);
+        let drives = rows.members.iter().map(|it| layout.full_drive(*it));
+        let drives: Vec<Option<DeviceId>> = drives.collect();
+        home.scrub
+            .parity
+            .begin_reading(run, rows.code, drives.clone(), version);
+        for (column, device) in drives.into_iter().enumerate() {
+            let Some(device) = device else { continue };
+            let op = Op::Read {
+                device,
+                offset: run.first * BLOCK_SIZE as u64,
+                pages: Page::several(run.count),
+            };
+            self.submit(op, Inflight::ScrubColumn { aggregate, column });
+        }
+    }
+
+    pub(super) fn complete_scrub_column(
+        &mut self,
+        (aggregate, column): (u32, usize),
+        completion: Completion,
+    ) {
+        let Some(home) = self.homes.get_mut(&aggregate) else {
+            return;
+        };
+        if completion.result == Err(DiskError::Gone)
+            && let Some(device) = home.scrub.parity.device(column)
+        {
+            self.lose(aggregate, device);
+        }
+        let home = self.homes.get_mut(&aggregate).expect("as above");
+        let pages = completion.result.is_ok().then(|| {
+            let pages = completion.pages.into_iter();
+            pages.map(Page::freeze).collect()
+        });
+        if !home.scrub.parity.answered(column, pages) {
+            return;
+        }
+        let shared = home.aggregate.clone();
+        let wrong = home.scrub.parity.compare(shared.media.stripes_version());
+        home.scrub.add_wrong_parity(wrong);
+        shared.set_scrub(home.scrub.info());
+        if wrong > 0 {
+            self.ask_for_commit(&shared);
+        }
+        self.scrub(aggregate);
     }
 
     pub(super) fn complete_scrub(

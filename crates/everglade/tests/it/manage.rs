@@ -9,6 +9,7 @@ mod growing;
 mod hosts;
 mod mirrors;
 mod moving;
+mod parity;
 mod refusals;
 mod remedies;
 mod renaming;

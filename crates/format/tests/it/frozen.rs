@@ -110,6 +110,7 @@ fn config() -> Config {
             first: Dbn(0x1234),
             blocks: 0x321,
         },
+        raid_log_blocks: 0,
         name: "a-name.of_an-aggregate".into(),
         members: vec![member(3), member(4)],
         extents: vec![extent(0), extent(1)],

@@ -209,14 +209,15 @@ impl Administrator {
     pub fn plan_aggregate(&self, request: &CreateAggregate) -> Result<CreationPlan, Problem> {
         let directory = self.directory();
         let wanted = self.wanted(&directory, request)?;
-        let copies = wanted.copies;
+        let protection = wanted.protection;
         let devices = creation::examine(&self.plane.world, &directory, wanted);
         let devices = devices.map_err(|error| refused(&error))?;
         let data = devices.iter().filter(|device| !device.is_journal);
         let sizes: Vec<u64> = data.map(|device| device.size_bytes).collect();
-        // A group of a mirror has the capacity of its smallest drive.
-        let groups = sizes.chunks(copies);
-        let sizes = groups.filter_map(|drives| drives.iter().copied().min());
+        // The drives of a group have the capacity of the smallest one.
+        let groups = sizes.chunks(protection.drives);
+        let smallest = groups.filter_map(|drives| drives.iter().copied().min());
+        let sizes = smallest.map(|size| size.saturating_mul(protection.data() as u64));
         Ok(CreationPlan {
             name: request.name.to_string(),
             size_bytes: sizes.fold(0, u64::saturating_add),

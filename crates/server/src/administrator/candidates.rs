@@ -10,6 +10,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use everglade_api::{AddDevices, Code, CreateAggregate, Problem, ReplaceDrive};
+use everglade_engine::{ParityPlan, Plan};
 use everglade_format::label::LABEL_BYTES;
 
 use crate::config::{
@@ -36,8 +37,42 @@ pub(super) struct Wanted {
     pub(super) devices: Vec<Device>,
     /// Place and size of the journal.
     pub(super) journal: WantedJournal,
-    /// Drives that have each block: 1 without redundancy. So many devices at a time are a group.
-    pub(super) copies: usize,
+    /// How they protect each other.
+    pub(super) protection: Protection,
+}
+
+/// How the devices of a new aggregate protect each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Protection {
+    /// Drives of each group: 1 without redundancy.
+    pub(super) drives: usize,
+    /// Drives with parity of each group; 0 for a mirror.
+    pub(super) parity: usize,
+}
+
+impl Protection {
+    /// No redundancy.
+    pub(super) const NONE: Protection = Protection {
+        drives: 1,
+        parity: 0,
+    };
+
+    /// Makes a plan one with this redundancy.
+    pub(super) fn apply(self, plan: &mut Plan) {
+        let Protection { drives, parity } = self;
+        match parity {
+            0 => plan.copies = drives,
+            parity => plan.parity = Some(ParityPlan { drives, parity }),
+        }
+    }
+
+    /// Drives of a group whose capacity the aggregate has.
+    pub(super) fn data(self) -> usize {
+        match self.parity {
+            0 => 1,
+            parity => self.drives - parity,
+        }
+    }
 }
 
 /// The requested place and size of an aggregate's journal.
@@ -115,11 +150,15 @@ pub(super) fn chosen(directory: &DataDir, request: &CreateAggregate) -> Result<W
         }
         devices.push(device);
     }
-    let copies = usize::try_from(request.drives_of_group()).expect("2 or 3 at most");
+    let small = |count: u64| usize::try_from(count).expect("few drives");
+    let protection = Protection {
+        drives: small(request.drives_of_group()),
+        parity: small(request.raid.parity()),
+    };
     Ok(Wanted {
         devices,
         journal,
-        copies,
+        protection,
     })
 }
 

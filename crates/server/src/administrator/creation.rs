@@ -26,7 +26,7 @@ use everglade_format::Config;
 use everglade_format::config::CONFIG_BYTES;
 use everglade_format::label::{CONFIG_OFFSETS, LABEL_BYTES, label_offsets};
 
-use super::candidates::{Wanted, WantedJournal};
+use super::candidates::{Protection, Wanted, WantedJournal};
 use super::kinds;
 use super::room::{self, HostFull};
 use crate::datadir::{AggregateState, DataDirError, Device, DeviceKind, Phase, Uuid};
@@ -111,7 +111,7 @@ pub(super) fn create(
     let world = &plane.world;
     let mut opened = Vec::new();
     let mut wanted = wanted;
-    let made_with = Some((wanted.journal, wanted.copies));
+    let made_with = Some((wanted.journal, wanted.protection));
     let looked_at = check_devices(world, &mut wanted.devices, made_with, contents, &mut opened)
         .and_then(|_| Ok(room::refuse_full_hosts(directory.path(), &wanted)?));
     let made = looked_at.and_then(|()| {
@@ -165,7 +165,7 @@ pub(super) fn finish(directory: &mut DataDir, name: &str) -> Result<(), DataDirE
 pub(super) fn check_devices(
     world: &World,
     devices: &mut [Device],
-    made_with: Option<(WantedJournal, usize)>,
+    made_with: Option<(WantedJournal, Protection)>,
     contents: Contents,
     opened: &mut Vec<DeviceId>,
 ) -> Result<Vec<bool>, CreationError> {
@@ -204,15 +204,15 @@ pub(super) fn check_devices(
 /// Checks the sizes of devices that make an aggregate in this way, or that join one.
 fn check_sizes(
     devices: &[Device],
-    made_with: Option<(WantedJournal, usize)>,
+    made_with: Option<(WantedJournal, Protection)>,
 ) -> Result<(), CreationError> {
     let mut plan = Plan::new("", [0; 16], Default::default(), Vec::new());
     // An aggregate has its journal already when devices join it.
     plan.journal_half_blocks = Some(0);
-    if let Some((journal, copies)) = made_with {
+    if let Some((journal, protection)) = made_with {
         plan.journal_half_blocks = journal.half_blocks;
         plan.journal_device = journal.has_device.then(|| devices.len() - 1);
-        plan.copies = copies;
+        protection.apply(&mut plan);
     }
     let sizes: Vec<u64> = devices.iter().map(|device| device.size_bytes).collect();
     everglade_engine::check_sizes(&sizes, &plan).map_err(|error| explain(error, devices))
@@ -225,8 +225,9 @@ pub(super) fn examine(
     wanted: Wanted,
 ) -> Result<Vec<PlannedDevice>, CreationError> {
     let mut wanted = wanted;
-    let made_with = Some((wanted.journal, wanted.copies));
-    let (devices, journal, copies) = (&mut wanted.devices, wanted.journal, wanted.copies);
+    let made_with = Some((wanted.journal, wanted.protection));
+    let (devices, journal) = (&mut wanted.devices, wanted.journal);
+    let together = wanted.protection.drives;
     let mut opened = Vec::new();
     let contents = Contents::Discarded;
     let looked_at = check_devices(world, devices, made_with, contents, &mut opened);
@@ -239,7 +240,7 @@ pub(super) fn examine(
         holds_data,
         size_bytes: device.size_bytes,
         is_journal: journal.has_device && index == last,
-        group: (copies > 1).then_some((index / copies + 1) as u64),
+        group: (together > 1).then_some((index / together + 1) as u64),
     });
     let planned = planned.collect();
     room::refuse_full_hosts(directory.path(), &wanted)?;
@@ -284,7 +285,7 @@ fn plan(world: &World, name: &str, wanted: &Wanted) -> Result<Plan, CreationErro
     plan.created_seconds = world.wall_seconds();
     plan.journal_half_blocks = journal.half_blocks;
     plan.journal_device = journal.has_device.then(|| devices - 1);
-    plan.copies = wanted.copies;
+    wanted.protection.apply(&mut plan);
     Ok(plan)
 }
 
@@ -376,6 +377,11 @@ fn explain(error: CreateError, devices: &[Device]) -> CreationError {
         CreateError::Name(name) => unreachable!("{name:?} was checked when it came in"),
         CreateError::Copies { devices, copies } => {
             unreachable!("{devices} devices in groups of {copies} were checked when they came in")
+        }
+        CreateError::Parity {
+            devices, drives, ..
+        } => {
+            unreachable!("{devices} devices in groups of {drives} were checked when they came in")
         }
     }
 }

@@ -17,16 +17,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use everglade_api::{
-    Aggregate, Code, Copies, Device, DeviceKind, DeviceState, DriveFaults, Health, counted,
+    Aggregate, Code, Copies, Device, DeviceKind, DeviceState, DriveFaults, Health, Raid, counted,
 };
 use everglade_engine::{AggregateInfo, MemberInfo};
 use everglade_env::World;
+use everglade_format::Role;
 
 use super::kinds;
 use crate::DataDir;
 use crate::datadir::{AggregateState, Device as Recorded};
 
-/// The remedy for a mirror that has lost drives.
+/// The remedy for groups that have lost drives.
 const DEGRADED_ACTION: &str = "wait for a drive that is behind, which catches up; mend or bring \
     back the others, then start the daemon again; if a drive is lost, replace it: everglade \
     aggregate replace AGGREGATE DRIVE --with PATH";
@@ -210,7 +211,7 @@ fn unmatched<'a>(
     found
 }
 
-/// Returns the number of drives of each group of a mirror; `None` without redundancy.
+/// Returns the number of drives of each group; `None` without redundancy.
 pub(super) fn group_size(info: &AggregateInfo) -> Option<u64> {
     let mut groups: BTreeMap<u16, u64> = BTreeMap::new();
     let groups_of = info.members.iter().map(|member| member.seat.group);
@@ -222,9 +223,14 @@ pub(super) fn group_size(info: &AggregateInfo) -> Option<u64> {
 
 /// Returns the word for an aggregate's redundancy.
 pub(super) fn raid(info: &AggregateInfo) -> &'static str {
-    match group_size(info) {
-        None => "none",
-        Some(_) => "mirror",
+    let with_parity = |it: &&MemberInfo| it.seat.group == 1 && it.seat.role == Role::Parity;
+    let parity = info.members.iter().filter(with_parity).count();
+    match (group_size(info), parity) {
+        (None, _) => "none",
+        (Some(_), 0) => "mirror",
+        (Some(_), 1) => "single",
+        (Some(_), 2) => "double",
+        (Some(_), _) => "triple",
     }
 }
 
@@ -236,7 +242,7 @@ pub(super) fn copies(info: &AggregateInfo) -> Option<Copies> {
     })
 }
 
-/// Adds the condition of a mirror that has lost drives.
+/// Adds the condition of an aggregate whose groups have lost drives.
 pub(super) fn degraded(aggregate: &Aggregate, add: &mut impl FnMut(Code, Health, String, &str)) {
     let mut groups: BTreeMap<u64, Vec<&Device>> = BTreeMap::new();
     for device in &aggregate.devices {
@@ -261,6 +267,7 @@ pub(super) fn degraded(aggregate: &Aggregate, add: &mut impl FnMut(Code, Health,
         }
     }
     let is_online = |device: &&&Device| device.state == Some(DeviceState::Online);
+    let parity = aggregate.raid.parse().map_or(0, Raid::parity);
     let mut losses = Vec::new();
     let mut alone = Vec::new();
     for (number, devices) in &groups {
@@ -280,7 +287,13 @@ pub(super) fn degraded(aggregate: &Aggregate, add: &mut impl FnMut(Code, Health,
             devices.len(),
             lost.join(", ")
         ));
-        if online == 1 {
+        let needed = match parity {
+            0 => 1,
+            parity => devices
+                .len()
+                .saturating_sub(usize::try_from(parity).unwrap_or(0)),
+        };
+        if online <= needed {
             alone.push(number.to_string());
         }
     }
@@ -289,13 +302,13 @@ pub(super) fn degraded(aggregate: &Aggregate, add: &mut impl FnMut(Code, Health,
     }
     let meaning = match alone.as_slice() {
         [] => "no data is lost, and each group can lose another drive".to_owned(),
-        [group] => format!(
-            "no data is lost, but if the last drive of group {group} fails, the aggregate is lost"
-        ),
         groups => format!(
-            "no data is lost, but if the last drive of one of the groups {} fails, the aggregate \
-            is lost",
-            groups.join(", ")
+            "no data is lost, but if {} drive of {} fails, the aggregate is lost",
+            if parity == 0 { "the last" } else { "another" },
+            match groups {
+                [group] => format!("group {group}"),
+                groups => format!("one of the groups {}", groups.join(", ")),
+            }
         ),
     };
     let what = format!("{}; {meaning}", losses.join("; "));

@@ -9,7 +9,7 @@ use everglade_api::{Moment, Problem};
 use everglade_engine::{Engine, admin};
 use everglade_format::volume::Sync;
 
-use super::candidates::{self, Wanted, WantedJournal};
+use super::candidates::{self, Protection, Wanted, WantedJournal};
 use super::creation::{self, Contents};
 use super::room;
 use crate::config::BLOCK_BYTES;
@@ -50,7 +50,7 @@ pub fn refuse_full_host(config: &Config) -> Result<(), StartError> {
     let wanted = Wanted {
         devices,
         journal,
-        copies: 1,
+        protection: Protection::NONE,
     };
     room::refuse_full_hosts(&config.data_dir, &wanted).map_err(StartError::engine)
 }
@@ -85,7 +85,7 @@ pub(crate) fn create_aggregate(
             half_blocks,
         },
         devices,
-        copies: 1,
+        protection: Protection::NONE,
     };
     creation::create(
         plane,

@@ -63,7 +63,7 @@ fn needs(wanted: &Wanted) -> Vec<u64> {
     let mut plan = Plan::new("", [0; 16], Default::default(), Vec::new());
     plan.journal_half_blocks = wanted.journal.half_blocks;
     plan.journal_device = wanted.journal.has_device.then(|| devices.len() - 1);
-    plan.copies = wanted.copies;
+    wanted.protection.apply(&mut plan);
     let sizes: Vec<u64> = devices.iter().map(|device| device.size_bytes).collect();
     host_bytes(&sizes, &plan)
 }
@@ -148,7 +148,7 @@ fn place_of(data_dir: &Path, device: &Device) -> Option<(PathBuf, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::administrator::candidates::WantedJournal;
+    use crate::administrator::candidates::{Protection, WantedJournal};
 
     fn wanted(sizes: &[u64]) -> Wanted {
         let device = |(number, size)| Device {
@@ -162,7 +162,7 @@ mod tests {
         Wanted {
             devices: sizes.iter().copied().enumerate().map(device).collect(),
             journal: WantedJournal::default(),
-            copies: 1,
+            protection: Protection::NONE,
         }
     }
 
@@ -181,7 +181,10 @@ mod tests {
     fn a_mirror_needs_the_space_on_each_of_its_drives() {
         let alone = needs(&wanted(&[4 << 30]));
         let mirror = Wanted {
-            copies: 2,
+            protection: Protection {
+                drives: 2,
+                parity: 0,
+            },
             ..wanted(&[4 << 30, 4 << 30])
         };
         assert_eq!(needs(&mirror), [alone[0], alone[0]]);

@@ -251,6 +251,7 @@ fn search_for(name: &str, limit: Duration) {
         Kind::Histories,
         Kind::Growth,
         Kind::Mirror,
+        Kind::Parity,
     ];
     let mut best: Option<(Kind, Find)> = None;
     for kind in kinds {

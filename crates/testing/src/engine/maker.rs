@@ -1,7 +1,7 @@
 //! Devices, labels, mounting, offline checks.
 
 use everglade_check::Kind;
-use everglade_engine::{Engine, Expected, Options, Plan, RECLAIM_REGIONS, State};
+use everglade_engine::{Engine, Expected, Options, ParityPlan, Plan, RECLAIM_REGIONS, State};
 use everglade_env::{BLOCK_SIZE, DeviceId, Nanos};
 use everglade_format::Config;
 use everglade_format::config::CONFIG_BYTES;
@@ -37,8 +37,10 @@ pub struct Opening {
 pub struct EngineMaker {
     /// Devices of the aggregate, or mirrors.
     pub devices: u64,
-    /// Drives of each mirror: 2 or 3. 1: each device is alone.
+    /// Drives of each mirror: 2 or 3. 1: each device is alone, or there is parity.
     pub copies: usize,
+    /// Each of the devices is a parity group of so many drives.
+    pub parity: Option<ParityPlan>,
     /// The first device is twice as large as the others. The last drive of a mirror is a little
     /// larger than the others.
     pub uneven: bool,
@@ -71,6 +73,7 @@ impl EngineMaker {
     pub const SMALL: EngineMaker = EngineMaker {
         devices: 1,
         copies: 1,
+        parity: None,
         uneven: false,
         owns_space: false,
         area_blocks: 256,
@@ -96,6 +99,7 @@ impl EngineMaker {
         EngineMaker {
             devices: [1, 1, 2, 3][rng.index(4)],
             copies: 1,
+            parity: None,
             uneven: rng.one_in(3),
             owns_space: rng.one_in(4),
             area_blocks: [256, 256, 512, 4096][rng.index(4)],
@@ -124,7 +128,14 @@ impl EngineMaker {
 
     /// Drives, those of the journal included.
     fn members(&self) -> u64 {
-        (self.devices + u64::from(self.journal_device)) * self.copies as u64
+        let together = self.drives_together() as u64;
+        (self.devices + u64::from(self.journal_device)) * together
+    }
+
+    /// Drives of each mirror or parity group.
+    #[must_use]
+    pub fn drives_together(&self) -> usize {
+        self.parity.map_or(self.copies, |parity| parity.drives)
     }
 
     fn options(&self, reactors: usize) -> Options {
@@ -156,6 +167,7 @@ impl EngineMaker {
             journal_half_blocks: Some(self.journal_half_blocks),
             journal_device: self.journal_device.then_some(0),
             copies: self.copies,
+            parity: self.parity,
             ..Plan::new(name, aggregate, secret, devices)
         }
     }
@@ -193,8 +205,11 @@ impl Maker for EngineMaker {
         } else {
             self.journal_blocks()
         };
-        let least = |log| size_for(AREAS_MIN, self.area_blocks, log);
-        let wanted = bytes / self.devices / BLOCK_SIZE as u64;
+        let data = self.parity.map_or(1, |it| (it.drives - it.parity) as u64);
+        // A little more than the RAID log takes.
+        let raid_log = self.parity.map_or(0, |_| 128);
+        let least = |log| size_for(AREAS_MIN, self.area_blocks, log + raid_log);
+        let wanted = bytes / self.devices / data / BLOCK_SIZE as u64;
         let device = |blocks: u64| DeviceSpec {
             owns_space: self.owns_space,
             ..DeviceSpec::thin(blocks * BLOCK_SIZE as u64)
@@ -208,13 +223,14 @@ impl Maker for EngineMaker {
         if self.journal_device {
             devices.insert(0, device(2 * LABEL_BLOCKS + self.journal_blocks()));
         }
-        if self.copies == 1 {
+        let together = self.drives_together();
+        if together == 1 {
             return devices;
         }
         let drives = |column: DeviceSpec| {
-            let mut drives = vec![column; self.copies];
+            let mut drives = vec![column; together];
             if self.uneven {
-                drives[self.copies - 1].size_bytes += UNEVEN_BLOCKS * BLOCK_SIZE as u64;
+                drives[together - 1].size_bytes += UNEVEN_BLOCKS * BLOCK_SIZE as u64;
             }
             drives
         };

@@ -52,6 +52,8 @@ pub enum Kind {
     Growth,
     /// Drives of mirrors break, lie, and are away.
     Mirror,
+    /// The same with parity groups.
+    Parity,
     /// Clients count by compare-and-write.
     Compared,
 }
@@ -99,6 +101,7 @@ impl Kind {
             Kind::Corrupted,
             Kind::Growth,
             Kind::Mirror,
+            Kind::Parity,
             Kind::Compared,
         ];
         all.into_iter().find(|kind| kind.name() == name)
@@ -163,7 +166,11 @@ impl Kind {
                 };
                 growth::run(seed, plan, &maker)
             }
-            Kind::Mirror => {
+            Kind::Mirror | Kind::Parity => {
+                let maker = match self {
+                    Kind::Parity => mirror::with_parity(seed, &maker),
+                    _ => maker,
+                };
                 let plan = mirror::Plan {
                     trace_lines,
                     ..mirror::Plan::of_seed(seed)

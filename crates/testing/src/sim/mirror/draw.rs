@@ -87,7 +87,7 @@ pub(super) fn breaks(rng: &mut Rng, maker: &EngineMaker, standing: &Standing) ->
     for group in groups {
         let mut drives = standing.usable_in(group);
         rng.shuffle(&mut drives);
-        drives.pop();
+        drives.truncate(drives.len().saturating_sub(standing.needed_in(group)));
         if drives.len() > 1 && rng.one_in(2) {
             drives.pop();
         }
@@ -111,11 +111,13 @@ pub(super) fn breaks(rng: &mut Rng, maker: &EngineMaker, standing: &Standing) ->
     all
 }
 
-/// Draws how all drives of a mirror break, one after the other.
+/// Draws how one drive more of a group breaks than it can spare, one after the other.
 pub(super) fn too_many(rng: &mut Rng, standing: &Standing) -> Vec<BreakPlan> {
     let groups = standing.groups();
-    let mut drives = standing.usable_in(groups[rng.index(groups.len())]);
+    let group = groups[rng.index(groups.len())];
+    let mut drives = standing.usable_in(group);
     rng.shuffle(&mut drives);
+    drives.truncate(drives.len() + 1 - standing.needed_in(group));
     let span = 1 << rng.between(0, 7);
     let mut after = rng.between(1, span);
     let mut all = Vec::new();
@@ -139,8 +141,8 @@ pub(super) fn too_many(rng: &mut Rng, standing: &Standing) -> Vec<BreakPlan> {
 }
 
 /// Draws replacements of drives, each with the number of actions that are left when it is asked
-/// for. One drive of each mirror is spared that does not break. A drive may be replaced twice, and
-/// a new drive may break.
+/// for. As many drives of each group are spared as it needs, of those that do not break. A drive
+/// may be replaced twice, and a new drive may break.
 pub(super) fn replacements(
     rng: &mut Rng,
     standing: &Standing,
@@ -152,9 +154,16 @@ pub(super) fn replacements(
         let groups = standing.groups();
         let group = groups[rng.index(groups.len())];
         let is_good = |drive: &usize| breaks.iter().all(|it| it.drive != *drive);
-        let spared = standing.usable_in(group).into_iter().find(is_good);
+        let usable = standing.usable_in(group).into_iter().filter(is_good);
+        let spared: Vec<usize> = usable.take(standing.needed_in(group)).collect();
         let mut seats = standing.seats_of(group);
-        seats.retain(|seat| spared.is_none() || standing.drive_of(*seat) != spared);
+        seats.retain(|seat| {
+            let drive = standing.drive_of(*seat);
+            drive.is_none_or(|drive| !spared.contains(&drive))
+        });
+        if seats.is_empty() {
+            continue;
+        }
         let breaks = rng.one_in(5).then(|| {
             let breakage = match rng.one_in(2) {
                 true => Breakage::Vanishes,

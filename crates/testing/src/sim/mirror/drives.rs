@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use everglade_env::BLOCK_SIZE;
 use everglade_format::config::{CONFIG_BYTES, Uuid};
 use everglade_format::label::{CONFIG_OFFSETS, LABEL_BLOCKS, SUPERBLOCK_OFFSETS, label_offsets};
-use everglade_format::{Config, Seat, Superblock, TagKey};
+use everglade_format::{Config, Role, Seat, Superblock, TagKey};
 
 use crate::engine::EngineMaker;
 use crate::system::Maker;
@@ -27,6 +27,9 @@ const BLOCK: u64 = BLOCK_SIZE as u64;
 /// A drive is known by its UUID, and not by its number: another drive may get the seat of one that
 /// is behind. A record that names another UUID for a drive's seat overrules the superblocks of that
 /// drive, too. A drive that has no seat is no member: it was replaced, or was about to get one.
+///
+/// In a parity group, such a record says more: parity may have been written without the drive
+/// since, in a consistency point that was cut. So the drive is astray, too.
 ///
 /// A drive is *astray* if it has a commit that is not the newest one or an older one: it is of a
 /// number that does not count, or another one of the same number. A start of this drive alone would
@@ -93,10 +96,16 @@ impl Standing {
             is_there: labels.iter().map(Option::is_some).collect(),
             is_astray: labels
                 .iter()
-                .map(|label| {
-                    label
-                        .as_ref()
-                        .is_some_and(|it| it.is_astray(superblock, is_split))
+                .enumerate()
+                .map(|(drive, label)| {
+                    let uuid = label.as_ref().and_then(Label::uuid);
+                    let mut members = record.members.iter().zip(0..);
+                    let seat = members.find(|(member, _)| Some(member.uuid) == uuid);
+                    let has_parity =
+                        seat.is_some_and(|(_, seat)| record.parity_group_of(seat).is_some());
+                    let is_left_out = has_parity && is_overruled(&labels, drive, epoch);
+                    let label = label.as_ref();
+                    is_left_out || label.is_some_and(|it| it.is_astray(superblock, is_split))
                 })
                 .collect(),
             contradictions: contradictions.collect(),
@@ -188,10 +197,18 @@ impl Standing {
         away.filter(|seat| self.seats[*seat].is_current()).collect()
     }
 
-    /// True if each mirror has a drive that can be used.
+    /// Drives that a group needs: one of a mirror, and as many as there are data columns if there
+    /// is parity.
+    pub(super) fn needed_in(&self, group: u16) -> usize {
+        let seats = self.seats_of(group).into_iter();
+        let data = seats.filter(|seat| self.seats[*seat].role == Role::Data);
+        data.count()
+    }
+
+    /// True if each group has the drives that it needs, and they can be used.
     pub(super) fn suffices(&self) -> bool {
         let mut groups = self.groups().into_iter();
-        groups.all(|group| !self.usable_in(group).is_empty())
+        groups.all(|group| self.usable_in(group).len() >= self.needed_in(group))
     }
 
     /// True if a start uses the drives that are there without being told to (decision 0041, rule
@@ -342,7 +359,7 @@ fn all_labels(maker: &EngineMaker, images: &Images) -> Vec<Label> {
 
 /// Returns the first block behind the front label and the journal of a drive, if it has one.
 pub(super) fn first_data_block(maker: &EngineMaker, drive: usize) -> u64 {
-    match drive < maker.copies {
+    match drive < maker.drives_together() {
         true => maker.promises().journal_blocks.end.max(LABEL_BLOCKS),
         false => LABEL_BLOCKS,
     }

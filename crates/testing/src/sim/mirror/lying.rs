@@ -91,7 +91,8 @@ pub(super) fn run(setting: &Setting, plan: Plan, rng: &mut Rng) -> Result<Report
             liars: &liars,
         };
         state = live(&lived, state, &liar, rng, &mut workload, &mut report).map_err(within)?;
-        if rng.one_in(2) {
+        // Nothing but a scrub finds wrong parity.
+        if rng.one_in(2) || setting.maker.parity.is_some() {
             state = scrub(&lived, state, &mut report)
                 .map_err(|failure| within(failure.within("a scrub after it")))?;
             liars.clear();

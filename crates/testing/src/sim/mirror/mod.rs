@@ -37,6 +37,8 @@ mod judging;
 mod life;
 mod lying;
 
+use everglade_engine::ParityPlan;
+
 use super::driver::{Errors, Manners};
 use super::growth::{evenly, first_actions, write};
 use super::{Failure, Mirrored, Report};
@@ -110,6 +112,27 @@ pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failur
     }
 }
 
+/// Returns a maker with parity groups, drawn from a seed.
+#[must_use]
+pub fn with_parity(seed: Seed, maker: &EngineMaker) -> EngineMaker {
+    let mut rng = Rng::for_part(seed.0, "parity");
+    let shapes = [
+        (2, 1),
+        (3, 1),
+        (3, 1),
+        (4, 2),
+        (4, 2),
+        (5, 2),
+        (5, 3),
+        (7, 3),
+    ];
+    let (drives, parity) = shapes[rng.index(shapes.len())];
+    EngineMaker {
+        parity: Some(ParityPlan { drives, parity }),
+        ..*maker
+    }
+}
+
 /// What happens in the lives of a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scene {
@@ -136,12 +159,16 @@ fn draw_scene(seed: Seed, maker: &EngineMaker) -> (EngineMaker, Scene, Rng) {
         true => maker.journal_half_blocks.min(300),
         false => [64, 128][rng.index(2)],
     };
+    let has_parity = maker.parity.is_some();
     let maker = EngineMaker {
         devices: [1, 1, 2][rng.index(3)],
-        copies: [2, 2, 3][rng.index(3)],
+        copies: match has_parity {
+            true => 1,
+            false => [2, 2, 3][rng.index(3)],
+        },
         area_blocks: 256,
         journal_half_blocks,
-        journal_device: journal_half_blocks > 0 && rng.one_in(8),
+        journal_device: journal_half_blocks > 0 && !has_parity && rng.one_in(8),
         reclaim_regions: [1, 2, 5, maker.reclaim_regions][rng.index(4)],
         ..*maker
     };

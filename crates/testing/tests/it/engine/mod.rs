@@ -18,6 +18,7 @@ mod lun_clones;
 mod lun_restores;
 mod mirrors;
 mod notes;
+mod parity;
 mod redirect;
 mod renaming;
 mod replacing;

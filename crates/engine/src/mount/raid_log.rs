@@ -1,0 +1,348 @@
+//! Makes the parity of stripes right that a power cut left half written (docs/design/design.md §7).
+//!
+//! ```text
+//! records of the consistency point after the superblock's ─▶ stripes ─▶ parity from the base and
+//! from what the other columns have ─▶ flush ─▶ the records are erased
+//! ```
+//!
+//! This happens when the aggregate is opened, before any of its blocks is reconstructed.
+//!
+//! 1. Columns that do not stay have nothing that the superblock's consistency point uses. Whatever
+//!    a drive has there goes into parity. A column whose drive is missing counts as zeroes.
+//! 2. A drive that is missing may have a newer superblock, whose blocks are not zeroes. So before
+//!    parity is changed without it, all other drives get a record in which it is behind (decision
+//!    0041, rule 9). From then on that superblock does not count.
+//! 3. Records are erased when parity is on stable media, the first block of the log last: it says
+//!    whether there are records. So after a cut in here everything is done again.
+//! 4. A drive that fails here is lost, if it can be spared, and all of this begins anew without it.
+//! 5. Records of the log are written from its first block on, and a wave is complete before the
+//!    next one. So a drive without a record in the first block has none that counts.
+
+use std::collections::BTreeMap;
+
+use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Storage};
+use everglade_format::label::{CONFIG_OFFSETS, config_slot, label_offsets};
+use everglade_format::raid_log::RaidLogHeader;
+use everglade_format::{Block, CpNumber, Superblock, TagKey};
+use everglade_raid::Code;
+
+use crate::media::layout::Rows;
+use crate::media::{Layout, Media};
+use crate::mount::refusal::Refusal;
+
+/// A stripe to make right: the columns that stay, and the base, which is zeroes if none does.
+struct Half {
+    stays: u32,
+    base: Vec<Box<Block>>,
+}
+
+/// What the drives of a group have in their logs.
+#[derive(Default)]
+struct Found {
+    /// By stripe.
+    stripes: BTreeMap<u64, Half>,
+    /// Blocks with headers that count, by drive and byte, the first ones of the logs last.
+    headers: Vec<(DeviceId, u64)>,
+}
+
+/// Makes parity right. Returns the epoch of the highest record that the labels have then, if
+/// `highest` was that before. Drives that fail are taken out of the layout.
+///
+/// # Errors
+/// A drive that cannot be spared fails, or too few logs can be read.
+pub(crate) fn recover(
+    storage: &dyn Storage,
+    layout: &mut Layout,
+    superblock: &Superblock,
+    highest: u64,
+) -> Result<u64, Refusal> {
+    let mut reached = highest;
+    loop {
+        match recover_all(storage, layout, superblock, &mut reached) {
+            Ok(()) => return Ok(reached),
+            Err(Trouble::Refused(refusal)) => return Err(*refusal),
+            Err(Trouble::Drive(device, error)) => match layout.without(device) {
+                Some(next) => *layout = next,
+                None => return Err(failed(storage, device, &error)),
+            },
+        }
+    }
+}
+
+/// Why parity is not made right.
+enum Trouble {
+    /// A drive fails.
+    Drive(DeviceId, DiskError),
+    Refused(Box<Refusal>),
+}
+
+fn recover_all(
+    storage: &dyn Storage,
+    layout: &Layout,
+    superblock: &Superblock,
+    reached: &mut u64,
+) -> Result<(), Trouble> {
+    let key = TagKey::new(&layout.config.secret);
+    let mut is_announced = false;
+    for rows in layout.all_rows() {
+        let cp = superblock.cp.next();
+        let found = find(storage, layout, rows, cp, &key)?;
+        if found.headers.is_empty() {
+            continue;
+        }
+        if layout.has_losses() && !is_announced {
+            *reached = announce(storage, layout, *reached)?;
+            is_announced = true;
+        }
+        for (stripe, half) in &found.stripes {
+            mend(storage, layout, rows, *stripe, half)?;
+        }
+        flush(storage, layout, rows)?;
+        erase(storage, layout, rows, &found.headers)?;
+    }
+    Ok(())
+}
+
+/// Reads the logs of a group.
+fn find(
+    storage: &dyn Storage,
+    layout: &Layout,
+    rows: &Rows,
+    cp: CpNumber,
+    key: &TagKey,
+) -> Result<Found, Trouble> {
+    let mut found = Found::default();
+    let mut firsts = Vec::new();
+    let mut failed = Vec::new();
+    for member in &rows.members {
+        let Some(device) = layout.full_drive(*member) else {
+            continue;
+        };
+        let first = layout.config.raid_log_first(*member).0 * BLOCK_SIZE as u64;
+        let log = Log {
+            storage,
+            device,
+            first,
+            blocks: layout.config.raid_log_blocks,
+        };
+        let read = log.records(rows, cp, key, &mut found);
+        match read {
+            Ok(true) => firsts.push((device, first)),
+            Ok(false) => {}
+            Err(Fault::Disk(DiskError::Gone)) => {
+                return Err(Trouble::Drive(device, DiskError::Gone));
+            }
+            Err(Fault::Disk(error)) => failed.push((device, error)),
+            Err(Fault::Damage(damage)) => {
+                return Err(Trouble::Refused(Box::new(Refusal::new(
+                    format!("device {}: {damage}", storage.name(device)),
+                    "a RAID log that makes sense",
+                    "It was written by another build: use that one. Nothing was changed",
+                ))));
+            }
+        }
+    }
+    // One of the drives that have a record is always there, unless too many are lost.
+    if failed.len() > rows.code.parity()
+        && let Some((device, error)) = failed.first()
+    {
+        return Err(Trouble::Refused(Box::new(Refusal::new(
+            format!("device {}: {error}", storage.name(*device)),
+            "RAID logs that can be read, of all drives but as many as there is parity",
+            "Bring the missing devices back. Nothing was changed",
+        ))));
+    }
+    found.headers.extend(firsts);
+    Ok(found)
+}
+
+/// Why a log is not read.
+enum Fault {
+    Disk(DiskError),
+    Damage(everglade_format::Damage),
+}
+
+/// The log of one drive.
+struct Log<'a> {
+    storage: &'a dyn Storage,
+    device: DeviceId,
+    /// Its first byte.
+    first: u64,
+    blocks: u64,
+}
+
+impl Log<'_> {
+    /// Adds the records of a consistency point. True if the first block has one.
+    fn records(
+        &self,
+        rows: &Rows,
+        cp: CpNumber,
+        key: &TagKey,
+        found: &mut Found,
+    ) -> Result<bool, Fault> {
+        let parity = rows.code.parity();
+        let decode = |block: &Block| {
+            let header = RaidLogHeader::decode(block, key, parity).map_err(Fault::Damage)?;
+            Ok(header.filter(|it| it.cp == cp && it.member == rows.members[0]))
+        };
+        if decode(&*self.block(0)?)?.is_none() {
+            return Ok(false);
+        }
+        for at in 0..self.blocks {
+            let Some(header) = decode(&*self.block(at)?)? else {
+                continue;
+            };
+            if at > 0 {
+                found.headers.push((self.device, self.offset(at)));
+            }
+            self.add(at, &header, key, found)?;
+        }
+        Ok(true)
+    }
+
+    /// Adds the stripes of a record, if its bases are right.
+    fn add(
+        &self,
+        at: u64,
+        header: &RaidLogHeader,
+        key: &TagKey,
+        found: &mut Found,
+    ) -> Result<(), Fault> {
+        let end = at + 1 + header.base_blocks() as u64;
+        if end > self.blocks {
+            return Ok(());
+        }
+        let bases = (at + 1..end).map(|at| self.block(at));
+        let bases = bases.collect::<Result<Vec<_>, Fault>>()?;
+        let tags = header.entries.iter().flat_map(|entry| &entry.tags);
+        let is_right = tags.zip(&bases).all(|(tag, base)| key.tag(base) == *tag);
+        if !is_right {
+            return Ok(());
+        }
+        let mut bases = bases.into_iter();
+        for entry in &header.entries {
+            let base: Vec<Box<Block>> = bases.by_ref().take(entry.tags.len()).collect();
+            for stripe in entry.stripe..entry.stripe.saturating_add(u64::from(entry.count)) {
+                let half = Half {
+                    stays: entry.stays,
+                    base: base.clone(),
+                };
+                found.stripes.insert(stripe, half);
+            }
+        }
+        Ok(())
+    }
+
+    fn offset(&self, at: u64) -> u64 {
+        self.first + at * BLOCK_SIZE as u64
+    }
+
+    fn block(&self, at: u64) -> Result<Box<Block>, Fault> {
+        let mut block = Box::new([0; BLOCK_SIZE]);
+        let read = self.storage.read(self.device, self.offset(at), &mut *block);
+        read.map(|()| block).map_err(Fault::Disk)
+    }
+}
+
+/// Makes the parity of a stripe right.
+fn mend(
+    storage: &dyn Storage,
+    layout: &Layout,
+    rows: &Rows,
+    stripe: u64,
+    half: &Half,
+) -> Result<(), Trouble> {
+    let code: Code = rows.code;
+    let offset = stripe * BLOCK_SIZE as u64;
+    let mut parity = match half.base.is_empty() {
+        true => vec![Box::new([0; BLOCK_SIZE]); code.parity()],
+        false => half.base.clone(),
+    };
+    let (data, with_parity) = rows.members.split_at(code.data());
+    for (column, member) in data.iter().enumerate() {
+        let is_missing = layout.full_drive(*member);
+        let (0, Some(device)) = (half.stays >> column & 1, is_missing) else {
+            continue;
+        };
+        let mut block = Box::new([0; BLOCK_SIZE]);
+        if storage.read(device, offset, &mut *block).is_err() {
+            // Nothing that is used is here.
+            block.fill(0);
+            let written = storage.write(device, offset, &*block);
+            written.map_err(|error| Trouble::Drive(device, error))?;
+        }
+        let mut blocks: Vec<&mut Block> = parity.iter_mut().map(|block| &mut **block).collect();
+        code.update(column, &block, &mut blocks);
+    }
+    for (member, block) in with_parity.iter().zip(&parity) {
+        if let Some(device) = layout.full_drive(*member) {
+            let written = storage.write(device, offset, &**block);
+            written.map_err(|error| Trouble::Drive(device, error))?;
+        }
+    }
+    Ok(())
+}
+
+/// Erases the headers, those at the beginning of a log after all others.
+fn erase(
+    storage: &dyn Storage,
+    layout: &Layout,
+    rows: &Rows,
+    headers: &[(DeviceId, u64)],
+) -> Result<(), Trouble> {
+    let is_first = |(device, offset): &&(DeviceId, u64)| {
+        let mut members = rows.members.iter();
+        members.any(|member| {
+            let first = layout.config.raid_log_first(*member).0 * BLOCK_SIZE as u64;
+            layout.full_drive(*member) == Some(*device) && first == *offset
+        })
+    };
+    let (first, others): (Vec<_>, Vec<_>) = headers.iter().partition(is_first);
+    for headers in [others, first] {
+        for (device, offset) in headers.iter().copied() {
+            let written = storage.write(device, offset, &[0; BLOCK_SIZE]);
+            written.map_err(|error| Trouble::Drive(device, error))?;
+        }
+        flush(storage, layout, rows)?;
+    }
+    Ok(())
+}
+
+fn flush(storage: &dyn Storage, layout: &Layout, rows: &Rows) -> Result<(), Trouble> {
+    for device in rows.members.iter().filter_map(|it| layout.full_drive(*it)) {
+        let flushed = storage.flush(device);
+        flushed.map_err(|error| Trouble::Drive(device, error))?;
+    }
+    Ok(())
+}
+
+/// Writes a record to all drives in use in which the missing ones are behind: first to all front
+/// labels, then to the others. Returns its epoch.
+fn announce(storage: &dyn Storage, layout: &Layout, highest: u64) -> Result<u64, Trouble> {
+    let media = Media::new(layout.clone()).after_change(highest);
+    let Some(recorded) = media.unrecorded() else {
+        return Ok(highest);
+    };
+    let slot = CONFIG_OFFSETS[config_slot(recorded.config.epoch)];
+    for copy in 0..2 {
+        for (index, member, device) in recorded.members() {
+            let label = label_offsets(member.size_blocks * BLOCK_SIZE as u64)[copy];
+            let record = recorded.record_of(index).encode();
+            let written = storage.write(device, label + slot, &record);
+            let written = written.and_then(|()| storage.flush(device));
+            written.map_err(|error| Trouble::Drive(device, error))?;
+        }
+    }
+    Ok(recorded.config.epoch)
+}
+
+fn failed(storage: &dyn Storage, device: DeviceId, error: &DiskError) -> Refusal {
+    Refusal::new(
+        format!(
+            "parity was not made right after a crash: device {}: {error}",
+            storage.name(device)
+        ),
+        "drives that can be written, of all groups",
+        "Take that device away, if the others suffice; else repair it, then start again",
+    )
+}

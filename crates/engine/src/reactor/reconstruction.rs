@@ -1,0 +1,252 @@
+//! Reconstruction: a block of a parity group whose own drive does not have it is found from the
+//! other columns of its stripe (L-03, L-04).
+//!
+//! All columns that are there are read. What is found has the tag that the pointer says: else a set
+//! of columns is taken for wrong, and left out ([`everglade_raid::recovery`]).
+//!
+//! 1. A stripe may be written while it is read here. Then its columns do not go together. So a
+//!    reconstruction that finds nothing is repeated if stripes were written meanwhile
+//!    ([`crate::media::Media::stripes_version`]).
+//! 2. Blocks that are wrong on a drive in use are noted, and written again by a consistency point
+//!    ([`crate::media::copies`]).
+//! 3. A block that is not found because a drive does not answer is not lost: it may be found later.
+//!    A probe tells this from a medium that has lost blocks.
+//! 4. With the tag of a hole, any content is right: it is for the consistency point, which computes
+//!    parity from whatever a stripe has.
+
+use everglade_env::{BLOCK_SIZE, Completion, DeviceId, DiskError, Op, Outside, Page};
+use everglade_format::Pointer;
+use everglade_pagecache::Key;
+use everglade_raid::recovery::Recovered;
+use everglade_raid::{Recovery, TooManyLost};
+
+use crate::media::copies::Note;
+use crate::media::layout::Across;
+use crate::pool::aggregate::Aggregate;
+use crate::reactor::Core;
+use crate::reactor::loading::Inflight;
+use crate::read::load::Missing;
+
+/// A block that is being reconstructed.
+pub(super) struct Reconstruction {
+    aggregate: u32,
+    pointer: Pointer,
+    at: Across,
+    recovery: Recovery,
+    /// Reads under way.
+    left: usize,
+    too_many: bool,
+    /// A drive whose column could not be read.
+    failed: Option<DeviceId>,
+    /// See [`crate::media::Media::stripes_version`].
+    version: u64,
+    /// The drive of the block, if it had it wrong, and what was wrong.
+    wrong: Option<DeviceId>,
+    reason: String,
+}
+
+impl<O: Outside> Core<O> {
+    /// Reconstructs a block for the operations that wait for it. False if it is in no parity group.
+    pub(super) fn reconstruct(
+        &mut self,
+        shared: &Aggregate,
+        pointer: Pointer,
+        wrong: Option<DeviceId>,
+        reason: String,
+    ) -> bool {
+        if !shared.media.has_parity() {
+            return false;
+        }
+        let version = shared.media.stripes_version();
+        let layout = shared.media.layout();
+        let Some(at) = layout.across(pointer.pvbn) else {
+            return false;
+        };
+        let (rows, lost) = (layout.rows(at.group), layout.lost_columns(at.group));
+        let Ok(recovery) = Recovery::new(rows.code, at.column, lost) else {
+            self.give_up(shared.id, pointer, &reason, None);
+            return true;
+        };
+        let wants = recovery.wants();
+        let reconstruction = self.reconstructions.insert(Reconstruction {
+            aggregate: shared.id,
+            pointer,
+            at,
+            recovery,
+            left: wants.count(),
+            too_many: false,
+            failed: None,
+            version,
+            wrong,
+            reason,
+        });
+        for column in wants.iter() {
+            let device = layout.full_drive(rows.members[column]);
+            let device = device.expect("it is not lost");
+            let op = Op::Read {
+                device,
+                offset: at.stripe * BLOCK_SIZE as u64,
+                pages: vec![Page::for_read()],
+            };
+            let read = Inflight::Column {
+                aggregate: shared.id,
+                reconstruction,
+                column,
+                device,
+            };
+            self.submit(op, read);
+        }
+        true
+    }
+
+    /// Too many columns cannot be read.
+    fn give_up(
+        &mut self,
+        aggregate: u32,
+        pointer: Pointer,
+        reason: &str,
+        failed: Option<DeviceId>,
+    ) {
+        let reason = format!("{reason}, and too many drives of its group cannot be read");
+        let Some(device) = failed else {
+            return self.arrive(aggregate, pointer, Err(Missing::Device(reason)));
+        };
+        let op = Op::Read {
+            device,
+            offset: 0,
+            pages: vec![Page::for_read()],
+        };
+        let probe = Inflight::Probe {
+            aggregate,
+            pointer,
+            reason,
+        };
+        self.submit(op, probe);
+    }
+
+    pub(super) fn complete_column(
+        &mut self,
+        (id, column, device): (usize, usize, DeviceId),
+        completion: Completion,
+    ) {
+        let reconstruction = &mut self.reconstructions[id];
+        reconstruction.left -= 1;
+        let aggregate = reconstruction.aggregate;
+        match completion.result {
+            Ok(()) => {
+                let page = completion.pages.into_iter().next();
+                let page = page.expect("a read returns its pages").freeze();
+                reconstruction.recovery.arrived(column, page);
+            }
+            Err(error) => {
+                let lost = reconstruction.recovery.lose(column);
+                reconstruction.too_many |= lost == Err(TooManyLost);
+                match error {
+                    DiskError::Gone => _ = self.lose(aggregate, device),
+                    _ => {
+                        reconstruction.failed = Some(device);
+                        let copies = &self.shared.aggregate(aggregate).media;
+                        copies.copies.count(device, |it| it.read_errors += 1);
+                    }
+                }
+            }
+        }
+        if self.reconstructions[id].left == 0 {
+            let reconstruction = self.reconstructions.remove(id);
+            self.finish(reconstruction);
+        }
+    }
+
+    fn finish(&mut self, reconstruction: Reconstruction) {
+        let Reconstruction {
+            aggregate,
+            pointer,
+            at,
+            recovery,
+            too_many,
+            failed,
+            version,
+            wrong,
+            reason,
+            ..
+        } = reconstruction;
+        let shared = self.shared.aggregate(aggregate);
+        let is_any = pointer.tag == Pointer::HOLE.tag;
+        if too_many {
+            return self.give_up(aggregate, pointer, &reason, failed);
+        }
+        let found = recovery.solve(|block| is_any || shared.key.tag(block) == pointer.tag);
+        let Some(found) = found else {
+            let now = shared.media.stripes_version();
+            let was_written = version != now || !now.is_multiple_of(2);
+            if was_written && !is_any && !shared.is_halted() {
+                self.reconstruct(&shared, pointer, wrong, reason);
+                return;
+            }
+            let missing = Missing::Damaged {
+                reason: format!("{reason}, and the other drives of its group do not have it"),
+                content: None,
+            };
+            return self.arrive(aggregate, pointer, Err(missing));
+        };
+        if is_any {
+            let missing = Missing::Damaged {
+                reason,
+                content: Some(found.page),
+            };
+            return self.arrive(aggregate, pointer, Err(missing));
+        }
+        self.note_wrong(&shared, pointer, at, wrong, &found);
+        let key = Key {
+            aggregate,
+            pvbn: pointer.pvbn,
+            tag: pointer.tag,
+        };
+        self.shared.cache.insert(key, found.page.clone());
+        self.arrive(aggregate, pointer, Ok(found.page));
+    }
+
+    /// Notes the blocks of a stripe that drives in use had wrong.
+    fn note_wrong(
+        &mut self,
+        shared: &Aggregate,
+        pointer: Pointer,
+        at: Across,
+        wrong: Option<DeviceId>,
+        found: &Recovered,
+    ) {
+        let layout = shared.media.layout();
+        shared.media.copies.count_reconstructed();
+        let own = wrong.map(|drive| {
+            let note = Note {
+                tag: pointer.tag,
+                page: found.page.clone(),
+                drive,
+                is_counted: true,
+            };
+            (pointer.pvbn, note)
+        });
+        let members = &layout.rows(at.group).members;
+        let others = found.wrong.iter().filter_map(|(column, page)| {
+            // Parity has no number. It is written anew with the next write of the stripe.
+            let pvbn = layout.pvbn_of(Across {
+                column: *column,
+                ..at
+            })?;
+            let note = Note {
+                tag: shared.key.tag(page),
+                page: page.clone(),
+                drive: layout.full_drive(members[*column])?,
+                is_counted: false,
+            };
+            Some((pvbn, note))
+        });
+        let mut is_noted = false;
+        for (pvbn, note) in own.into_iter().chain(others) {
+            is_noted |= layout.is_full(note.drive) && shared.media.copies.note(pvbn, note);
+        }
+        if is_noted {
+            self.ask_for_commit(shared);
+        }
+    }
+}

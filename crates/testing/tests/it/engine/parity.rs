@@ -1,0 +1,126 @@
+//! Parity groups: drives break, lie, are away and come back, with power cuts on top (issue 25).
+
+use everglade_engine::ParityPlan;
+use everglade_env::BLOCK_SIZE;
+use everglade_testing::Seed;
+use everglade_testing::engine::EngineMaker;
+use everglade_testing::sim::mirror::{Everywhere, everywhere};
+use everglade_testing::sim::{Kind, Report};
+use everglade_testing::world::{Breakage, Faults};
+
+use super::lives::run_kind;
+use super::rig::{Rig, consistency_point, create_lun, create_volume, read, write};
+use super::share;
+
+const BLOCK: u64 = BLOCK_SIZE as u64;
+const POOL_BYTES: u64 = 12 << 20;
+
+/// One group of so many drives, with a journal.
+fn group(drives: usize, parity: usize) -> EngineMaker {
+    EngineMaker {
+        parity: Some(ParityPlan { drives, parity }),
+        ..EngineMaker::SMALL_LOGGED
+    }
+}
+
+/// A rig with a LUN that has 64 blocks, all committed.
+fn rig(maker: EngineMaker) -> Rig {
+    let mut rig = Rig::new(maker, POOL_BYTES, 1);
+    rig.live(
+        [
+            create_volume("v"),
+            create_lun("v/l", 8 << 20),
+            write("v/l", 0, 64 * BLOCK, 5),
+            consistency_point(),
+        ],
+        |_| {},
+    );
+    rig
+}
+
+#[test]
+fn what_was_written_is_there_after_a_restart() {
+    for (drives, parity) in [(3, 1), (4, 2), (6, 2), (6, 3)] {
+        let mut rig = rig(group(drives, parity));
+        rig.restart();
+        rig.live([read("v/l", 0, 64 * BLOCK)], |_| {});
+        rig.live(
+            [write("v/l", 3 * BLOCK, 17 * BLOCK, 9), consistency_point()],
+            |_| {},
+        );
+        rig.restart();
+        rig.live([read("v/l", 0, 64 * BLOCK)], |_| {});
+    }
+}
+
+/// Cuts writes from the first break on, with any set of drives: about `most` of them, or all
+/// ([`share`]).
+fn cut(maker: EngineMaker, breaks: Vec<(usize, u64, Breakage)>, most: usize) -> Report {
+    let plan = Everywhere {
+        maker,
+        pool_bytes: POOL_BYTES,
+        breaks,
+        is_return: false,
+        replaced: None,
+        most: share(most),
+    };
+    let report = everywhere(Seed(61), &plan);
+    report.unwrap_or_else(|failure| panic!("{:?}: {failure}", plan.breaks))
+}
+
+#[test]
+fn a_drive_vanishes_and_any_write_may_be_the_last_with_any_drives() {
+    for (drive, after) in [(0, 3), (2, 12)] {
+        cut(group(3, 1), vec![(drive, after, Breakage::Vanishes)], 10);
+    }
+}
+
+#[test]
+fn two_drives_break_one_after_the_other() {
+    let fails = Breakage::Fails(Faults::no_writes());
+    for (drive, after) in [(0, 3), (3, 12)] {
+        let other = (drive + 1) % 4;
+        let breaks = vec![
+            (drive, after, Breakage::Vanishes),
+            (other, after + 5, fails.clone()),
+        ];
+        cut(group(4, 2), breaks, 5);
+    }
+}
+
+fn passes(seed: u64) {
+    if let Err(failure) = Kind::Parity.run(Seed(seed), 0) {
+        panic!("seed {seed}: {failure}");
+    }
+}
+
+/// The first chunk of a new parity drive got the blocks of a data column, and a block that was
+/// written again did not stay.
+#[test]
+fn a_parity_drive_that_is_replaced_has_parity_from_the_first_block_on() {
+    passes(4);
+}
+
+/// A start made parity right, and a drive vanished in it.
+#[test]
+fn a_drive_is_lost_while_parity_is_made_right() {
+    passes(8);
+}
+
+/// Stripes were written without it, and the log did not say so any more.
+#[test]
+fn a_drive_is_back_after_the_raid_log_was_emptied() {
+    passes(39);
+}
+
+/// Its blocks were taken for lost.
+#[test]
+fn a_drive_that_does_not_answer_is_one_too_many() {
+    passes(60);
+}
+
+#[test]
+fn drives_of_parity_groups_break_while_clients_work() {
+    let all = run_kind(Kind::Parity, (0..4).map(|number| Seed(64).nth(number)));
+    assert!(all.cuts > 0 && all.recoveries > 0, "{all}");
+}
