@@ -132,6 +132,9 @@ pub struct Aggregate {
     /// Blocks that one drive of a mirror had wrong; absent without redundancy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies: Option<Copies>,
+    /// Stripes of parity groups; absent without parity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stripes: Option<Stripes>,
     /// The replay of the journal when the aggregate was opened; absent after a clean stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
@@ -178,6 +181,21 @@ pub struct Copies {
     pub read_elsewhere_block_count: u64,
     /// Blocks of these that were then written again.
     pub rewritten_block_count: u64,
+}
+
+/// Stripes of parity groups that were written since the aggregate was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Stripes {
+    /// Stripes that were written without reading.
+    pub full_count: u64,
+    /// Stripes of which a part was read to compute parity.
+    pub partial_count: u64,
+    /// Blocks that were read for that.
+    pub read_block_count: u64,
+    /// Free blocks that were filled with zeroes.
+    pub filled_block_count: u64,
+    /// Blocks that were reconstructed, because their drive was missing or had them wrong.
+    pub reconstructed_block_count: u64,
 }
 
 /// Consistency points since the aggregate was opened, by cause.

@@ -47,7 +47,7 @@ mod volume;
 pub use aggregate::{
     Aggregate, AggregateState, Aggregates, ConsistencyPoints, Copies, CreateAggregate,
     CreationPlan, DEVICES_MAX, Damage, Device, DeviceKind, DeviceState, DriveFaults, Journal,
-    PlannedDevice, Recovery,
+    PlannedDevice, Recovery, Stripes,
 };
 pub use code::Code;
 pub use comparison::{ChangedRange, CompareSnapshot, SnapshotChanges};

@@ -375,6 +375,16 @@ fn details(aggregate: &Aggregate, exact: bool) -> String {
         );
         line("copies", &text);
     }
+    if let Some(stripes) = &aggregate.stripes {
+        let text = format!(
+            "{} written whole, {} in part with {} blocks read; {} blocks reconstructed",
+            stripes.full_count,
+            stripes.partial_count,
+            stripes.read_block_count,
+            stripes.reconstructed_block_count
+        );
+        line("stripes", &text);
+    }
     match &aggregate.journal {
         None => line("journal", "none: a flush is a consistency point"),
         Some(journal) => {

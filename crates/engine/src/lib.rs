@@ -65,6 +65,7 @@ mod tree;
 pub use crate::cp::freeze::RECLAIM_REGIONS;
 pub use crate::holders::table::Counts as ScanCounts;
 pub use crate::media::copies::{CatchUpInfo, CopiesInfo, DriveFaults};
+pub use crate::media::devices::StripesInfo;
 pub use crate::media::host::HOST_MARGIN_BYTES;
 pub use crate::media::next::NextGeometry;
 pub use crate::mount::copies::LostCopy;

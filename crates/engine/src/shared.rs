@@ -15,6 +15,7 @@ use everglade_pagecache::PageCache;
 use crate::background::split;
 use crate::cp::freeze::RECLAIM_REGIONS;
 use crate::media::copies::{CopiesInfo, DriveFaults};
+use crate::media::devices::StripesInfo;
 use crate::media::heal::Healing;
 use crate::media::next::NextGeometry;
 use crate::media::{Layout, Media};
@@ -154,6 +155,8 @@ pub struct AggregateInfo {
     pub members: Vec<MemberInfo>,
     /// Reads of other copies.
     pub copies: CopiesInfo,
+    /// Writes of parity groups.
+    pub stripes: StripesInfo,
     /// The scrub that is under way, or the last one.
     pub scrub: ScrubInfo,
 }
@@ -610,6 +613,7 @@ impl Engine {
             devices: aggregate.media.layout().devices().collect(),
             members: members_of(&aggregate.media),
             copies: aggregate.media.copies.info(),
+            stripes: aggregate.media.stripes.info(),
             scrub: aggregate.scrub(),
         };
         let all = self.0.all();

@@ -460,10 +460,13 @@ impl Config {
     /// Returns the parity group of a member; `None` if it is in none.
     #[must_use]
     pub fn parity_group_of(&self, member: u32) -> Option<ParityGroup> {
-        let role = |it: &u32| self.members[*it as usize].seat.role;
+        let has_parity = |it: &u32| {
+            let member = self.members.get(*it as usize);
+            member.is_some_and(|member| member.seat.role == Role::Parity)
+        };
         let all = self.group_of(member);
-        all.iter().find(|it| role(it) == Role::Parity)?;
-        let (parity, data) = all.into_iter().partition(|it| role(it) == Role::Parity);
+        all.iter().find(|it| has_parity(it))?;
+        let (parity, data) = all.into_iter().partition(has_parity);
         Some(ParityGroup { data, parity })
     }
 
@@ -484,7 +487,8 @@ impl Config {
     /// The first block of the RAID log on a member of a parity group.
     #[must_use]
     pub fn raid_log_first(&self, member: u32) -> Dbn {
-        let first = self.members[member as usize].data_first.0;
+        let first = self.members.get(member as usize);
+        let first = first.map_or(0, |member| member.data_first.0);
         Dbn(first.saturating_sub(self.raid_log_blocks))
     }
 

@@ -77,7 +77,20 @@ pub(crate) struct Media {
     pub(crate) stripes: StripeCounts,
 }
 
-/// Stripes that consistency points have written.
+/// Stripes of parity groups that consistency points have written since the aggregate was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StripesInfo {
+    /// Stripes that were written without reading.
+    pub full: u64,
+    /// Stripes of which a part was read.
+    pub partial: u64,
+    /// Blocks that were read for parity.
+    pub read_blocks: u64,
+    /// Free blocks that were filled with zeroes.
+    pub filled_blocks: u64,
+}
+
+/// The same, as it is counted.
 #[derive(Default)]
 pub(crate) struct StripeCounts {
     /// Those of which nothing stayed.
@@ -88,6 +101,17 @@ pub(crate) struct StripeCounts {
     pub(crate) read: AtomicU64,
     /// Free blocks that were filled with zeroes.
     pub(crate) filled: AtomicU64,
+}
+
+impl StripeCounts {
+    pub(crate) fn info(&self) -> StripesInfo {
+        StripesInfo {
+            full: self.full.load(Ordering::Relaxed),
+            partial: self.partial.load(Ordering::Relaxed),
+            read_blocks: self.read.load(Ordering::Relaxed),
+            filled_blocks: self.filled.load(Ordering::Relaxed),
+        }
+    }
 }
 
 impl Media {

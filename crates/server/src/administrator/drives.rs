@@ -17,7 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use everglade_api::{
-    Aggregate, Code, Copies, Device, DeviceKind, DeviceState, DriveFaults, Health, Raid, counted,
+    Aggregate, Code, Copies, Device, DeviceKind, DeviceState, DriveFaults, Health, Raid, Stripes,
+    counted,
 };
 use everglade_engine::{AggregateInfo, MemberInfo};
 use everglade_env::World;
@@ -239,6 +240,19 @@ pub(super) fn copies(info: &AggregateInfo) -> Option<Copies> {
     group_size(info).map(|_| Copies {
         read_elsewhere_block_count: info.copies.read_elsewhere,
         rewritten_block_count: info.copies.rewritten,
+    })
+}
+
+/// Returns the counters of stripes, if the aggregate has parity.
+pub(super) fn stripes(info: &AggregateInfo) -> Option<Stripes> {
+    let mut members = info.members.iter();
+    members.find(|member| member.seat.role == Role::Parity)?;
+    Some(Stripes {
+        full_count: info.stripes.full,
+        partial_count: info.stripes.partial,
+        read_block_count: info.stripes.read_blocks,
+        filled_block_count: info.stripes.filled_blocks,
+        reconstructed_block_count: info.copies.reconstructed,
     })
 }
 

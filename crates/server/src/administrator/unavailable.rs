@@ -79,6 +79,7 @@ impl Unavailable {
             journal: None,
             damage: Damage::default(),
             copies: None,
+            stripes: None,
             recovery: None,
             volume_count: 0,
             devices: self.devices.clone(),

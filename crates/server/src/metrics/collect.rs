@@ -256,6 +256,19 @@ fn drives(page: &mut Page, aggregates: &[Aggregate]) {
     copies().for_each(|(name, it)| family.value(&[name], it.read_elsewhere_block_count));
     let mut family = page.family("everglade_mirror_rewritten_total");
     copies().for_each(|(name, it)| family.value(&[name], it.rewritten_block_count));
+    let stripes =
+        || known(aggregates).filter_map(|aggregate| Some((&aggregate.name, aggregate.stripes?)));
+    let mut family = page.family("everglade_stripes_total");
+    stripes().for_each(|(name, it)| {
+        family.value(&[name, "full"], it.full_count);
+        family.value(&[name, "partial"], it.partial_count);
+    });
+    let mut family = page.family("everglade_stripe_blocks_total");
+    stripes().for_each(|(name, it)| {
+        family.value(&[name, "read"], it.read_block_count);
+        family.value(&[name, "filled"], it.filled_block_count);
+        family.value(&[name, "reconstructed"], it.reconstructed_block_count);
+    });
     let mut family = page.family("everglade_drive_faults_total");
     for aggregate in known(aggregates) {
         for device in &aggregate.devices {

@@ -203,6 +203,12 @@ const REST: &[Metric] = &[
         opened."),
     counter("everglade_mirror_rewritten_total", &["aggregate"], "Blocks of these that were then \
         written again."),
+    counter("everglade_stripes_total", &["aggregate", "kind"], "Stripes of parity groups that were \
+        written since the aggregate was opened: full (nothing was read), partial (a part was read \
+        to compute parity)."),
+    counter("everglade_stripe_blocks_total", &["aggregate", "kind"], "Blocks of parity groups: \
+        read (to compute parity), filled (free blocks that were filled with zeroes), reconstructed \
+        (their drive was missing, or had them wrong)."),
     counter("everglade_drive_faults_total", &["aggregate", "device", "kind"], "Faults of a drive \
         of a mirror, since the aggregate was opened or the drive came: read (reads of a block that \
         failed), wrong (reads that gave other contents than were written), write (changes that \

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use everglade_engine::admin::{self, Change};
 use everglade_engine::{
-    AggregateInfo, CopiesInfo, Core, Engine, MemberInfo, ScrubInfo, State, Usage,
+    AggregateInfo, CopiesInfo, Core, Engine, MemberInfo, ScrubInfo, State, StripesInfo, Usage,
 };
 use everglade_format::volume::Sync;
 use everglade_target::{Error, Target};
@@ -174,6 +174,12 @@ impl EngineSystem {
     #[must_use]
     pub fn members(&self) -> Vec<MemberInfo> {
         self.info().members
+    }
+
+    /// Returns the stripes that were written.
+    #[must_use]
+    pub fn stripes(&self) -> StripesInfo {
+        self.info().stripes
     }
 
     /// Returns what reads of other copies have found.

@@ -670,7 +670,7 @@ fn what_makes_no_mirror_is_refused_and_changes_nothing() {
             &mirror,
             &["--devices", &two, "--journal-device", text(&spare)],
             2,
-            &["--journal-device", "not possible with raid mirror"],
+            &["--journal-device", "not possible in this version"],
         ),
         (
             &mirror,

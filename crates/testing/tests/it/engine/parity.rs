@@ -68,6 +68,18 @@ fn cut(maker: EngineMaker, breaks: Vec<(usize, u64, Breakage)>, most: usize) -> 
     report.unwrap_or_else(|failure| panic!("{:?}: {failure}", plan.breaks))
 }
 
+/// A new pool has only free space: what is written in order fills whole stripes.
+#[test]
+fn free_stripes_are_written_without_reading() {
+    let mut rig = Rig::new(group(6, 2), POOL_BYTES, 1);
+    let first = [create_volume("v"), create_lun("v/l", 8 << 20)];
+    rig.live(first, |_| {});
+    let work = [write("v/l", 0, 1024 * BLOCK, 5), consistency_point()];
+    let stripes = rig.live(work, |system| system.stripes());
+    assert!(stripes.full >= 256, "{stripes:?}");
+    assert!(stripes.partial < 64, "{stripes:?}");
+}
+
 #[test]
 fn a_drive_vanishes_and_any_write_may_be_the_last_with_any_drives() {
     for (drive, after) in [(0, 3), (2, 12)] {
