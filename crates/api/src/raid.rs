@@ -150,7 +150,7 @@ impl CreateAggregate {
             0 => {
                 let text = match size {
                     0 => format!("missing; name the devices of a group with raid {raid}"),
-                    size => format!("missing; name {size} devices for each group"),
+                    size => format!("missing; name {size} devices for each group with raid {raid}"),
                 };
                 Err(Problem::of_field(Code::MissingField, "devices", text))
             }

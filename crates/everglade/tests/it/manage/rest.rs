@@ -224,7 +224,7 @@ fn bad_requests_are_problems_with_code_and_field() {
         (
             "POST",
             "/v1/aggregates",
-            "{\"name\": \"b\", \"raid\": \"triple\"}",
+            "{\"name\": \"b\", \"raid\": \"raid5\"}",
             422,
             "EVG-1004",
             Some("raid"),
