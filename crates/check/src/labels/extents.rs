@@ -132,7 +132,7 @@ impl Labels {
             for copy in self.config.copies_of(extent.member) {
                 add(copy, extent.first_dbn.0, end, By::Extent);
             }
-            // Parity lies beside the first column, as beside all others.
+            // Parity has the same range as each data column; the first one stands for all.
             let group = self.config.parity_group_of(extent.member);
             let group = group.filter(|group| group.data[0] == extent.member);
             for member in group.map_or(Vec::new(), |group| group.parity) {

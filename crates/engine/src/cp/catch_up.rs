@@ -114,16 +114,9 @@ fn erase_log(writer: &mut Writer, config: &Config, (member, device): (u32, Devic
 /// Queues the writes of a chunk's blocks. Returns their number.
 fn copy(home: &mut Home, cx: &mut LoadCx<'_>, device: DeviceId, chunk: Chunk) -> Result<u64, Stop> {
     let layout = home.aggregate.media.layout();
-    // Number 0 has no place.
-    let (pages, not_copied) = match layout.across(Pvbn(chunk.first + chunk.count - 1)) {
+    let (pages, not_copied) = match layout.across_first(chunk.first, chunk.count) {
         None => used(home, cx, chunk)?,
-        Some(last) => {
-            let first = Across {
-                stripe: last.stripe + 1 - chunk.count,
-                ..last
-            };
-            (column(home, cx, &layout, first, device, chunk)?, 0)
-        }
+        Some(first) => (column(home, cx, &layout, first, device, chunk)?, 0),
     };
     if not_copied > 0 {
         let copies = &home.aggregate.media.copies;
@@ -175,30 +168,26 @@ fn column(
     let data = rows.code.data();
     let (mut gather, mut pages) = (Gather::default(), Pages::new());
     for index in 0..chunk.count {
-        let block = |column: usize| {
-            let stripe = first.stripe + index;
-            let at = Across {
-                column,
-                stripe,
-                ..first
-            };
-            let pvbn = layout.pvbn_of(at);
-            pvbn.expect("all data columns have the same extents")
+        let at = Across {
+            stripe: first.stripe + index,
+            ..first
         };
+        let blocks: Vec<Pvbn> = layout.pvbns_of(at).collect();
         let mut is_used = false;
-        for column in 0..data {
-            is_used |= gather.add(is_held(&home.fs, cx, block(column))) == Some(true);
+        for block in &blocks {
+            is_used |= gather.add(is_held(&home.fs, cx, *block)) == Some(true);
         }
         if !is_used {
             continue;
         }
         let pvbn = Pvbn(chunk.first + index);
         if own < data {
-            let page = gather.add(as_it_is(home, cx, block(own)));
+            let page = gather.add(as_it_is(home, cx, blocks[own]));
             pages.extend(page.map(|page| (pvbn, page)));
             continue;
         }
-        let all = (0..data).map(|column| gather.add(as_it_is(home, cx, block(column))));
+        let all = blocks.iter();
+        let all = all.map(|block| gather.add(as_it_is(home, cx, *block)));
         let all: Vec<Option<PageRef>> = all.collect();
         if let Some(all) = all.into_iter().collect::<Option<Vec<PageRef>>>() {
             let parity = rows.parity_of(&all);

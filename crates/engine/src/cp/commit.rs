@@ -83,15 +83,11 @@ pub(crate) fn announce(home: &mut Home) -> Result<bool, Stop> {
         submit_second(run);
         return Ok(false);
     }
-    if run.is_announced || !media.is_waiting() {
+    if !run.announced.is_empty() || !media.is_waiting() {
         return Ok(true);
     }
     if let Some(recorded) = media.unrecorded() {
-        run.is_announced = submit_records(run, media, &recorded);
-        if run.is_announced {
-            let seats = recorded.config.members.iter().map(|member| member.seat);
-            run.announced = seats.collect();
-        }
+        submit_records(run, media, &recorded);
     }
     Ok(false)
 }
@@ -109,19 +105,19 @@ pub(crate) fn announce_losses(home: &mut Home) -> Result<bool, Stop> {
             continue;
         }
         let unrecorded = media.unrecorded();
-        let Some(recorded) = unrecorded else {
+        let is_news = |recorded: &Layout| run.announced != seats_of(recorded);
+        let Some(recorded) = unrecorded.filter(is_news) else {
             return Ok(true);
         };
-        let seats = recorded.config.members.iter().map(|member| member.seat);
-        let seats: Vec<Seat> = seats.collect();
-        if run.announced == seats {
-            return Ok(true);
-        }
         if !submit_records(run, media, &recorded) {
             return Ok(false);
         }
-        run.announced = seats;
     }
+}
+
+fn seats_of(layout: &Layout) -> Vec<Seat> {
+    let members = layout.config.members.iter();
+    members.map(|member| member.seat).collect()
 }
 
 /// Submits a config record to all usable members, and to a drive that gets its seat with it; into
@@ -149,6 +145,7 @@ fn submit_records(run: &mut Run, media: &Media, recorded: &Layout) -> bool {
         run.writer.submit_copies(device, front, pages.clone());
         run.second.push((device, end, pages));
     }
+    run.announced = seats_of(recorded);
     true
 }
 

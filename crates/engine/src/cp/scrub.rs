@@ -78,28 +78,19 @@ fn readable<T>(found: Result<T, Stop>) -> Result<Option<T>, Stop> {
 /// group: group and number, ascending.
 fn stripes(home: &Home, cx: &mut LoadCx<'_>, chunk: Chunk) -> Result<Vec<(usize, u64)>, Stop> {
     let layout = home.aggregate.media.layout();
-    // Number 0 has no place.
-    let last = layout.across(Pvbn(chunk.first + chunk.count - 1));
-    let Some(last) = last.filter(|last| last.column == 0) else {
+    let first = layout.across_first(chunk.first, chunk.count);
+    let Some(first) = first.filter(|first| first.column == 0) else {
         return Ok(Vec::new());
     };
     let (mut gather, mut stripes) = (Gather::default(), Vec::new());
-    let data = layout.rows(last.group).code.data();
-    for stripe in last.stripe + 1 - chunk.count..=last.stripe {
+    for stripe in first.stripe..first.stripe + chunk.count {
         let mut is_used = false;
-        for column in 0..data {
-            let at = Across {
-                column,
-                stripe,
-                ..last
-            };
-            if let Some(pvbn) = layout.pvbn_of(at) {
-                let held = readable(is_held(&home.fs, cx, pvbn));
-                is_used |= gather.add(held) == Some(Some(true));
-            }
+        for pvbn in layout.pvbns_of(Across { stripe, ..first }) {
+            let held = readable(is_held(&home.fs, cx, pvbn));
+            is_used |= gather.add(held) == Some(Some(true));
         }
         if is_used {
-            stripes.push((last.group, stripe));
+            stripes.push((first.group, stripe));
         }
     }
     gather.finish()?;

@@ -13,16 +13,17 @@
 //!
 //! 1. A stripe is written once in a consistency point, when all of its blocks are known.
 //! 2. What stays is compared with its tag before it goes into parity, so an error of a drive does
-//!    not become part of it. Blocks of the aggregate's own files that this consistency point has
-//!    freed have no tag any more: they are taken as they are.
+//!    not become part of it. No pointer has the tags of blocks of the aggregate's own files that
+//!    this consistency point has freed. Such a block goes into parity without a comparison.
 //! 3. Before the first block of a stripe is written, the RAID log says so, on as many drives as the
 //!    group has parity, and one more. What it says suffices to make parity right after a cut, even
 //!    if a drive is lost with it ([`crate::mount::raid_log`]).
 //!    A block that is written again, because a drive had it wrong, stays in this sense, too.
-//! 4. When the log is full, all drives are flushed, and it begins anew. A drive that was lost
-//!    meanwhile must not be used after a cut: it lacks blocks that parity has, and the log does not
-//!    say so any more. So all other drives get a record first in which it is behind (decision 0041,
-//!    rule 9).
+//! 4. When the log is full, all drives are flushed, and the log is written from its beginning
+//!    again. It does not name the earlier stripes any more then. A drive that was lost in this
+//!    consistency point lacks blocks of them, which are in their parity. So this drive must not be
+//!    used after a cut: before the log is overwritten, all other drives get a record that calls it
+//!    behind (decision 0041, rule 9).
 //! 5. A drive that catches up is written like the others. It is not read.
 
 use std::collections::BTreeMap;
@@ -41,14 +42,12 @@ use crate::home::aggregate::Home;
 use crate::home::stripes::{Stage, Wave};
 use crate::media::Layout;
 use crate::media::layout::{Across, Rows};
-use crate::media::writer::Fresh;
+use crate::media::writer::{Fresh, RUN_BLOCKS};
 use crate::read::load::{Gather, LoadCx, Stop};
 
 /// Stripes of a wave, and those of them in which something stays, whose blocks are in memory then.
 const WAVE_STRIPES: usize = 2048;
 const WAVE_PARTIAL: usize = 256;
-/// Blocks in one device write: 1 MiB.
-const RUN_BLOCKS: usize = 256;
 
 /// A stripe that is written.
 struct Stripe {
@@ -268,7 +267,8 @@ fn stripe_of(
     let mut gather = Gather::default();
     let mut columns = vec![PageRef::zero(); code.data()];
     let (mut stays, mut kept) = (Columns::NONE, Columns::NONE);
-    for (column, content) in columns.iter_mut().enumerate() {
+    let pvbns = layout.pvbns_of(at);
+    for ((column, content), pvbn) in columns.iter_mut().enumerate().zip(pvbns) {
         if let Some(fresh) = written.get(&column) {
             *content = fresh.page.clone();
             if fresh.is_again {
@@ -276,8 +276,6 @@ fn stripe_of(
             }
             continue;
         }
-        let pvbn = layout.pvbn_of(Across { column, ..at });
-        let pvbn = pvbn.expect("all data columns have the same extents");
         if let Some(Some(page)) = gather.add(staying(&home.fs, cx, pvbn)) {
             stays.insert(column);
             kept.insert(column);

@@ -8,8 +8,9 @@
 
 use std::collections::VecDeque;
 
-use everglade_env::{DeviceId, Page, PageRef};
-use everglade_raid::{Block, Code};
+use everglade_env::{DeviceId, PageRef};
+
+use crate::media::layout::Rows;
 
 /// Most stripes of a run: a quarter of a MiB of each drive.
 const RUN_STRIPES: usize = 64;
@@ -25,7 +26,7 @@ pub(crate) struct StripeRun {
 /// Stripes that are being read.
 struct Reading {
     run: StripeRun,
-    code: Code,
+    rows: Rows,
     /// The drive of each column, where it is in full use.
     drives: Vec<Option<DeviceId>>,
     /// What it has; none if it could not be read.
@@ -80,13 +81,13 @@ impl ParityScrub {
     pub(crate) fn begin_reading(
         &mut self,
         run: StripeRun,
-        code: Code,
+        rows: Rows,
         drives: Vec<Option<DeviceId>>,
         version: u64,
     ) {
         self.reading = Some(Reading {
             run,
-            code,
+            rows,
             columns: drives.iter().map(|_| None).collect(),
             left: drives.iter().flatten().count(),
             drives,
@@ -140,14 +141,11 @@ impl ParityScrub {
 impl Reading {
     /// Returns the number of wrong parity blocks of a stripe.
     fn wrong_in(&self, index: usize) -> u64 {
-        let (data, parity) = self.columns.split_at(self.code.data());
+        let (data, parity) = self.columns.split_at(self.rows.code.data());
         let block = |column: &Option<Vec<PageRef>>| Some(column.as_ref()?.get(index)?.clone());
         let data: Option<Vec<PageRef>> = data.iter().map(block).collect();
         let Some(data) = data else { return 0 };
-        let data: Vec<&Block> = data.iter().map(|page| &**page).collect();
-        let mut expected: Vec<Page> = parity.iter().map(|_| Page::for_read()).collect();
-        let mut out: Vec<&mut Block> = expected.iter_mut().map(|page| &mut **page).collect();
-        self.code.encode(&data, &mut out);
+        let expected = self.rows.parity_of(&data);
         let drives = self.drives[data.len()..].iter();
         let each = drives.zip(parity).zip(&expected);
         let there = each.filter(|((drive, _), _)| drive.is_some());
@@ -161,7 +159,8 @@ impl Reading {
 
 #[cfg(test)]
 mod tests {
-    use everglade_env::BLOCK_SIZE;
+    use everglade_env::{BLOCK_SIZE, Page};
+    use everglade_raid::Code;
 
     use super::*;
 
@@ -173,9 +172,12 @@ mod tests {
     fn read(scrub: &mut ParityScrub, pages: [Option<u8>; 3]) {
         scrub.list([(0, 7)]);
         let run = scrub.take_run().expect("listed");
-        let code = Code::new(2, 1).expect("in range");
+        let rows = Rows {
+            code: Code::new(2, 1).expect("in range"),
+            members: vec![0, 1, 2],
+        };
         let drives = (0..3).map(|drive| Some(DeviceId(drive))).collect();
-        scrub.begin_reading(run, code, drives, 4);
+        scrub.begin_reading(run, rows, drives, 4);
         for (column, byte) in pages.into_iter().enumerate() {
             let is_last = scrub.answered(column, byte.map(|byte| vec![page(byte)]));
             assert_eq!(is_last, column == 2);

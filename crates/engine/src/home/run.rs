@@ -46,9 +46,7 @@ pub(crate) struct Run {
     pub(crate) superblock: Option<Superblock>,
     /// Copies of a superblock or a config record that wait until the others are written.
     pub(crate) second: Vec<(DeviceId, u64, Vec<PageRef>)>,
-    /// Records say which members are missed.
-    pub(crate) is_announced: bool,
-    /// The seats of the last of these records.
+    /// The seats of the last record that was written; none if none was.
     pub(crate) announced: Vec<Seat>,
     /// Blocks that one drive had wrong and that are written again in this consistency point.
     pub(crate) rewritten: usize,
@@ -80,7 +78,6 @@ impl Run {
             recorded: None,
             superblock: None,
             second: Vec::new(),
-            is_announced: false,
             announced: Vec::new(),
             rewritten: 0,
             turn: None,

@@ -6,9 +6,7 @@ use everglade_env::{BLOCK_SIZE, Op, PageRef};
 
 use crate::media::Layout;
 use crate::media::layout::Rows;
-
-/// Blocks in one device write: 1 MiB.
-const RUN_BLOCKS: usize = 256;
+use crate::media::writer::RUN_BLOCKS;
 
 /// See the module's documentation.
 #[derive(Default)]

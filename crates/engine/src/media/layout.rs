@@ -283,6 +283,25 @@ impl Layout {
         Some(Pvbn(extent.base + at.stripe - extent.first_dbn.0))
     }
 
+    /// Returns the place of the first of some neighbours in their parity group; `None` if they are
+    /// in none. The first one may be number 0, which is no block.
+    pub(crate) fn across_first(&self, first: u64, count: u64) -> Option<Across> {
+        let last = self.across(Pvbn(first + count - 1))?;
+        Some(Across {
+            stripe: last.stripe + 1 - count,
+            ..last
+        })
+    }
+
+    /// Returns the numbers of the blocks of a stripe, by data column.
+    pub(crate) fn pvbns_of(&self, at: Across) -> impl Iterator<Item = Pvbn> {
+        let columns = 0..self.rows[at.group].code.data();
+        columns.map(move |column| {
+            let pvbn = self.pvbn_of(Across { column, ..at });
+            pvbn.expect("all data columns have the same extents")
+        })
+    }
+
     /// Returns the drive in full use of a member, if it has one.
     pub(crate) fn full_drive(&self, member: u32) -> Option<DeviceId> {
         self.drives_with(member).first().copied()

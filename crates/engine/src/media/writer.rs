@@ -25,7 +25,7 @@ use crate::read::load::Stop;
 const BATCH_BLOCKS: usize = 1024;
 /// Most blocks in one device write: 1 MiB; the least that a run is cut to where the share is small:
 /// 128 KiB. A read that comes behind a write waits for all of it.
-const RUN_BLOCKS: usize = 256;
+pub(crate) const RUN_BLOCKS: usize = 256;
 const RUN_BLOCKS_LEAST: usize = 32;
 
 /// A block of a stripe that is to be written.

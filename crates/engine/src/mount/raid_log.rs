@@ -24,7 +24,6 @@ use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Storage};
 use everglade_format::label::{CONFIG_OFFSETS, config_slot, label_offsets};
 use everglade_format::raid_log::RaidLogHeader;
 use everglade_format::{Block, CpNumber, Superblock, TagKey};
-use everglade_raid::Code;
 
 use crate::media::layout::Rows;
 use crate::media::{Layout, Media};
@@ -252,7 +251,7 @@ fn mend(
     stripe: u64,
     half: &Half,
 ) -> Result<(), Trouble> {
-    let code: Code = rows.code;
+    let code = rows.code;
     let offset = stripe * BLOCK_SIZE as u64;
     let mut parity = match half.base.is_empty() {
         true => vec![Box::new([0; BLOCK_SIZE]); code.parity()],

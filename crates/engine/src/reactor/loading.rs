@@ -19,7 +19,7 @@ use crate::media::layout::NO_DRIVE;
 use crate::media::writer::{Reach, blocks_of};
 use crate::pool::aggregate::Aggregate;
 use crate::reactor::{Core, Operation, Work};
-use crate::read::load::Missing;
+use crate::read::load::{self, Missing};
 
 /// Blocks in one device read: 1 MiB.
 const RUN_BLOCKS: usize = 256;
@@ -619,11 +619,7 @@ impl<O: Outside> Core<O> {
             let found = shared.key.tag(&page);
             if found == pointer.tag {
                 let page = page.freeze();
-                let key = everglade_pagecache::Key {
-                    aggregate,
-                    pvbn: pointer.pvbn,
-                    tag: pointer.tag,
-                };
+                let key = load::key(aggregate, pointer);
                 if let Some(drive) = wrong.filter(|wrong| *wrong != device) {
                     let note = Note {
                         tag: found,

@@ -16,7 +16,6 @@
 
 use everglade_env::{BLOCK_SIZE, Completion, DeviceId, DiskError, Op, Outside, Page};
 use everglade_format::Pointer;
-use everglade_pagecache::Key;
 use everglade_raid::recovery::Recovered;
 use everglade_raid::{Recovery, TooManyLost};
 
@@ -25,7 +24,7 @@ use crate::media::layout::Across;
 use crate::pool::aggregate::Aggregate;
 use crate::reactor::Core;
 use crate::reactor::loading::Inflight;
-use crate::read::load::Missing;
+use crate::read::load::{self, Missing};
 
 /// A block that is being reconstructed.
 pub(super) struct Reconstruction {
@@ -197,11 +196,7 @@ impl<O: Outside> Core<O> {
             return self.arrive(aggregate, pointer, Err(missing));
         }
         self.note_wrong(&shared, pointer, at, wrong, &found);
-        let key = Key {
-            aggregate,
-            pvbn: pointer.pvbn,
-            tag: pointer.tag,
-        };
+        let key = load::key(aggregate, pointer);
         self.shared.cache.insert(key, found.page.clone());
         self.arrive(aggregate, pointer, Ok(found.page));
     }

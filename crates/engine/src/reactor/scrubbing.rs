@@ -67,7 +67,7 @@ impl<O: Outside> Core<O> {
         let drives: Vec<Option<DeviceId>> = drives.collect();
         home.scrub
             .parity
-            .begin_reading(run, rows.code, drives.clone(), version);
+            .begin_reading(run, rows.clone(), drives.clone(), version);
         for (column, device) in drives.into_iter().enumerate() {
             let Some(device) = device else { continue };
             let op = Op::Read {

@@ -16,7 +16,7 @@ use everglade_testing::world::{Breakage, Cut, Faults, Images, Keep};
 use everglade_testing::{Seed, SimWorld};
 
 use super::lives::run_kind;
-use super::rig::{Rig, ask, change_all, consistency_point, create_lun, create_volume, write};
+use super::rig::{Rig, ask, change_all, consistency_point, create_volume, write};
 use super::share;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -39,7 +39,7 @@ fn without_journal(maker: EngineMaker) -> EngineMaker {
 
 /// Cuts writes from the first break on, with any set of drives: about `most` of them, or all
 /// ([`share`]).
-fn cut(maker: EngineMaker, breaks: Vec<(usize, u64, Breakage)>, most: usize) -> Report {
+pub(super) fn cut(maker: EngineMaker, breaks: Vec<(usize, u64, Breakage)>, most: usize) -> Report {
     let plan = Everywhere {
         maker,
         pool_bytes: POOL_BYTES,
@@ -218,21 +218,6 @@ fn a_drive_is_lost_while_deleted_snapshots_are_scanned() {
     );
 }
 
-/// A rig with a LUN that has 64 blocks, all committed.
-fn rig(maker: EngineMaker) -> Rig {
-    let mut rig = Rig::new(maker, POOL_BYTES, 1);
-    rig.live(
-        [
-            create_volume("v"),
-            create_lun("v/l", 8 << 20),
-            write("v/l", 0, 64 * BLOCK, 5),
-            consistency_point(),
-        ],
-        |_| {},
-    );
-    rig
-}
-
 /// Returns drives and blocks that hold these bytes.
 fn find(images: &Images, bytes: &[u8]) -> Vec<(usize, u64)> {
     let drives = 0..images.devices();
@@ -244,7 +229,7 @@ fn find(images: &Images, bytes: &[u8]) -> Vec<(usize, u64)> {
     same.map(|(drive, block, _)| (drive, block)).collect()
 }
 
-/// The content of block `block` of the LUN of [`rig`].
+/// The content of block `block` of the LUN of [`Rig::with_blocks`].
 fn content(block: usize) -> Vec<u8> {
     contents(5, 64 * BLOCK)[block * BLOCK_SIZE..][..BLOCK_SIZE].to_vec()
 }
@@ -252,7 +237,7 @@ fn content(block: usize) -> Vec<u8> {
 #[test]
 fn every_block_is_at_the_same_place_on_each_drive() {
     for copies in [2, 3] {
-        let rig = rig(mirror(copies));
+        let rig = Rig::with_blocks(mirror(copies));
         let images = rig.world.after_cut(Cut::whole(Keep::Nothing));
         for block in [0, 17, 63] {
             let places = find(&images, &content(block));
@@ -271,7 +256,7 @@ fn wrong_content_on_one_drive_is_read_elsewhere_and_written_again() {
     let mut all = 0;
     for drive in [0, 1] {
         let device = DeviceId([0, 1][drive]);
-        let mut rig = rig(without_journal(mirror(2)));
+        let mut rig = Rig::with_blocks(without_journal(mirror(2)));
         let images = rig.world.after_cut(Cut::whole(Keep::Nothing));
         let places: Vec<(Vec<u8>, u64)> = (0..64)
             .map(|block| (content(block), find(&images, &content(block))[drive].1))
@@ -331,7 +316,7 @@ fn refused(maker: &EngineMaker, images: &Images, opening: &Opening) -> bool {
 /// alone, also by hand if the data directory remembers what there was.
 #[test]
 fn the_half_that_missed_something_is_refused_alone() {
-    let mut rig = rig(mirror(2));
+    let mut rig = Rig::with_blocks(mirror(2));
     let system = rig.mount();
     rig.world.vanish(DeviceId(1));
     let change = [write("v/l", 0, BLOCK, 6), consistency_point()];
@@ -361,7 +346,7 @@ fn the_half_that_missed_something_is_refused_alone() {
 /// than half by what they know; only the data directory knows better.
 #[test]
 fn two_of_three_that_missed_something_are_refused_if_that_is_remembered() {
-    let mut rig = rig(mirror(3));
+    let mut rig = Rig::with_blocks(mirror(3));
     let system = rig.mount();
     rig.world.vanish(DeviceId(0));
     rig.world.vanish(DeviceId(1));
@@ -388,7 +373,7 @@ fn two_of_three_that_missed_something_are_refused_if_that_is_remembered() {
 /// After a clean end, a half that is as new as what the data directory remembers starts by itself.
 #[test]
 fn a_half_starts_alone_if_the_pool_was_shut_down_with_it() {
-    let mut rig = rig(mirror(2));
+    let mut rig = Rig::with_blocks(mirror(2));
     let mut system = rig.mount();
     assert!(system.request_stop());
     rig.world.wake(0);
@@ -417,7 +402,7 @@ fn a_half_starts_alone_if_the_pool_was_shut_down_with_it() {
 /// Both halves went on without the other: both have writes that the other lacks.
 #[test]
 fn two_halves_that_went_on_by_themselves_are_not_put_together() {
-    let mut rig = rig(mirror(2));
+    let mut rig = Rig::with_blocks(mirror(2));
     let images = rig.world.after_cut(Cut::whole(Keep::Nothing));
     let by_hand = Opening {
         is_degraded: true,
@@ -455,7 +440,7 @@ fn two_halves_that_went_on_by_themselves_are_not_put_together() {
 /// on without it, and commit one of the same number; then it is back.
 #[test]
 fn a_drive_that_was_ahead_and_away_does_not_win() {
-    let mut rig = rig(mirror(3));
+    let mut rig = Rig::with_blocks(mirror(3));
     let system = rig.mount();
     rig.world.watch_cuts(1, usize::MAX);
     let change = [write("v/l", 0, BLOCK, 6), create_volume("ahead")];
@@ -517,7 +502,7 @@ fn a_drive_that_was_ahead_and_away_does_not_win() {
 fn a_drive_that_was_ahead_in_a_later_epoch_does_not_win_after_another_cut() {
     let mut met = 0;
     for after in [6, 9] {
-        let mut rig = rig(mirror(3));
+        let mut rig = Rig::with_blocks(mirror(3));
         let system = rig.mount();
         let at = rig.world.writes() + after;
         rig.world.break_at(at, DeviceId(2), Breakage::Vanishes);
@@ -572,7 +557,7 @@ fn go_on_and_return(maker: &EngineMaker, images: &Images, away: usize) -> u64 {
 /// that was acknowledged is there.
 #[test]
 fn a_mirror_without_drives_answers_with_errors_and_loses_nothing() {
-    let mut rig = rig(mirror(2));
+    let mut rig = Rig::with_blocks(mirror(2));
     let system = rig.mount();
     let (mut system, ()) = rig.run(system, [write("v/l", 0, 8 * BLOCK, 6)], |_| {});
     let flushed = ask(&rig.world, &mut system, "v/l", Op::Flush);
@@ -613,7 +598,7 @@ fn a_mirror_without_drives_answers_with_errors_and_loses_nothing() {
 /// Each half starts from its own labels and its own journal.
 #[test]
 fn labels_and_journal_are_on_each_drive() {
-    let mut rig = rig(mirror(2));
+    let mut rig = Rig::with_blocks(mirror(2));
     let system = rig.mount();
     let (mut system, ()) = rig.run(system, [write("v/l", 0, 8 * BLOCK, 6)], |_| {});
     let flushed = ask(&rig.world, &mut system, "v/l", Op::Flush);

@@ -4,13 +4,12 @@ use everglade_engine::ParityPlan;
 use everglade_env::BLOCK_SIZE;
 use everglade_testing::Seed;
 use everglade_testing::engine::EngineMaker;
-use everglade_testing::sim::mirror::{Everywhere, everywhere};
-use everglade_testing::sim::{Kind, Report};
+use everglade_testing::sim::Kind;
 use everglade_testing::world::{Breakage, Faults};
 
 use super::lives::run_kind;
+use super::mirrors::cut;
 use super::rig::{Rig, consistency_point, create_lun, create_volume, read, write};
-use super::share;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 const POOL_BYTES: u64 = 12 << 20;
@@ -23,25 +22,10 @@ fn group(drives: usize, parity: usize) -> EngineMaker {
     }
 }
 
-/// A rig with a LUN that has 64 blocks, all committed.
-fn rig(maker: EngineMaker) -> Rig {
-    let mut rig = Rig::new(maker, POOL_BYTES, 1);
-    rig.live(
-        [
-            create_volume("v"),
-            create_lun("v/l", 8 << 20),
-            write("v/l", 0, 64 * BLOCK, 5),
-            consistency_point(),
-        ],
-        |_| {},
-    );
-    rig
-}
-
 #[test]
 fn what_was_written_is_there_after_a_restart() {
     for (drives, parity) in [(3, 1), (4, 2), (6, 2), (6, 3)] {
-        let mut rig = rig(group(drives, parity));
+        let mut rig = Rig::with_blocks(group(drives, parity));
         rig.restart();
         rig.live([read("v/l", 0, 64 * BLOCK)], |_| {});
         rig.live(
@@ -51,21 +35,6 @@ fn what_was_written_is_there_after_a_restart() {
         rig.restart();
         rig.live([read("v/l", 0, 64 * BLOCK)], |_| {});
     }
-}
-
-/// Cuts writes from the first break on, with any set of drives: about `most` of them, or all
-/// ([`share`]).
-fn cut(maker: EngineMaker, breaks: Vec<(usize, u64, Breakage)>, most: usize) -> Report {
-    let plan = Everywhere {
-        maker,
-        pool_bytes: POOL_BYTES,
-        breaks,
-        is_return: false,
-        replaced: None,
-        most: share(most),
-    };
-    let report = everywhere(Seed(61), &plan);
-    report.unwrap_or_else(|failure| panic!("{:?}: {failure}", plan.breaks))
 }
 
 /// A new pool has only free space: what is written in order fills whole stripes.

@@ -12,7 +12,7 @@ use everglade_testing::workload::{Action, contents};
 use everglade_testing::world::{Breakage, Cut, DeviceSpec, Faults, Keep};
 use everglade_testing::{Seed, SimWorld};
 
-use super::rig::{Rig, change_all, consistency_point, create_lun, create_volume, write};
+use super::rig::{Rig, change_all, create_volume, write};
 use super::share;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -135,21 +135,6 @@ fn a_new_drive_that_breaks_costs_nothing() {
     expect_met(&all, &[Met::Replaced, Met::NotReplaced]);
 }
 
-/// A rig with a LUN of which 64 blocks are written and committed.
-fn rig(maker: EngineMaker) -> Rig {
-    let mut rig = Rig::new(maker, POOL_BYTES, 1);
-    rig.live(
-        [
-            create_volume("v"),
-            create_lun("v/l", 8 << 20),
-            write("v/l", 0, 64 * BLOCK, 5),
-            consistency_point(),
-        ],
-        |_| {},
-    );
-    rig
-}
-
 /// What consistency points it takes until a new drive has caught up.
 fn until_caught_up() -> Vec<Action> {
     let names = ["a", "b", "c", "d", "e", "f"];
@@ -166,7 +151,7 @@ fn is_current(system: &EngineSystem, seat: usize) -> bool {
 #[test]
 fn a_new_drive_catches_up_at_once_and_has_everything_then() {
     for maker in [mirror(2), without_journal(mirror(2))] {
-        let mut rig = rig(maker);
+        let mut rig = Rig::with_blocks(maker);
         let system = rig.mount();
         let (system, ()) = rig.run(system, [replace(0)], |_| {});
         assert_eq!(system.members()[0].device, Some(DeviceId(2)));
@@ -206,7 +191,7 @@ fn a_new_drive_that_cannot_be_written_leaves_the_old_one_in_use() {
         (0, Breakage::Fails(Faults::no_writes())),
         (6, Breakage::Vanishes),
     ] {
-        let mut rig = rig(mirror(2));
+        let mut rig = Rig::with_blocks(mirror(2));
         let system = rig.mount();
         let broken = Replacement {
             breaks: Some((after, breakage)),
@@ -232,7 +217,7 @@ fn a_new_drive_that_cannot_be_written_leaves_the_old_one_in_use() {
 /// The only drive in use has two blocks wrong: the new one lacks them, too, and that is counted.
 #[test]
 fn blocks_that_the_new_drive_cannot_get_are_counted() {
-    let mut rig = rig(without_journal(mirror(2)));
+    let mut rig = Rig::with_blocks(without_journal(mirror(2)));
     let images = rig.world.after_cut(Cut::whole(Keep::Nothing));
     let written = contents(5, 64 * BLOCK);
     let place_of = |block: usize| {
@@ -260,7 +245,7 @@ fn blocks_that_the_new_drive_cannot_get_are_counted() {
 /// A drive that was replaced went on alone, started by hand. Then all are there.
 #[test]
 fn a_drive_that_was_replaced_and_went_on_by_itself_does_not_win() {
-    let mut rig = rig(mirror(2));
+    let mut rig = Rig::with_blocks(mirror(2));
     let system = rig.mount();
     let actions = [replace(0)].into_iter().chain(until_caught_up());
     let (system, ()) = rig.run(system, actions, |_| {});
@@ -434,7 +419,7 @@ fn a_drive_without_a_mirror_is_not_replaced() {
 /// Operations that are under way on the old drive end after it has lost its seat, with errors.
 #[test]
 fn what_the_old_drive_answers_late_has_no_effect() {
-    let mut rig = rig(without_journal(mirror(2)));
+    let mut rig = Rig::with_blocks(without_journal(mirror(2)));
     let system = rig.mount();
     let faults = Faults {
         slow: 1,

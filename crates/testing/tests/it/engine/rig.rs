@@ -1,6 +1,7 @@
 //! An aggregate that is worked on, cut, checked and started again, as one test likes.
 
 use everglade_engine::admin::{Change, Error as Refusal};
+use everglade_env::BLOCK_SIZE;
 use everglade_target::{Error, Op, Reply};
 use everglade_testing::engine::{EngineMaker, EngineSystem};
 use everglade_testing::model::Model;
@@ -34,6 +35,21 @@ impl Rig {
             reactors,
             lives: 1,
         }
+    }
+
+    /// A new aggregate with a LUN `v/l` that has 64 blocks, all committed.
+    pub(super) fn with_blocks(maker: EngineMaker) -> Rig {
+        let mut rig = Rig::new(maker, 12 << 20, 1);
+        rig.live(
+            [
+                create_volume("v"),
+                create_lun("v/l", 8 << 20),
+                write("v/l", 0, 64 * BLOCK_SIZE as u64, 5),
+                consistency_point(),
+            ],
+            |_| {},
+        );
+        rig
     }
 
     /// Cuts the power and brings it back; nothing that was not durable is kept. The media must be
