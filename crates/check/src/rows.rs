@@ -91,7 +91,8 @@ impl Rows {
                 .ok()?
                 .filter(|it| it.cp == cp && it.member == self.members[0])
         };
-        if decode(region.start).is_none() {
+        // A block that cannot be read may have been the first record.
+        if read(region.start).is_some() && decode(region.start).is_none() {
             return;
         }
         let mut halves = Vec::new();

@@ -17,6 +17,11 @@
 //! 4. A drive that fails here is lost, if it can be spared, and all of this begins anew without it.
 //! 5. Records of the log are written from its first block on, and a wave is complete before the
 //!    next one. So a drive without a record in the first block has none that counts.
+//! 6. A block of a log that cannot be read counts as one without a record: other drives have the
+//!    same. If all of them have lost it, parity of some stripes stays wrong until they are written
+//!    or scrubbed. Nothing wrong is read because of that, as tags tell, and the aggregate starts.
+//! 7. Such a block is not erased. If it is read again at a later start, before the next superblock,
+//!    what it says is right then, too: no column that stays changes before that.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +53,7 @@ struct Found {
 /// `highest` was that before. Drives that fail are taken out of the layout.
 ///
 /// # Errors
-/// A drive that cannot be spared fails, or too few logs can be read.
+/// A drive that cannot be spared fails, or a log is of another build.
 pub(crate) fn recover(
     storage: &dyn Storage,
     layout: &mut Layout,
@@ -112,7 +117,6 @@ fn find(
 ) -> Result<Found, Trouble> {
     let mut found = Found::default();
     let mut firsts = Vec::new();
-    let mut failed = Vec::new();
     for member in &rows.members {
         let Some(device) = layout.full_drive(*member) else {
             continue;
@@ -128,10 +132,7 @@ fn find(
         match read {
             Ok(true) => firsts.push((device, first)),
             Ok(false) => {}
-            Err(Fault::Disk(DiskError::Gone)) => {
-                return Err(Trouble::Drive(device, DiskError::Gone));
-            }
-            Err(Fault::Disk(error)) => failed.push((device, error)),
+            Err(Fault::Gone) => return Err(Trouble::Drive(device, DiskError::Gone)),
             Err(Fault::Damage(damage)) => {
                 return Err(Trouble::Refused(Box::new(Refusal::new(
                     format!("device {}: {damage}", storage.name(device)),
@@ -141,23 +142,14 @@ fn find(
             }
         }
     }
-    // One of the drives that have a record is always there, unless too many are lost.
-    if failed.len() > rows.code.parity()
-        && let Some((device, error)) = failed.first()
-    {
-        return Err(Trouble::Refused(Box::new(Refusal::new(
-            format!("device {}: {error}", storage.name(*device)),
-            "RAID logs that can be read, of all drives but as many as there is parity",
-            "Bring the missing devices back. Nothing was changed",
-        ))));
-    }
     found.headers.extend(firsts);
     Ok(found)
 }
 
 /// Why a log is not read.
 enum Fault {
-    Disk(DiskError),
+    /// The drive does not answer any more.
+    Gone,
     Damage(everglade_format::Damage),
 }
 
@@ -184,11 +176,16 @@ impl Log<'_> {
             let header = RaidLogHeader::decode(block, key, parity).map_err(Fault::Damage)?;
             Ok(header.filter(|it| it.cp == cp && it.member == rows.members[0]))
         };
-        if decode(&*self.block(0)?)?.is_none() {
+        if let Some(first) = self.block(0)?
+            && decode(&first)?.is_none()
+        {
             return Ok(false);
         }
         for at in 0..self.blocks {
-            let Some(header) = decode(&*self.block(at)?)? else {
+            let Some(block) = self.block(at)? else {
+                continue;
+            };
+            let Some(header) = decode(&block)? else {
                 continue;
             };
             if at > 0 {
@@ -211,8 +208,13 @@ impl Log<'_> {
         if end > self.blocks {
             return Ok(());
         }
-        let bases = (at + 1..end).map(|at| self.block(at));
-        let bases = bases.collect::<Result<Vec<_>, Fault>>()?;
+        let bases = (at + 1..end).map(|at| self.block(at).transpose());
+        let bases = bases
+            .collect::<Option<Result<Vec<_>, Fault>>>()
+            .transpose()?;
+        let Some(bases) = bases else {
+            return Ok(());
+        };
         let tags = header.entries.iter().flat_map(|entry| &entry.tags);
         let is_right = tags.zip(&bases).all(|(tag, base)| key.tag(base) == *tag);
         if !is_right {
@@ -236,10 +238,14 @@ impl Log<'_> {
         self.first + at * BLOCK_SIZE as u64
     }
 
-    fn block(&self, at: u64) -> Result<Box<Block>, Fault> {
+    /// Reads a block; `None` if the medium has lost it.
+    fn block(&self, at: u64) -> Result<Option<Box<Block>>, Fault> {
         let mut block = Box::new([0; BLOCK_SIZE]);
-        let read = self.storage.read(self.device, self.offset(at), &mut *block);
-        read.map(|()| block).map_err(Fault::Disk)
+        match self.storage.read(self.device, self.offset(at), &mut *block) {
+            Ok(()) => Ok(Some(block)),
+            Err(DiskError::Gone) => Err(Fault::Gone),
+            Err(_) => Ok(None),
+        }
     }
 }
 

@@ -421,8 +421,6 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    /// Ends the consistency point under way of a halted aggregate: only the state that readers need
-    /// is kept, and no waiter is left.
     /// Gives a consistency point those of the blocks it wants that it is about to write itself.
     fn pin_unwritten(&mut self, id: usize, aggregate: u32, wants: &mut Vec<Pointer>) {
         let home = &self.homes[&aggregate];
@@ -438,12 +436,17 @@ impl<O: Outside> Core<O> {
         });
     }
 
+    /// Ends the consistency point under way of a halted aggregate: only the state that readers need
+    /// is kept, and no waiter is left. An aggregate that was to commit before it admits clients
+    /// admits them now, for reading.
     fn end_home(&mut self, aggregate: u32) {
-        self.homes
-            .get_mut(&aggregate)
-            .expect("it is at home here")
-            .abandon_run();
+        let home = self.homes.get_mut(&aggregate).expect("it is at home here");
+        home.abandon_run();
+        let shared = home.aggregate.clone();
         self.refuse_requests(aggregate);
+        if shared.state() == State::Mounting && shared.log.is_none() {
+            self.go_online(&shared);
+        }
     }
 
     fn publish(&mut self, aggregate: u32, permit: Permit) {

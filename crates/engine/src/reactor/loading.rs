@@ -24,7 +24,7 @@ use crate::read::load::{self, Missing};
 /// Blocks in one device read: 1 MiB.
 const RUN_BLOCKS: usize = 256;
 /// Reads of a block before it counts as damaged; at least two of each drive that has it.
-const ATTEMPTS_MAX: u32 = 3;
+pub(super) const ATTEMPTS_MAX: u32 = 3;
 /// The same of a block in a parity group, before it is reconstructed.
 const ATTEMPTS_OF_COLUMN: u32 = 2;
 /// A probe reads at the beginning of the block's GiB: in a directory device, the block's own file.
@@ -114,6 +114,7 @@ pub(crate) enum Inflight {
         reconstruction: usize,
         column: usize,
         device: DeviceId,
+        attempt: u32,
     },
     /// A read of a scrub, on one of the drives that have the run.
     Scrub { aggregate: u32, drive: usize },
@@ -522,8 +523,9 @@ impl<O: Outside> Core<O> {
                 reconstruction,
                 column,
                 device,
+                attempt,
                 ..
-            } => self.complete_column((reconstruction, column, device), completion),
+            } => self.complete_column((reconstruction, column, device), attempt, completion),
             Inflight::Scrub { aggregate, drive } => {
                 self.complete_scrub((aggregate, drive), completion);
             }

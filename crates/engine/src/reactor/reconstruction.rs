@@ -11,7 +11,9 @@
 //!    ([`crate::media::copies`]).
 //! 3. A block that is not found because a drive does not answer is not lost: it may be found later.
 //!    A probe tells this from a medium that has lost blocks.
-//! 4. With the tag of a hole, any content is right: it is for the consistency point, which computes
+//! 4. A column is read several times before it counts as lost. One drive is out already, mostly,
+//!    and what is lost here is lost from parity, too, with the next write of the stripe.
+//! 5. With the tag of a hole, any content is right: it is for the consistency point, which computes
 //!    parity from whatever a stripe has.
 
 use everglade_env::{BLOCK_SIZE, Completion, DeviceId, DiskError, Op, Outside, Page};
@@ -23,7 +25,7 @@ use crate::media::copies::Note;
 use crate::media::layout::Across;
 use crate::pool::aggregate::Aggregate;
 use crate::reactor::Core;
-use crate::reactor::loading::Inflight;
+use crate::reactor::loading::{ATTEMPTS_MAX, Inflight};
 use crate::read::load::{self, Missing};
 
 /// A block that is being reconstructed.
@@ -82,20 +84,26 @@ impl<O: Outside> Core<O> {
         for column in wants.iter() {
             let device = layout.full_drive(rows.members[column]);
             let device = device.expect("it is not lost");
-            let op = Op::Read {
-                device,
-                offset: at.stripe * BLOCK_SIZE as u64,
-                pages: vec![Page::for_read()],
-            };
-            let read = Inflight::Column {
-                aggregate: shared.id,
-                reconstruction,
-                column,
-                device,
-            };
-            self.submit(op, read);
+            self.read_column(reconstruction, (column, device), 1);
         }
         true
+    }
+
+    fn read_column(&mut self, id: usize, (column, device): (usize, DeviceId), attempt: u32) {
+        let reconstruction = &self.reconstructions[id];
+        let op = Op::Read {
+            device,
+            offset: reconstruction.at.stripe * BLOCK_SIZE as u64,
+            pages: vec![Page::for_read()],
+        };
+        let read = Inflight::Column {
+            aggregate: reconstruction.aggregate,
+            reconstruction: id,
+            column,
+            device,
+            attempt,
+        };
+        self.submit(op, read);
     }
 
     /// Too many columns cannot be read.
@@ -126,11 +134,20 @@ impl<O: Outside> Core<O> {
     pub(super) fn complete_column(
         &mut self,
         (id, column, device): (usize, usize, DeviceId),
+        attempt: u32,
         completion: Completion,
     ) {
         let reconstruction = &mut self.reconstructions[id];
-        reconstruction.left -= 1;
         let aggregate = reconstruction.aggregate;
+        if let Err(error) = completion.result
+            && error != DiskError::Gone
+            && attempt < ATTEMPTS_MAX
+        {
+            let copies = &self.shared.aggregate(aggregate).media;
+            copies.copies.count(device, |it| it.read_errors += 1);
+            return self.read_column(id, (column, device), attempt + 1);
+        }
+        reconstruction.left -= 1;
         match completion.result {
             Ok(()) => {
                 let page = completion.pages.into_iter().next();

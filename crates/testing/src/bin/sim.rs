@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use everglade_testing::Seed;
 use everglade_testing::sim::{self, Cost, Failure, Kind, Report, exhaustive};
 
-const USAGE: &str = "usage: sim [--seed N] [--minutes M] [--kind KIND] [--trace LINES] [--json]
+const USAGE: &str = "usage: sim [--seed N] [--minutes M] [--kind KIND] [--groups] [--trace LINES]
+           [--json]
        sim --kind exhaustive [--from N] [--shard I/N] [--minutes M] [--seed N] [--json]
        sim --kind histories|clonings|corrupted --shard I/N [--from N] [--minutes M] [--json]
 
@@ -20,6 +21,7 @@ const USAGE: &str = "usage: sim [--seed N] [--minutes M] [--kind KIND] [--trace 
   --kind KIND    long, tight, fill, faults, silent, cuts, small, creation, snapshots, moments,
                  histories, clonings, corrupted, growth, mirror, parity or compared, instead of
                  what the seed says
+  --groups       a parity group instead of each device of the aggregate
   --trace LINES  on failure, print the last LINES events of the world
   --json         print what was done as one line of JSON
   --kind exhaustive
@@ -36,6 +38,7 @@ struct Wish {
     seed: Option<Seed>,
     minutes: Option<f64>,
     kind: Option<Kind>,
+    in_groups: bool,
     trace_lines: usize,
     json: bool,
     /// Cases, one after the other, instead of seeds.
@@ -64,6 +67,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
         seed: None,
         minutes: None,
         kind: None,
+        in_groups: false,
         trace_lines: 0,
         json: false,
         cases: None,
@@ -110,6 +114,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
             "--trace" => {
                 wish.trace_lines = value()?.parse().map_err(|_| "not a number of lines")?;
             }
+            "--groups" => wish.in_groups = true,
             "--json" => wish.json = true,
             _ => return Err(format!("what is {option}?")),
         }
@@ -140,7 +145,7 @@ fn main() -> ExitCode {
                 Ok(all) => exhaust(&wish, share, exhaustive::count(), "exhaustive", &|number| {
                     all.run(number)
                 }),
-                Err(failure) => explain(seed, None, &failure, 0),
+                Err(failure) => explain(seed, &wish, &failure, 0),
             };
         }
         Some((Cases::Of(kind, prepare), share)) => {
@@ -148,7 +153,7 @@ fn main() -> ExitCode {
                 Ok(all) => exhaust(&wish, share, all.count(), &kind.name(), &|number| {
                     all.run(number)
                 }),
-                Err(failure) => explain(Seed(0), Some(kind), &failure, 0),
+                Err(failure) => explain(Seed(0), &wish, &failure, 0),
             };
         }
         None => {}
@@ -162,12 +167,16 @@ fn main() -> ExitCode {
     while runs == 0 || begin.elapsed() < limit {
         let seed = first.nth(runs);
         let kind = wish.kind.unwrap_or_else(|| Kind::of_seed(seed));
-        match kind.run(seed, wish.trace_lines) {
+        let run = match wish.in_groups {
+            true => Kind::run_in_groups,
+            false => Kind::run,
+        };
+        match run(kind, seed, wish.trace_lines) {
             Ok(report) => {
                 all.add(&report);
                 all.digest = report.digest;
             }
-            Err(failure) => return explain(seed, wish.kind, &failure, runs),
+            Err(failure) => return explain(seed, &wish, &failure, runs),
         }
         runs += 1;
     }
@@ -233,13 +242,15 @@ fn exhaust(
     ExitCode::SUCCESS
 }
 
-fn explain(seed: Seed, kind: Option<Kind>, failure: &Failure, passed: u64) -> ExitCode {
+fn explain(seed: Seed, wish: &Wish, failure: &Failure, passed: u64) -> ExitCode {
     failure.trace.iter().for_each(|line| println!("{line}"));
     println!("FAILED seed {seed}\n{failure}");
+    let kind = wish.kind;
     let kind = kind.map_or(String::new(), |kind| format!(" --kind {}", kind.name()));
+    let groups = if wish.in_groups { " --groups" } else { "" };
     println!(
-        "again: cargo run --release -p everglade-testing --bin sim -- --seed {seed}{kind} --trace \
-        200"
+        "again: cargo run --release -p everglade-testing --bin sim -- --seed {seed}{kind}{groups} \
+        --trace 200"
     );
     println!("{passed} passed, 1 failed");
     ExitCode::FAILURE

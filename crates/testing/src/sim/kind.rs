@@ -130,7 +130,25 @@ impl Kind {
     /// # Errors
     /// A promise was broken.
     pub fn run(self, seed: Seed, trace_lines: usize) -> Result<Report, Failure> {
-        let maker = EngineMaker::of_seed(seed);
+        self.run_on(&EngineMaker::of_seed(seed), seed, trace_lines)
+    }
+
+    /// The same, with each device of the aggregate replaced by a parity group. Kinds of numbered
+    /// cases have devices of their own, and are not changed.
+    ///
+    /// # Errors
+    /// A promise was broken.
+    pub fn run_in_groups(self, seed: Seed, trace_lines: usize) -> Result<Report, Failure> {
+        let maker = mirror::with_parity(seed, &EngineMaker::of_seed(seed));
+        self.run_on(&maker, seed, trace_lines)
+    }
+
+    fn run_on(
+        self,
+        maker: &EngineMaker,
+        seed: Seed,
+        trace_lines: usize,
+    ) -> Result<Report, Failure> {
         let plan = long::Plan {
             trace_lines,
             faults: self == Kind::Faults,
@@ -138,7 +156,7 @@ impl Kind {
             ..long::Plan::of_seed(seed)
         };
         let verdict = std::panic::catch_unwind(|| match self {
-            Kind::Cuts => cuts::run_of_seed(seed, &maker),
+            Kind::Cuts => cuts::run_of_seed(seed, maker),
             Kind::Small => {
                 let count = sequence_count(SMALL_LENGTH);
                 let share = small::Share {
@@ -146,14 +164,14 @@ impl Kind {
                     stride: usize::MAX,
                     first: usize::try_from(seed.0 % count).expect("some thousand"),
                 };
-                small::run(seed, SMALL_BYTES, &maker, share, cuts::Thoroughness::SOME)
+                small::run(seed, SMALL_BYTES, maker, share, cuts::Thoroughness::SOME)
             }
             Kind::Exhaustive => {
                 let prepared = exhaustive::Exhaustive::new(Seed(1))?;
                 prepared.run(seed.0 % exhaustive::count())
             }
-            Kind::Creation => creation::run(seed, &maker.devices(SMALL_BYTES), &maker),
-            Kind::Snapshots => snapshots::run(seed, snapshots::Plan::of_seed(seed), &maker),
+            Kind::Creation => creation::run(seed, &maker.devices(SMALL_BYTES), maker),
+            Kind::Snapshots => snapshots::run(seed, snapshots::Plan::of_seed(seed), maker),
             Kind::Histories | Kind::Clonings | Kind::Corrupted => {
                 let prepare = self.cases().expect("these have");
                 let all = prepare()?;
@@ -164,12 +182,12 @@ impl Kind {
                     trace_lines,
                     ..growth::Plan::of_seed(seed)
                 };
-                growth::run(seed, plan, &maker)
+                growth::run(seed, plan, maker)
             }
             Kind::Mirror | Kind::Parity => {
                 let maker = match self {
-                    Kind::Parity => mirror::with_parity(seed, &maker),
-                    _ => maker,
+                    Kind::Parity => mirror::with_parity(seed, maker),
+                    _ => *maker,
                 };
                 let plan = mirror::Plan {
                     trace_lines,
@@ -177,11 +195,11 @@ impl Kind {
                 };
                 mirror::run(seed, plan, &maker)
             }
-            Kind::Compared => compared::run(seed, &maker),
-            Kind::Moments => moments::run(seed, moments::Plan::of_seed(seed), &maker),
-            Kind::Tight => long::run(seed, plan.tight(TIGHT_BYTES), &maker),
-            Kind::Fill => long::run(seed, plan.filling(), &maker),
-            Kind::Long | Kind::Faults | Kind::Silent => long::run(seed, plan, &maker),
+            Kind::Compared => compared::run(seed, maker),
+            Kind::Moments => moments::run(seed, moments::Plan::of_seed(seed), maker),
+            Kind::Tight => long::run(seed, plan.tight(TIGHT_BYTES), maker),
+            Kind::Fill => long::run(seed, plan.filling(), maker),
+            Kind::Long | Kind::Faults | Kind::Silent => long::run(seed, plan, maker),
         });
         verdict.unwrap_or_else(|_| Err(Failure::panicked()))
     }

@@ -129,6 +129,7 @@ pub fn with_parity(seed: Seed, maker: &EngineMaker) -> EngineMaker {
     let (drives, parity) = shapes[rng.index(shapes.len())];
     EngineMaker {
         parity: Some(ParityPlan { drives, parity }),
+        journal_device: false,
         ..*maker
     }
 }

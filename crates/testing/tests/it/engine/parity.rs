@@ -101,6 +101,30 @@ fn a_drive_that_does_not_answer_is_one_too_many() {
     passes(60);
 }
 
+fn passes_in_groups(kind: Kind, seed: u64) {
+    if let Err(failure) = kind.run_in_groups(Seed(seed), 0) {
+        panic!("seed {seed}: {failure}");
+    }
+}
+
+/// The first consistency point failed, before clients were admitted, and they never were.
+#[test]
+fn an_aggregate_that_cannot_commit_is_opened_for_reading() {
+    passes_in_groups(Kind::Silent, 0x3070_c722_d84f_522b);
+}
+
+/// The aggregate was refused because blocks of its RAID logs could not be read.
+#[test]
+fn raid_logs_that_cannot_be_read_do_not_keep_an_aggregate_from_starting() {
+    passes_in_groups(Kind::Silent, 0xbe2c_f9a1_0567_f449);
+}
+
+/// A read failed once while a drive was out, and parity was computed as if the block were zeroes.
+#[test]
+fn a_column_is_read_more_than_once() {
+    passes_in_groups(Kind::Faults, 0xbb31_9701_c83d_c205);
+}
+
 #[test]
 fn drives_of_parity_groups_break_while_clients_work() {
     let all = run_kind(Kind::Parity, (0..4).map(|number| Seed(64).nth(number)));
