@@ -13,11 +13,12 @@ use crate::tally::Tally;
 use crate::{Usage, place};
 
 /// Kinds that `test` gives time of their own.
-const KINDS: [&str; 7] = [
+const KINDS: [&str; 8] = [
     "histories",
     "clonings",
     "corrupted",
     "growth",
+    "groups",
     "mirror",
     "parity",
     "compared",
@@ -57,16 +58,18 @@ fn whole() -> ExitCode {
     tally.finish()
 }
 
-/// Part of `test`: runs new seeds for half a minute, and then for a quarter of a minute each of the
-/// kinds `histories` (short sequences with snapshot verbs), `clonings` (the same with clones),
-/// `corrupted` (damaged metadata), `growth` (pools that grow), `mirror` and `parity` (drives that
-/// break) and `compared` (clients that count by compare-and-write). The crates' own tests run fixed
+/// Part of `test`: runs new seeds for half a minute, the same on groups of drives, and then for a
+/// quarter of a minute each of the kinds `histories` (short sequences with snapshot verbs),
+/// `clonings` (the same with clones), `corrupted` (damaged metadata), `growth` and `groups` (pools
+/// that grow), `mirror` and `parity` (drives that break) and `compared` (clients that count by
+/// compare-and-write). The crates' own tests run fixed
 /// seeds. The tests have built the program.
 pub(crate) fn short(tally: &mut Tally) {
     if !place::has_binary("testing", "sim") {
         return tally.skip(MISSING);
     }
     simulate(tally, fresh(&["--minutes", "0.5"]));
+    simulate(tally, fresh(&["--groups", "--minutes", "0.5"]));
     for kind in KINDS {
         simulate(tally, fresh(&["--kind", kind, "--minutes", "0.25"]));
     }

@@ -10,7 +10,8 @@ use crate::{DeviceKind, Fields, Problem};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct AddDevices {
     /// Absolute paths: empty directories, regular files, block devices. None: a directory in the
-    /// data directory, which needs `size_bytes`.
+    /// data directory, which needs `size_bytes`. If the aggregate has mirrors or parity groups, the
+    /// drives of one group after the other.
     #[schema(required = false, max_items = 64)]
     pub devices: Vec<String>,
     /// Size of each device that is a directory.
@@ -45,8 +46,9 @@ impl AddDevices {
 /// `POST /v1/aggregates/{aggregate}/actions/resize`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ResizeAggregate {
-    /// Path of the device that becomes larger. None: the only directory, if there is a size; else
-    /// all files and block devices that have become larger.
+    /// Path of the device that becomes larger, with its mirror or parity group. None: the only
+    /// directory, or those of all groups, if there is a size; else all files and block devices that
+    /// have become larger.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// New size of a device that is a directory. None: the size that a file or block device has

@@ -209,7 +209,8 @@ Examples:
   everglade aggregate add aggr0 --devices /srv/more --size 1TiB
 
 New writes use the new space; data that is there stays where it is. A device cannot be taken out
-again, and if one device is lost, the aggregate is lost. A file or block device with data is
+again. An aggregate of mirrors or parity groups gets whole groups, as large as those it has; without
+redundancy, if one device is lost, the aggregate is lost. A file or block device with data is
 overwritten only with --yes.")]
 pub struct AggregateAdd {
     /// The aggregate
@@ -238,7 +239,8 @@ Examples:
   everglade aggregate resize aggr0
 
 Without --size, the aggregate takes what its files and block devices became larger by since it has
-them. An aggregate never becomes smaller.")]
+them. A mirror or parity group becomes larger when all of its drives are larger, also those that
+replaced smaller ones. An aggregate never becomes smaller.")]
 pub struct AggregateResize {
     /// The aggregate
     #[arg(value_name = "AGGREGATE")]
@@ -249,8 +251,8 @@ pub struct AggregateResize {
     #[arg(long, value_name = "SIZE")]
     pub size: Option<Size>,
 
-    /// The device that becomes larger [default: the only directory with --size, else every file and
-    /// block device]
+    /// The device that becomes larger, with its group [default: with --size the only directory, or
+    /// those of all groups; else every file and block device]
     #[arg(long, value_name = "PATH")]
     pub device: Option<PathBuf>,
 

@@ -73,9 +73,9 @@ pub use crate::mount::create::{
     CreateError, ParityPlan, Plan, check_sizes, create, host_bytes, usual_half_blocks,
 };
 pub use crate::mount::grow_error::GrowError;
-pub use crate::mount::growth::{Growth, GrowthInfo};
 pub use crate::mount::labels::Expected;
 pub use crate::mount::refusal::Refusal;
+pub use crate::mount::wanted::{Growth, GrowthInfo};
 pub use crate::pool::aggregate::State;
 pub use crate::pool::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo, SplitState};
 pub use crate::pool::log::{JournalInfo, RecoveryInfo};

@@ -22,7 +22,7 @@ use crate::media::{Layout, Media};
 use crate::mend::Mender;
 use crate::mount::copies::{self, LostCopy};
 use crate::mount::grow_error::GrowError;
-use crate::mount::growth::{self, Growth, GrowthInfo};
+use crate::mount::growth;
 use crate::mount::labels::{self, Labels};
 use crate::mount::lost;
 use crate::mount::members::Missing;
@@ -30,6 +30,7 @@ use crate::mount::mounting::Mounting;
 use crate::mount::raid_log;
 use crate::mount::refusal::Refusal;
 use crate::mount::replacement;
+use crate::mount::wanted::{Growth, GrowthInfo};
 use crate::pool::aggregate::{Aggregate, State};
 use crate::pool::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo};
 use crate::pool::log::{JournalInfo, Log, RecoveryInfo};
@@ -491,7 +492,12 @@ impl Engine {
         let Some(_turn) = media.begin_change() else {
             return Vec::new();
         };
-        copies::mend(storage, &media.layout())
+        let layout = media.layout();
+        // The consistency point under way writes a record to all labels.
+        if layout.is_grown() {
+            return Vec::new();
+        }
+        copies::mend(storage, &layout)
     }
 
     /// Says what a growth would give. Writes nothing.

@@ -199,6 +199,9 @@ pub struct Promises {
     pub discards_are_never_refused: bool,
     /// A discard may do nothing while the pool is full (docs/design/design.md §8).
     pub discards_may_skip_when_full: bool,
+    /// A device that cannot be written makes the server read-only, and all that it has can be read
+    /// then.
+    pub reads_survive_write_errors: bool,
     /// Every change is durable when it is acknowledged, asked for or not.
     pub changes_are_durable: bool,
 }

@@ -3,10 +3,10 @@
 //!
 //! A change appends members and extents, and makes members larger. Nothing gets another number or
 //! another place, because blocks are found by them. A larger member keeps its former label copy, so
-//! its new extents begin behind its former end. A member of a group keeps its place in it; only its
-//! state changes. Another drive may get the place of one that is behind: it is behind, too, or has
-//! caught up since. A record of a changed composition has a feature bit, so that builds which do
-//! not know this refuse it.
+//! the new extents of its group begin behind its former end. A member of a group keeps its place in
+//! it; only its state changes. Another drive may get the place of one that is behind: it is behind,
+//! too, or has caught up since. A record of a changed composition has a feature bit, so that builds
+//! which do not know this refuse it.
 
 use std::fmt::Display;
 
@@ -21,6 +21,26 @@ use crate::problem::{Kind, Object, ProblemPlace};
 /// What a change of the composition leaves as it is.
 fn place_of(seat: Seat) -> (u16, u8, Role) {
     (seat.group, seat.column, seat.role)
+}
+
+/// Returns the block behind the former label copies of those drives that became larger, among the
+/// drives with the blocks of a member or their parity. Without groups it is the member's own.
+fn former_end(before: &Config, now: &Config, member: u32) -> u64 {
+    let mates = match now.parity_group_of(member) {
+        Some(group) => group.all().collect(),
+        None => now.copies_of(member),
+    };
+    let ends = mates.into_iter().filter_map(|mate| {
+        let (old, new) = (
+            before.members.get(mate as usize)?,
+            now.members.get(mate as usize)?,
+        );
+        // A drive that replaced a smaller one has had no other label copy.
+        let is_larger = new.uuid == old.uuid && new.size_blocks > old.size_blocks;
+        let has_moved = is_larger || !now.has_groups();
+        has_moved.then_some(old.size_blocks)
+    });
+    ends.max().unwrap_or(0)
 }
 
 /// True if another drive has the place of a member of a group. The former one was behind in the
@@ -76,8 +96,7 @@ impl Labels {
             }
         }
         for extent in now.extents.iter().skip(before.extents.len()) {
-            let end = before.members.get(extent.member as usize);
-            let end = end.map_or(0, |member| member.size_blocks);
+            let end = former_end(before, now, extent.member);
             if extent.first_dbn.0 < end {
                 let member = extent.member;
                 let expected =

@@ -49,7 +49,9 @@ impl Labels {
     /// Extents were checked to lie inside their members when the record was decoded.
     pub(super) fn check_extents(&self, findings: &mut Findings) {
         // A member that became larger keeps the label copy of the time before between two extents.
-        let was_changed = self.config.incompatible & INCOMPATIBLE_CHANGED != 0;
+        // In a group, it may have become larger by a replacement instead.
+        let was_changed =
+            self.config.incompatible & INCOMPATIBLE_CHANGED != 0 && !self.config.has_groups();
         let mut taken = self.taken();
         taken.sort_unstable();
         for pair in taken.windows(2) {

@@ -212,11 +212,8 @@ fn is_overruled(device: DeviceId, epoch: u64, all: &[Records]) -> bool {
     let mut later = others.flat_map(Records::whole);
     later.any(|(_, record)| {
         let then = record.members.get(index);
-        let is_out = |it: &Member| match record.has_groups() {
-            true => it.uuid != uuid || !it.seat.is_current(),
-            false => false,
-        };
-        record.epoch > epoch && then.is_some_and(is_out)
+        let is_out = |it: &Member| it.uuid != uuid || !it.seat.is_current();
+        record.epoch > epoch && record.has_groups() && then.is_none_or(is_out)
     })
 }
 

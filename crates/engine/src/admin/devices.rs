@@ -5,6 +5,11 @@
 //! the superblock of this consistency point names the next epoch. So the change is durable with the
 //! commit, or it never was.
 //!
+//! An aggregate of groups is expanded: new drives have empty labels already
+//! ([`crate::mount::expansion`]). This consistency point writes the record with the new members and
+//! extents to all drives, as it writes those of losses, and its superblock names the epoch of that
+//! record. Blocks may have places in the new extents before: without the superblock they are none.
+//!
 //! A drive is taken out: from the freeze on it is lost, and this consistency point records that as
 //! it records any loss.
 //!
@@ -18,12 +23,14 @@ use everglade_freespace::Areas;
 use crate::change::Error;
 use crate::home::aggregate::Home;
 use crate::media::Layout;
+use crate::media::layout::expansion::Expansion;
 use crate::media::next::{Kind, NextGeometry};
 
 /// Makes a change that was prepared.
 pub(crate) fn change(home: &mut Home, next: &NextGeometry) -> Result<(), Error> {
     match next.kind() {
         Kind::Grown(next) => grow(home, next),
+        Kind::Expanded(expansion) => expand(home, expansion),
         Kind::Replaced(successor, epoch) => match home.aggregate.media.put_in(successor, *epoch) {
             true => Ok(()),
             false => Err(changed()),
@@ -37,15 +44,28 @@ fn grow(home: &mut Home, next: &std::sync::Arc<Layout>) -> Result<(), Error> {
     if !next.follows(&present) {
         return Err(changed());
     }
+    home.aggregate.media.set_layout(next.clone());
+    append(home, next, present.config.extents.len());
+    Ok(())
+}
+
+/// Appends the extents that an expansion adds.
+fn expand(home: &mut Home, expansion: &Expansion) -> Result<(), Error> {
+    let next = home.aggregate.media.expand(expansion).ok_or_else(changed)?;
+    append(home, &next, expansion.former.1);
+    Ok(())
+}
+
+/// Makes the extents of a layout from the `former` ones on usable.
+fn append(home: &mut Home, next: &Layout, former: usize) {
     let area_blocks = home.fs.area_blocks;
-    for extent in &next.config.extents[present.config.extents.len()..] {
+    let rows = next.rows_of_extents();
+    for (extent, rows) in next.config.extents.iter().zip(rows).skip(former) {
         let areas = Areas::new(extent.length / area_blocks, area_blocks, 0);
-        home.fs.add_extent(extent.base, areas);
+        home.fs.add_extent(extent.base, areas, rows);
     }
     let (blocks, reserve) = (next.geometry.block_count(), next.config.reserve_blocks);
     home.aggregate.space.grow(blocks, reserve);
-    home.aggregate.media.set_layout(next.clone());
-    Ok(())
 }
 
 /// Takes a drive out of its mirror.

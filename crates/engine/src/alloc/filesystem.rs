@@ -38,7 +38,8 @@ pub(crate) struct FileSystem {
     pub(crate) area_blocks: u64,
     /// First number of each extent.
     pub(crate) bases: Vec<u64>,
-    /// The parity group whose data column each extent is, if it is one.
+    /// Extents that are filled together, because they have the same stripes of a parity group: the
+    /// first of them, for each extent that is such a column.
     pub(crate) rows: Vec<Option<usize>>,
     pub(crate) data: Cursor,
     pub(crate) meta: Cursor,
@@ -110,13 +111,13 @@ impl FileSystem {
     }
 
     /// Appends an extent, nothing of which was ever allocated.
-    pub(crate) fn add_extent(&mut self, base: u64, areas: Areas) {
+    pub(crate) fn add_extent(&mut self, base: u64, areas: Areas, rows: Option<usize>) {
         assert!(
             self.bases.last().is_none_or(|last| *last < base),
             "extents are appended"
         );
         self.bases.push(base);
-        self.rows.push(None);
+        self.rows.push(rows);
         self.areas.push(areas);
         self.data.open.push(None);
         self.meta.open.push(None);

@@ -24,7 +24,10 @@
 //!    consistency point lacks blocks of them, which are in their parity. So this drive must not be
 //!    used after a cut: before the log is overwritten, all other drives get a record that calls it
 //!    behind (decision 0041, rule 9).
-//! 5. A drive that catches up is written like the others. It is not read.
+//! 5. If more drives fail while a stripe is written than the group can spare, the aggregate becomes
+//!    read-only, and what a missing drive has in this stripe cannot be read until the next start
+//!    has made parity right.
+//! 6. A drive that catches up is written like the others. It is not read.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;

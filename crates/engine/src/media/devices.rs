@@ -31,6 +31,7 @@ use everglade_env::lock::{Mutex, RwLock};
 use everglade_format::Pvbn;
 
 use crate::media::copies::Copies;
+use crate::media::layout::expansion::Expansion;
 use crate::media::layout::{Across, Layout, Place, Successor};
 use crate::media::next::Turn;
 use crate::media::share::DeviceShare;
@@ -71,7 +72,7 @@ pub(crate) struct Media {
     is_changing: Arc<AtomicBool>,
     /// True while somebody prepares a drive for a seat, or a consistency point gives it the seat.
     /// This excludes no other writer of labels: the labels of the new drive are nobody else's.
-    is_replacing: Arc<AtomicBool>,
+    is_seating: Arc<AtomicBool>,
     pub(crate) share: DeviceShare,
     pub(crate) copies: Copies,
     pub(crate) stripes: StripeCounts,
@@ -128,7 +129,7 @@ impl Media {
             is_waiting: AtomicBool::new(layout.has_losses()),
             layout: RwLock::new(Arc::new(layout)),
             is_changing: Arc::default(),
-            is_replacing: Arc::default(),
+            is_seating: Arc::default(),
             copies: Copies::default(),
             stripes: StripeCounts::default(),
         }
@@ -199,9 +200,10 @@ impl Media {
         Turn::take(&self.is_changing)
     }
 
-    /// Begins to replace a drive; `None` while another one is being replaced.
-    pub(crate) fn begin_replacement(&self) -> Option<Turn> {
-        Turn::take(&self.is_replacing)
+    /// Begins to give seats to new drives, or more blocks to an aggregate of groups; `None` while
+    /// somebody else does. Losses are recorded meanwhile.
+    pub(crate) fn begin_seating(&self) -> Option<Turn> {
+        Turn::take(&self.is_seating)
     }
 
     /// Gives a seat to another drive, with the next record. False if the seat is not what the drive
@@ -215,6 +217,16 @@ impl Media {
         };
         *layout = Arc::new(next);
         true
+    }
+
+    /// Adds an expansion, which the next record has. `None` if the devices are not those that it
+    /// was planned for. In the freeze only.
+    pub(crate) fn expand(&self, expansion: &Expansion) -> Option<Arc<Layout>> {
+        let mut layout = self.layout.write();
+        let next = Arc::new(layout.with_expansion(expansion)?);
+        self.share.set_devices(next.devices().count());
+        *layout = next.clone();
+        Some(next)
     }
 
     /// Takes a drive out, as if it had failed: it is neither read nor written any more. False if no

@@ -26,8 +26,11 @@
 //!    consistency point records both ([`Layout::with_uses_recorded`]).
 //! 3. A drive that is out may have a *successor*. The record that is written next gives the seat to
 //!    it. A layout never has a device that its own record does not name.
+//!    A layout with groups may be *grown*, too: the next record has what an expansion added.
 //! 4. Members are never renumbered. So whatever is kept while layouts change names a member, and no
 //!    device: an operation on a column finds its drives when it is submitted.
+
+pub(crate) mod expansion;
 
 use std::ops::Range;
 
@@ -67,6 +70,8 @@ pub(crate) struct Layout {
     written: Vec<Vec<DeviceId>>,
     /// The drive that gets the seat of another one with the next record.
     successor: Option<Successor>,
+    /// True if there are members or extents that no record has ([`expansion`]).
+    is_grown: bool,
 }
 
 /// A parity group: block *d* of all of its drives is stripe *d*.
@@ -169,6 +174,7 @@ impl Layout {
             row_of,
             written: Vec::new(),
             successor: None,
+            is_grown: false,
             config: Config {
                 member_index: 0,
                 ..config
@@ -281,6 +287,16 @@ impl Layout {
         };
         let extent = self.config.extents.iter().find(is_here)?;
         Some(Pvbn(extent.base + at.stripe - extent.first_dbn.0))
+    }
+
+    /// True if blocks of a group are in a stripe.
+    pub(crate) fn has_stripe(&self, rows: &Rows, stripe: u64) -> bool {
+        let mut extents = self.config.extents.iter();
+        extents.any(|extent| {
+            let first = extent.first_dbn.0;
+            rows.members.contains(&extent.member)
+                && (first..first + extent.length).contains(&stripe)
+        })
     }
 
     /// Returns the place of the first of some neighbours in their parity group; `None` if they are
@@ -492,7 +508,7 @@ impl Layout {
     pub(crate) fn is_unrecorded(&self) -> bool {
         let mut members = self.config.members.iter().zip(&self.uses);
         let differs = members.any(|(member, it)| member.seat.is_current() != (*it == Use::Full));
-        differs || self.successor.is_some()
+        differs || self.is_grown || self.successor.is_some()
     }
 
     /// Returns a member that is behind and out, though its device is there and has not failed: its
@@ -570,6 +586,7 @@ impl Layout {
             (next.devices[index], next.uses[index]) = (Some(successor.device), Use::Out);
             next = next.with_drives();
         }
+        next.is_grown = false;
         next.config.epoch = epoch;
         next.config.incompatible |= INCOMPATIBLE_CHANGED;
         for (member, it) in next.config.members.iter_mut().zip(&next.uses) {

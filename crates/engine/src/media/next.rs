@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::media::layout::expansion::Expansion;
 use crate::media::layout::{Layout, Successor};
 
 /// The right to change the devices of an aggregate; ends when it is dropped.
@@ -28,9 +29,8 @@ impl Drop for Turn {
 }
 
 /// The devices of an aggregate after a change that is prepared: config records are on all devices,
-/// or the label of a new drive is on it. The change
-/// takes effect with the consistency point that executes it (decision 0040). As long as a copy of
-/// this value exists, no other change of devices can begin.
+/// or new drives have labels. The change takes effect with the consistency point that executes it
+/// (decision 0040). As long as a copy of this value exists, no other change of devices can begin.
 #[derive(Clone)]
 pub struct NextGeometry(Arc<Prepared>);
 
@@ -43,6 +43,8 @@ struct Prepared {
 pub(crate) enum Kind {
     /// There are more extents.
     Grown(Arc<Layout>),
+    /// An aggregate of groups gets members or extents.
+    Expanded(Expansion),
     /// A drive gets the seat of another one, in a record of this epoch.
     Replaced(Successor, u64),
 }
@@ -69,6 +71,7 @@ impl fmt::Debug for NextGeometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind() {
             Kind::Grown(layout) => write!(f, "NextGeometry({:?})", layout.config),
+            Kind::Expanded(expansion) => write!(f, "NextGeometry({expansion:?})"),
             Kind::Replaced(successor, epoch) => {
                 write!(f, "NextGeometry({successor:?} in epoch {epoch})")
             }

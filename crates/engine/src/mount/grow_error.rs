@@ -18,6 +18,17 @@ pub enum GrowError {
         /// The smallest that will do.
         least: u64,
     },
+    /// The devices make no whole groups.
+    #[error(
+        "the drives of this aggregate are in groups of {together}, so {together} devices are added \
+         at a time, or a multiple of that; {devices} would be"
+    )]
+    Groups {
+        /// Number of devices.
+        devices: usize,
+        /// Drives of each group.
+        together: usize,
+    },
     /// A drive is the only one that has all blocks of its mirror, so it cannot be taken out.
     #[error(
         "no other drive of the mirror has everything; wait until one has caught up, or bring one \

@@ -17,6 +17,8 @@
 //! 5. A label at the end of a device that became larger may have a record that an earlier growth
 //!    left when it was cut. Such a *stray* is erased before another growth uses the same epoch.
 //! 6. What is written here is outside of all extents of the present layout.
+//!
+//! An aggregate of mirrors or parity groups is expanded in another way ([`super::expansion`]).
 
 use std::sync::Arc;
 
@@ -35,40 +37,9 @@ use crate::media::next::{Kind, NextGeometry};
 use crate::mount::copies::strays;
 use crate::mount::create::{AREAS_LEAST, has_label, reserve_for};
 use crate::mount::grow_error::{GrowError, failed};
-use crate::mount::replacement;
+use crate::mount::wanted::{Growth, GrowthInfo, blocks_of};
+use crate::mount::{expansion, replacement};
 use crate::pool::aggregate::{Aggregate, State};
-
-/// What an aggregate gets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Growth {
-    /// Devices that become members, each with a random UUID.
-    Add(Vec<(DeviceId, Uuid)>),
-    /// Members whose devices have become larger: [`Storage::size_bytes`] says the new size.
-    Extend(Vec<DeviceId>),
-    /// A drive gets the seat of another one, which is out or is to be taken out first
-    /// (`mount::replacement`).
-    Replace {
-        /// The seat, as an index into the members of the aggregate.
-        member: u32,
-        /// The new drive.
-        device: DeviceId,
-        /// Its random UUID.
-        uuid: Uuid,
-    },
-}
-
-/// The result of a growth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GrowthInfo {
-    /// Blocks of the aggregate before.
-    pub total_blocks_before: u64,
-    /// Blocks of the aggregate afterwards.
-    pub total_blocks_after: u64,
-    /// Blocks kept back afterwards.
-    pub reserve_blocks_after: u64,
-    /// Membership epoch afterwards.
-    pub epoch_after: u64,
-}
 
 /// Says what a growth would give. Writes nothing.
 pub(crate) fn examine(
@@ -87,7 +58,15 @@ pub(crate) fn examine(
             epoch_after: aggregate.media.next_epoch(),
         });
     }
-    refuse_groups(&present)?;
+    if present.config.has_groups() {
+        let (_, next) = expansion::plan(storage, &present, growth)?;
+        return Ok(GrowthInfo {
+            total_blocks_before: present.geometry.block_count(),
+            total_blocks_after: next.geometry.block_count(),
+            reserve_blocks_after: next.config.reserve_blocks,
+            epoch_after: aggregate.media.next_epoch(),
+        });
+    }
     let next = plan(storage, &present, &aggregate.name.to_string(), growth)?;
     Ok(GrowthInfo {
         total_blocks_before: present.geometry.block_count(),
@@ -112,9 +91,11 @@ pub(crate) fn prepare(
     {
         return replacement::prepare(storage, &aggregate.media, *member, (*device, *uuid));
     }
+    if aggregate.media.has_groups() {
+        return expansion::prepare(storage, &aggregate.media, growth);
+    }
     let turn = aggregate.media.begin_change().ok_or(GrowError::Busy)?;
     let present = aggregate.media.layout();
-    refuse_groups(&present)?;
     let next = plan(storage, &present, &aggregate.name.to_string(), growth)?;
     if let Err(error) = write(storage, &present, &next) {
         erase(storage, &present, &next);
@@ -129,7 +110,8 @@ pub(crate) fn abandon(storage: &dyn Storage, aggregate: &Aggregate, next: &NextG
     let present = aggregate.media.layout();
     match next.kind() {
         Kind::Grown(next) if next.follows(&present) => erase(storage, &present, next),
-        Kind::Grown(_) => {}
+        // An expansion wrote no record.
+        Kind::Grown(_) | Kind::Expanded(_) => {}
         Kind::Replaced(successor, _) => replacement::abandon(storage, &present, successor),
     }
 }
@@ -142,17 +124,6 @@ fn check_state(aggregate: &Aggregate) -> Result<(), GrowError> {
         State::ReadOnly(reason) | State::Failed(reason) => reason,
     };
     Err(GrowError::Unavailable(problem))
-}
-
-fn refuse_groups(present: &Layout) -> Result<(), GrowError> {
-    match present.config.has_groups() {
-        true => Err(GrowError::Unavailable(
-            "this version cannot add drives to an aggregate of mirrors, or enlarge them; create \
-             another aggregate"
-                .to_owned(),
-        )),
-        false => Ok(()),
-    }
 }
 
 /// The layout after the growth.
@@ -191,10 +162,6 @@ fn plan(
     config.reserve_blocks = reserve_for(blocks, config.area_blocks);
     let devices = devices.into_iter().map(Some).collect();
     Layout::new(config, devices).map_err(|_| GrowError::TooMany("blocks"))
-}
-
-fn blocks_of(storage: &dyn Storage, device: DeviceId) -> u64 {
-    storage.size_bytes(device) / BLOCK_SIZE as u64
 }
 
 /// Gives a region of a member the numbers behind all extents.

@@ -259,7 +259,8 @@ fn highest_of<'a>(devices: impl Iterator<Item = &'a Read>) -> u64 {
 
 /// True if another device has a record of a later epoch in which `device` is behind, or in which
 /// another drive has its seat: that was recorded after it had fallen behind. Then its superblocks
-/// of this epoch do not count: others have overwritten what they name.
+/// of this epoch do not count: others have overwritten what they name. The same if that record does
+/// not know its seat: the drive was to join in an expansion that was cut.
 fn is_overruled(read: &[Read], device: &Read, epoch: u64) -> bool {
     let own = device.records.records.first();
     let Some((index, uuid)) = own.and_then(|own| {
@@ -274,7 +275,7 @@ fn is_overruled(read: &[Read], device: &Read, epoch: u64) -> bool {
     let mut later = others.flat_map(|other| &other.records.records);
     later.any(|record| {
         let then = record.members.get(index);
-        record.epoch > epoch && then.is_some_and(|it| it.uuid != uuid || !it.seat.is_current())
+        record.epoch > epoch && then.is_none_or(|it| it.uuid != uuid || !it.seat.is_current())
     })
 }
 

@@ -4,11 +4,13 @@
 //! devices that belong together and the newest superblock, [`members`] says whether enough of them
 //! are there, [`lost`] deals with segment files that went away, [`mounting`] reads an aggregate's
 //! metadata, [`raid_log`] makes parity right after a crash, [`copies`] writes lost copies of labels
-//! anew, [`growth`] writes the labels of the next epoch, and [`replacement`] that of a drive which
-//! gets the seat of another one; [`grow_error`] says why they cannot.
+//! anew, [`growth`] writes the labels of the next epoch, [`expansion`] makes drives ready for
+//! aggregates of groups, and [`replacement`] makes one ready that gets the seat of another drive;
+//! [`wanted`] says what they are asked for, [`grow_error`] why they cannot.
 
 pub(crate) mod copies;
 pub(crate) mod create;
+pub(crate) mod expansion;
 pub(crate) mod grow_error;
 pub(crate) mod growth;
 pub(crate) mod labels;
@@ -20,3 +22,4 @@ pub(crate) mod records;
 pub(crate) mod refusal;
 pub(crate) mod replacement;
 pub(crate) mod search;
+pub(crate) mod wanted;

@@ -221,8 +221,7 @@ impl Mounting {
             .collect();
         let inode_file = superblock.inode_file.clone();
         let mut fs = FileSystem::new(Layer::Aggregate, area_blocks, bases, areas, inode_file);
-        let extents = geometry.extents().iter();
-        fs.rows = extents.map(|it| layout.group_of(it.member)).collect();
+        fs.rows = layout.rows_of_extents();
         fs.used = superblock.blocks_used;
         fs.areas_used = superblock.areas_used;
         fs.next_file = superblock.next_file;

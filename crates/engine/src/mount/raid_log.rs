@@ -99,6 +99,10 @@ fn recover_all(
             is_announced = true;
         }
         for (stripe, half) in &found.stripes {
+            // An expansion that was cut may have written behind all extents.
+            if !layout.has_stripe(rows, *stripe) {
+                continue;
+            }
             mend(storage, layout, rows, *stripe, half)?;
         }
         flush(storage, layout, rows)?;

@@ -130,7 +130,7 @@ pub(crate) fn prepare(
     member: u32,
     (device, uuid): (DeviceId, Uuid),
 ) -> Result<NextGeometry, GrowError> {
-    let turn = media.begin_replacement().ok_or(GrowError::Busy)?;
+    let turn = media.begin_seating().ok_or(GrowError::Busy)?;
     // A record that is committed in between makes the epoch a wrong one, and the change is refused.
     let epoch = media.next_epoch();
     let present = media.layout();
@@ -176,7 +176,7 @@ fn write(storage: &dyn Storage, next: &Layout, successor: &Successor) -> Result<
     storage.flush(device)
 }
 
-fn zero_labels(storage: &dyn Storage, device: DeviceId) -> Result<(), DiskError> {
+pub(super) fn zero_labels(storage: &dyn Storage, device: DeviceId) -> Result<(), DiskError> {
     for label in label_offsets(storage.size_bytes(device)) {
         storage.allocate(device, label, LABEL_BYTES)?;
         for slot in SUPERBLOCK_OFFSETS {

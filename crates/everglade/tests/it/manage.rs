@@ -7,6 +7,7 @@ mod devices;
 mod failing;
 mod growing;
 mod hosts;
+mod larger_groups;
 mod mirrors;
 mod moving;
 mod parity;

@@ -40,6 +40,16 @@ pub(super) struct Pool {
     pub(super) known: AggregateInfo,
 }
 
+impl Pool {
+    /// True if its drives are in mirrors or parity groups.
+    fn has_groups(&self) -> bool {
+        self.known
+            .members
+            .iter()
+            .any(|member| member.seat.group != 0)
+    }
+}
+
 /// A device that is to join, or to become larger.
 #[derive(Clone)]
 pub(super) struct Candidate {
@@ -133,7 +143,7 @@ impl Administrator {
         let mut directory = self.directory();
         let pool = self.pool_to_grow(&mut directory, name)?;
         let chosen = match request.size_bytes {
-            Some(size) => vec![self.resized(&directory, &pool, request, Size(size))?],
+            Some(size) => self.resized(&directory, &pool, request, Size(size))?,
             None => self.found_larger(&directory, &pool, request)?,
         };
         let info = self.examine_resize(&directory, &pool, &chosen)?;
@@ -241,19 +251,65 @@ impl Administrator {
         opened.for_each(|id| self.plane.world.close(id));
     }
 
-    /// Returns the directory that is given a size.
+    /// Returns the directories that are given a size: one, or of mirrors and parity groups all that
+    /// are in the group of the named one, or in any group.
     fn resized(
         &self,
         directory: &DataDir,
         pool: &Pool,
         request: &ResizeAggregate,
         size: Size,
+    ) -> Result<Vec<Candidate>, Problem> {
+        let recorded = &pool.recorded;
+        let is_directory = |device: &&Device| device.kind == DeviceKind::Directory;
+        let devices = match &request.device {
+            Some(text) => {
+                let named = candidates::named(directory, recorded, text)?;
+                let mates = self.with_mates(directory, pool, named).into_iter();
+                let others = mates.filter(|mate| *mate != named).filter(is_directory);
+                std::iter::once(named).chain(others).collect()
+            }
+            None if pool.has_groups() && recorded.members().any(|it| is_directory(&it)) => {
+                recorded.members().filter(is_directory).collect()
+            }
+            None => vec![candidates::only_directory(directory, recorded)?],
+        };
+        let resized = devices.into_iter();
+        let resized = resized.map(|device| self.resized_to(directory, pool, device, size));
+        resized.collect()
+    }
+
+    /// Returns the recorded devices that are in the same mirror or parity group as one, that one
+    /// included.
+    fn with_mates<'a>(
+        &self,
+        directory: &DataDir,
+        pool: &'a Pool,
+        named: &'a Device,
+    ) -> Vec<&'a Device> {
+        let group_of = |device: &Device| {
+            let id = joining::member(&self.plane.world, directory, &pool.known, device)?;
+            let mut members = pool.known.members.iter();
+            let member = members.find(|member| member.device == Some(id))?;
+            (member.seat.group != 0).then_some(member.seat.group)
+        };
+        match group_of(named) {
+            None => vec![named],
+            group => {
+                let members = pool.recorded.members();
+                members.filter(|device| group_of(device) == group).collect()
+            }
+        }
+    }
+
+    fn resized_to(
+        &self,
+        directory: &DataDir,
+        pool: &Pool,
+        device: &Device,
+        size: Size,
     ) -> Result<Candidate, Problem> {
         let recorded = &pool.recorded;
-        let device = match &request.device {
-            Some(text) => candidates::named(directory, recorded, text)?,
-            None => candidates::only_directory(directory, recorded)?,
-        };
         let path = directory.device_path(device);
         if device.kind != DeviceKind::Directory {
             let text = format!(
@@ -293,7 +349,7 @@ impl Administrator {
         let named = named.transpose()?;
         let has_size = |device: &&Device| device.kind != DeviceKind::Directory;
         let looked_at: Vec<&Device> = match named {
-            Some(device) => vec![device],
+            Some(device) => self.with_mates(directory, pool, device),
             None => recorded.members().collect(),
         };
         let looked_at: Vec<&Device> = looked_at.into_iter().filter(has_size).collect();
@@ -305,30 +361,61 @@ impl Administrator {
         let mut larger = Vec::new();
         // Of each device that is not larger: how much it lacks, its path, the size that it needs.
         let mut smaller = Vec::new();
+        // Why a group cannot become larger now.
+        let mut unavailable = None;
+        let mut members = Vec::new();
         for device in looked_at {
-            let member = self.member_to_grow(directory, pool, device)?;
+            let member = match self.member_to_grow(directory, pool, device) {
+                // A drive of a group may be missing.
+                Err(problem) if pool.has_groups() => {
+                    unavailable.get_or_insert(problem);
+                    continue;
+                }
+                member => member?,
+            };
             let id = member.id.expect("it is a member");
             let size_bytes = world.grow(id, None).map_err(|error| not_grown(&error))?;
-            let member = member.of_size(size_bytes);
+            members.push((id, member.of_size(size_bytes)));
+        }
+        // A group is as large as its smallest drive allows, so all sizes are known first.
+        for (id, member) in members {
             let growth = everglade_engine::Growth::Extend(vec![id]);
             match self.engine.examine_growth(world, pool.known.id, &growth) {
                 Ok(_) => larger.push(member),
-                Err(GrowError::NotLarger { bytes, least, .. }) if named.is_none() => {
-                    let path = member.path.display().to_string();
+                Err(GrowError::NotLarger {
+                    device,
+                    bytes,
+                    least,
+                }) if named.is_none() => {
+                    // Of a group it is the smallest drive.
+                    let path = match device == id {
+                        true => member.path.display().to_string(),
+                        false => world.name(device),
+                    };
                     smaller.push((least.saturating_sub(bytes), path, least));
                 }
                 Err(GrowError::JournalOnly(_)) if named.is_none() => {}
+                Err(error @ GrowError::Unavailable(_)) if named.is_none() => {
+                    unavailable.get_or_insert(self.explain_growth(&error, &[member]));
+                }
                 Err(error) => return Err(self.explain_growth(&error, &[member])),
             }
+        }
+        if let Some(problem) = unavailable.filter(|_| larger.is_empty()) {
+            return Err(problem);
         }
         if larger.is_empty() {
             let nearest = smaller.into_iter().min();
             let such_as = nearest.map_or(String::new(), |(_, path, least)| {
                 format!(", such as {path} to {}", Size(least).at_least())
             });
+            let (what, which) = match pool.has_groups() {
+                true => ("no mirror or parity group", "all drives of one"),
+                false => ("no file or block device", "one"),
+            };
             let text = format!(
-                "no file or block device of aggregate {} is larger than before by an area of 128 \
-                MiB; make one larger on the host first{such_as}, or give a directory a size",
+                "{what} of aggregate {} is larger than before by an area of 128 MiB; make {which} \
+                larger on the host first{such_as}, or give a directory a size",
                 recorded.name
             );
             return Err(Problem::new(Code::DeviceUnusable, text));
@@ -347,7 +434,13 @@ impl Administrator {
         let id = joining::member(&self.plane.world, directory, &pool.known, device);
         let missing = || {
             let (path, name) = (path.display(), &pool.recorded.name);
-            let text = format!("{path} is recorded as a device of aggregate {name}, and is not");
+            let text = match pool.has_groups() {
+                true => format!(
+                    "{path}, a drive of aggregate {name}, is not there; bring it back, or replace \
+                    it, before its group becomes larger"
+                ),
+                false => format!("{path} is recorded as a device of aggregate {name}, and is not"),
+            };
             Problem::new(Code::Unavailable, text)
         };
         Ok(Candidate {
@@ -530,6 +623,7 @@ impl Administrator {
             GrowError::InUse(device) => refused(&CreationError::Labelled {
                 path: path(*device),
             }),
+            GrowError::Groups { .. } => Problem::invalid("devices", error.to_string()),
             GrowError::LastCopy | GrowError::SeatInUse => {
                 Problem::of_field(Code::Busy, "device", error.to_string())
             }

@@ -58,10 +58,7 @@ impl EngineSystem {
         let info = engine.examine_growth(&*storage, self.aggregate, &growth);
         assert_eq!(self.world.writes(), before, "an examination writes nothing");
         let info = info.map_err(refused)?;
-        let geometry = Geometry {
-            epoch: info.epoch_after,
-            blocks: info.total_blocks_after,
-        };
+        let geometry = self.geometry_of(info.epoch_after, info.total_blocks_after);
         let index = self.growths.len();
         self.growths.push(GrowthRecord {
             asked,
@@ -193,9 +190,12 @@ impl EngineSystem {
 
     pub(super) fn geometry_now(&self) -> Geometry {
         let info = self.info();
-        Geometry {
-            epoch: info.epoch,
-            blocks: info.usage.total_blocks,
-        }
+        self.geometry_of(info.epoch, info.usage.total_blocks)
+    }
+
+    /// Epochs of groups of drives count losses and starts, too, so they say nothing of growths.
+    fn geometry_of(&self, epoch: u64, blocks: u64) -> Geometry {
+        let epoch = if self.in_groups { 0 } else { epoch };
+        Geometry { epoch, blocks }
     }
 }

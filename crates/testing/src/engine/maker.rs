@@ -195,6 +195,8 @@ impl Maker for EngineMaker {
             full_host_is_no_space: true,
             discards_are_never_refused: true,
             discards_may_skip_when_full: false,
+            // Too many drives may fail in the middle of a stripe.
+            reads_survive_write_errors: self.parity.is_none(),
             changes_are_durable: self.sync == Sync::Always,
         }
     }
@@ -292,7 +294,8 @@ impl EngineMaker {
         for device in joining.iter().filter(|device| known.contains(device)) {
             world.has_joined(*device);
         }
-        let mut system = EngineSystem::new(world, engine.clone(), aggregate, self.sync);
+        let mut system = EngineSystem::new(world, engine.clone(), aggregate, self.sync)
+            .in_groups(self.drives_together() > 1);
         let end = world.run(TURNS_MAX, &mut |reactor| {
             let said = system.step(reactor);
             match system.state() {

@@ -50,6 +50,8 @@ pub enum Kind {
     Corrupted,
     /// The pool grows while clients work.
     Growth,
+    /// The same with mirrors and parity groups.
+    Groups,
     /// Drives of mirrors break, lie, and are away.
     Mirror,
     /// The same with parity groups.
@@ -100,6 +102,7 @@ impl Kind {
             Kind::Clonings,
             Kind::Corrupted,
             Kind::Growth,
+            Kind::Groups,
             Kind::Mirror,
             Kind::Parity,
             Kind::Compared,
@@ -133,13 +136,13 @@ impl Kind {
         self.run_on(&EngineMaker::of_seed(seed), seed, trace_lines)
     }
 
-    /// The same, with each device of the aggregate replaced by a parity group. Kinds of numbered
-    /// cases have devices of their own, and are not changed.
+    /// The same, with a mirror or a parity group instead of each device of the aggregate. Kinds of
+    /// numbered cases have devices of their own, and are not changed.
     ///
     /// # Errors
     /// A promise was broken.
     pub fn run_in_groups(self, seed: Seed, trace_lines: usize) -> Result<Report, Failure> {
-        let maker = mirror::with_parity(seed, &EngineMaker::of_seed(seed));
+        let maker = mirror::in_groups(seed, &EngineMaker::of_seed(seed));
         self.run_on(&maker, seed, trace_lines)
     }
 
@@ -177,12 +180,16 @@ impl Kind {
                 let all = prepare()?;
                 all.run(seed.0 % all.count())
             }
-            Kind::Growth => {
+            Kind::Growth | Kind::Groups => {
+                let maker = match self {
+                    Kind::Groups => mirror::in_groups(seed, maker),
+                    _ => *maker,
+                };
                 let plan = growth::Plan {
                     trace_lines,
                     ..growth::Plan::of_seed(seed)
                 };
-                growth::run(seed, plan, maker)
+                growth::run(seed, plan, &maker)
             }
             Kind::Mirror | Kind::Parity => {
                 let maker = match self {

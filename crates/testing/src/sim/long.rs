@@ -254,7 +254,9 @@ impl<M: Maker> Life<'_, M> {
             }
         }
         if end == End::Stopped {
-            driver.read_out(trouble.in_reads()).map_err(traced)?;
+            driver
+                .read_out(trouble.in_reads(&self.maker.promises()))
+                .map_err(traced)?;
         }
         let mut report = driver.report;
         let after = driver.system().committed_cp();

@@ -30,8 +30,9 @@ impl Trouble {
     };
 
     /// Returns the errors that reading clients may get.
-    pub(super) fn in_reads(&self) -> Errors {
+    pub(super) fn in_reads(&self, promises: &Promises) -> Errors {
         match self.fault {
+            Some(Fault::WriteError) if !promises.reads_survive_write_errors => Errors::Anywhere,
             None | Some(Fault::WriteError | Fault::FlushError | Fault::Slow | Fault::NoSpace) => {
                 Errors::Never
             }

@@ -34,6 +34,7 @@ impl Maker for ToyMaker {
             full_host_is_no_space: false,
             discards_are_never_refused: false,
             discards_may_skip_when_full: false,
+            reads_survive_write_errors: true,
             changes_are_durable: false,
         }
     }

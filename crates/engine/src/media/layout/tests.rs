@@ -3,6 +3,7 @@
 use everglade_format::config::{INCOMPATIBLE_PARITY, INCOMPATIBLE_SEATS, JournalRegion};
 use everglade_format::{Dbn, Seat};
 
+use super::expansion::Expansion;
 use super::*;
 
 fn extent(base: u64, member: u32, first: u64) -> Extent {
@@ -275,6 +276,68 @@ fn a_stripe_has_a_block_of_each_column() {
         ..at(10)
     };
     assert_eq!(layout.pvbn_of(beyond), None);
+}
+
+/// The group with 512 blocks more of each column, behind block 2000 of its drives.
+fn enlarged(layout: &Layout) -> Expansion {
+    let more = (0..3).map(|column| extent(1536 + 512 * u64::from(column), column, 2000));
+    let members = layout.config.members.iter().enumerate();
+    Expansion {
+        former: (5, 3),
+        added: Vec::new(),
+        enlarged: members
+            .map(|(index, member)| (index, member.uuid, 4000))
+            .collect(),
+        extents: more.collect(),
+        reserve_blocks: 7,
+    }
+}
+
+#[test]
+fn an_expansion_counts_when_a_record_has_it() {
+    let layout = parity_group();
+    let grown = layout.with_expansion(&enlarged(&layout)).expect("planned");
+    assert!(grown.is_grown() && grown.is_unrecorded() && !grown.has_losses());
+    let blocks = layout.geometry.block_count() + 1536;
+    assert_eq!(grown.geometry.block_count(), blocks);
+    assert_eq!(
+        grown.with_expansion(&enlarged(&layout)),
+        None,
+        "one at a time"
+    );
+    let lost = grown.without(DeviceId(5)).expect("one can be spared");
+    let recorded = lost.with_uses_recorded(2);
+    assert!(!recorded.is_grown() && !recorded.is_unrecorded());
+    assert!(!recorded.config.members[1].seat.is_current());
+    assert_eq!(recorded.config.members[1].size_blocks, 4000);
+    assert_eq!(recorded.config.reserve_blocks, 7);
+}
+
+#[test]
+fn a_drive_that_is_out_does_not_become_larger() {
+    let layout = parity_group();
+    let lost = layout.without(DeviceId(5)).expect("one can be spared");
+    assert_eq!(lost.with_expansion(&enlarged(&layout)), None);
+    let other = Expansion {
+        former: (5, 4),
+        ..enlarged(&layout)
+    };
+    assert_eq!(layout.with_expansion(&other), None, "of another layout");
+}
+
+#[test]
+fn extents_with_the_same_stripes_are_filled_together() {
+    let layout = parity_group();
+    assert_eq!(layout.rows_of_extents(), [Some(0); 3]);
+    let grown = layout.with_expansion(&enlarged(&layout)).expect("planned");
+    let rows = [0, 0, 0, 3, 3, 3].map(Some);
+    assert_eq!(grown.rows_of_extents(), rows);
+    let group = &grown.all_rows()[0];
+    assert!(grown.has_stripe(group, 2000) && !layout.has_stripe(group, 2000));
+    assert_eq!(
+        two_devices().rows_of_extents(),
+        [None; 3][..two_devices().config.extents.len()]
+    );
 }
 
 #[test]

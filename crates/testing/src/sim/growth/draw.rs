@@ -74,22 +74,37 @@ pub(in super::super) fn any(rng: &mut Rng, world: &SimWorld, maker: &EngineMaker
         return PoolGrowth::Again;
     }
     let area_blocks = maker.area_blocks;
+    let together = maker.drives_together();
     if rng.one_in(2) {
-        let count = [1, 1, 2][rng.index(3)];
-        let size = |_| size_for(rng.between(4, 9), area_blocks, 0) * BLOCK;
+        let count = [1, 1, 2][rng.index(3)] * together;
+        let blocks = |device: DeviceId| world.spec(device).blocks();
+        let largest = world.devices().into_iter().map(blocks).max();
+        // At least what the RAID log of the smallest one takes.
+        let log = maker.parity.and(largest);
+        let log = log.map_or(0, |blocks| (blocks / 64).clamp(64, 4096));
+        let size = |_| size_for(rng.between(4, 9), area_blocks, log) * BLOCK;
         return PoolGrowth::New((0..count).map(size).collect());
     }
-    // A device with the journal and no data does not grow.
-    let journal_only = maker.journal_device.then_some(DeviceId(0));
     let mut members = world.devices();
-    members.retain(|device| !joining.contains(device) && Some(*device) != journal_only);
-    rng.shuffle(&mut members);
-    let count = [1, 1, members.len()][rng.index(3)];
-    let grow = |device: &DeviceId| {
-        let blocks = world.spec(*device).blocks();
-        (device.0, more(rng, area_blocks, blocks))
-    };
-    PoolGrowth::Larger(members[..count].iter().map(grow).collect())
+    members.retain(|device| !joining.contains(device));
+    // Drives of a group follow each other.
+    let mut groups: Vec<&[DeviceId]> = members.chunks(together).collect();
+    // One with the journal and no data does not grow.
+    if maker.journal_device {
+        groups.remove(0);
+    }
+    rng.shuffle(&mut groups);
+    let count = [1, 1, groups.len()][rng.index(3)];
+    let blocks = |device: &DeviceId| world.spec(*device).blocks();
+    let mut larger = Vec::new();
+    for group in &groups[..count] {
+        let most = group.iter().map(blocks).max().unwrap_or(0);
+        for device in *group {
+            let lacks = (most - blocks(device)) * BLOCK;
+            larger.push((device.0, lacks + more(rng, area_blocks, most)));
+        }
+    }
+    PoolGrowth::Larger(larger)
 }
 
 /// Work with growths in it.

@@ -134,6 +134,19 @@ pub fn with_parity(seed: Seed, maker: &EngineMaker) -> EngineMaker {
     }
 }
 
+/// The shape of a seed with a mirror or a parity group instead of each device.
+#[must_use]
+pub fn in_groups(seed: Seed, maker: &EngineMaker) -> EngineMaker {
+    let mut rng = Rng::for_part(seed.0, "groups");
+    match rng.one_in(4) {
+        true => EngineMaker {
+            copies: [2, 3][rng.index(2)],
+            ..*maker
+        },
+        false => with_parity(seed, maker),
+    }
+}
+
 /// What happens in the lives of a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scene {

@@ -1,0 +1,84 @@
+//! Expansion of a layout with groups: another group, or a group whose drives became larger
+//! (decision 0050).
+//!
+//! 1. An expansion appends members and extents, and changes no former one but the sizes of drives
+//!    that became larger.
+//! 2. It is in the layout before it is in a config record. Until a consistency point has recorded
+//!    it, the layout is *grown*: its config is no record of any epoch.
+
+use everglade_env::DeviceId;
+use everglade_format::config::Uuid;
+use everglade_format::{Extent, Member};
+
+use super::{Layout, Use, rows_of};
+
+/// See the module's documentation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Expansion {
+    /// Numbers of members and extents before.
+    pub(crate) former: (usize, usize),
+    /// Members that are added, with their devices.
+    pub(crate) added: Vec<(Member, DeviceId)>,
+    /// Members that became larger: index, UUID, and blocks now.
+    pub(crate) enlarged: Vec<(usize, Uuid, u64)>,
+    /// Extents that are added.
+    pub(crate) extents: Vec<Extent>,
+    /// Blocks kept back afterwards.
+    pub(crate) reserve_blocks: u64,
+}
+
+impl Layout {
+    /// Returns the layout with an expansion, which is to be recorded; `None` if the expansion was
+    /// planned for another layout, or if one that it enlarges is not in full use any more.
+    pub(crate) fn with_expansion(&self, expansion: &Expansion) -> Option<Layout> {
+        let former = (self.config.members.len(), self.config.extents.len());
+        let is_unchanged = former == expansion.former && !self.is_grown && self.successor.is_none();
+        let mut config = self.config.clone();
+        for (index, uuid, blocks) in &expansion.enlarged {
+            let member = config.members.get_mut(*index)?;
+            if member.uuid != *uuid || self.uses[*index] != Use::Full {
+                return None;
+            }
+            member.size_blocks = *blocks;
+        }
+        let (mut devices, mut uses) = (self.devices.clone(), self.uses.clone());
+        for (member, device) in &expansion.added {
+            config.members.push(member.clone());
+            devices.push(Some(*device));
+            uses.push(Use::Full);
+        }
+        config.extents.extend(&expansion.extents);
+        config.reserve_blocks = expansion.reserve_blocks;
+        let (rows, row_of) = rows_of(&config).ok()?;
+        let geometry = config.geometry().ok()?;
+        let next = Layout {
+            config,
+            geometry,
+            devices,
+            uses,
+            rows,
+            row_of,
+            is_grown: true,
+            ..self.clone()
+        };
+        is_unchanged.then(|| next.with_drives())
+    }
+
+    /// True if the layout has an expansion that no record has.
+    pub(crate) fn is_grown(&self) -> bool {
+        self.is_grown
+    }
+
+    /// Returns for each extent of a parity group the first extent whose rows it shares: they are in
+    /// the same stripes of the same group. `None` for extents of other members.
+    pub(crate) fn rows_of_extents(&self) -> Vec<Option<usize>> {
+        let extents = self.geometry.extents().iter();
+        let place = |extent: &Extent| Some((self.group_of(extent.member)?, extent.first_dbn));
+        let places: Vec<_> = extents.map(place).collect();
+        let first = |place: &Option<_>| {
+            place.as_ref()?;
+            places.iter().position(|other| other == place)
+        };
+        places.iter().map(first).collect()
+    }
+}

@@ -1,0 +1,338 @@
+//! Expansion of an aggregate of mirrors or parity groups: it gets another group, or the drives of a
+//! group became larger (decision 0050).
+//!
+//! ```text
+//! empty labels where there were none, flushed ─▶ Change::Grow, in a consistency point
+//!   └▶ record of the next epoch on all usable members, old and new ─▶ superblock
+//! ```
+//!
+//! 1. The consistency point writes the record, as it writes those of losses. So drives may be lost
+//!    at any time, and the record says so.
+//! 2. A group that is added is like the one that has the last extent: as many drives, and as many
+//!    of them with parity.
+//! 3. A group becomes larger by what all of its drives have become larger by, or have more than the
+//!    drives that they replaced. The new extents begin behind the old copies of labels that move:
+//!    they are needed until the change is committed.
+//! 4. What is written here is outside of all extents of the present layout. A new drive has no
+//!    record and no superblock, and its RAID log is zeroes. A drive that became larger gets a label
+//!    at its new end with the present record, and without a superblock.
+
+use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Storage};
+use everglade_format::config::{CONFIG_BYTES, ENTRIES_MAX, EXTENTS_MAX, Uuid};
+use everglade_format::label::{
+    CONFIG_OFFSETS, LABEL_BYTES, SUPERBLOCK_OFFSETS, config_slot, data_region, grown_region,
+    label_offsets, size_for, size_to_grow,
+};
+use everglade_format::{Config, Dbn, Extent, Member, Role, Seat};
+
+use crate::media::layout::expansion::Expansion;
+use crate::media::next::{Kind, NextGeometry};
+use crate::media::{Layout, Media};
+use crate::mount::create::{AREAS_LEAST, has_label, reserve_for, zero_region};
+use crate::mount::grow_error::{GrowError, failed};
+use crate::mount::replacement::zero_labels;
+use crate::mount::wanted::{Growth, blocks_of};
+
+/// Plans an expansion. Writes nothing. Returns it with the layout that it leads to.
+pub(crate) fn plan(
+    storage: &dyn Storage,
+    present: &Layout,
+    growth: &Growth,
+) -> Result<(Expansion, Layout), GrowError> {
+    if present.is_grown() || present.successor().is_some() {
+        return Err(GrowError::Busy);
+    }
+    let config = &present.config;
+    let mut expansion = Expansion {
+        former: (config.members.len(), config.extents.len()),
+        added: Vec::new(),
+        enlarged: Vec::new(),
+        extents: Vec::new(),
+        reserve_blocks: 0,
+    };
+    match growth {
+        Growth::Add(added) => add(storage, present, added, &mut expansion)?,
+        Growth::Extend(devices) => extend(storage, present, devices, &mut expansion)?,
+        Growth::Replace { .. } => unreachable!("it changes no extent"),
+    }
+    let extents = config.extents.len() + expansion.extents.len();
+    if extents > EXTENTS_MAX || extents + config.members.len() + expansion.added.len() > ENTRIES_MAX
+    {
+        return Err(GrowError::TooMany("devices and enlargements of devices"));
+    }
+    let all = config.extents.iter().chain(&expansion.extents);
+    let blocks = all.map(|extent| extent.length).sum();
+    expansion.reserve_blocks = reserve_for(blocks, config.area_blocks);
+    let next = present.with_expansion(&expansion);
+    let next = next.ok_or(GrowError::TooMany("blocks"))?;
+    Ok((expansion, next))
+}
+
+/// Writes empty labels where there were none.
+pub(crate) fn prepare(
+    storage: &dyn Storage,
+    media: &Media,
+    growth: &Growth,
+) -> Result<NextGeometry, GrowError> {
+    let turn = media.begin_seating().ok_or(GrowError::Busy)?;
+    let present = media.layout();
+    let (expansion, next) = plan(storage, &present, growth)?;
+    let first = present.config.members.len();
+    for (index, (_, device)) in (first..).zip(&expansion.added) {
+        make_ready(storage, &next, index, *device).map_err(|error| failed(*device, error))?;
+    }
+    for (index, _, blocks) in &expansion.enlarged {
+        let device = device_of(&present, *index).expect("it was looked at");
+        let [_, end] = label_offsets(blocks * BLOCK_SIZE as u64);
+        make_label(storage, &present, *index, (device, end))
+            .map_err(|error| failed(device, error))?;
+    }
+    Ok(NextGeometry::new(Kind::Expanded(expansion), turn))
+}
+
+/// Adds groups.
+fn add(
+    storage: &dyn Storage,
+    present: &Layout,
+    added: &[(DeviceId, Uuid)],
+    expansion: &mut Expansion,
+) -> Result<(), GrowError> {
+    let config = &present.config;
+    let shape = Shape::of(config);
+    if added.is_empty() || !added.len().is_multiple_of(shape.drives) {
+        return Err(GrowError::Groups {
+            devices: added.len(),
+            together: shape.drives,
+        });
+    }
+    let groups = config.members.iter().map(|member| member.seat.group);
+    let last = groups.max().unwrap_or(0);
+    for (group, drives) in (last + 1..).zip(added.chunks(shape.drives)) {
+        let region = region_of(storage, present, drives, (added, shape.raid_log_blocks))?;
+        let seats = shape.seats(group);
+        for ((device, uuid), seat) in drives.iter().zip(seats) {
+            let member = Member {
+                uuid: *uuid,
+                size_blocks: blocks_of(storage, *device),
+                data_first: region.0,
+                seat,
+            };
+            if seat.role == Role::Data {
+                let index = config.members.len() + expansion.added.len();
+                append(config, expansion, (index, seat), region);
+            }
+            expansion.added.push((member, *device));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the region for data on the drives of a new group.
+fn region_of(
+    storage: &dyn Storage,
+    present: &Layout,
+    drives: &[(DeviceId, Uuid)],
+    (all, raid_log_blocks): (&[(DeviceId, Uuid)], u64),
+) -> Result<(Dbn, u64), GrowError> {
+    let area_blocks = present.config.area_blocks;
+    let least = size_for(AREAS_LEAST, area_blocks, raid_log_blocks);
+    for (device, _) in drives {
+        let blocks = blocks_of(storage, *device);
+        if blocks < least {
+            return Err(GrowError::TooSmall {
+                device: *device,
+                bytes: blocks * BLOCK_SIZE as u64,
+                least: least * BLOCK_SIZE as u64,
+            });
+        }
+        let is_labelled = has_label(storage, *device).map_err(|error| failed(*device, error))?;
+        let is_twice = all.iter().filter(|(other, _)| other == device).count() > 1;
+        if present.has_device(*device) || is_labelled || is_twice {
+            return Err(GrowError::InUse(*device));
+        }
+    }
+    let sizes = drives.iter().map(|(device, _)| blocks_of(storage, *device));
+    let smallest = sizes.min().unwrap_or(0);
+    let region = data_region(smallest, area_blocks, raid_log_blocks);
+    Ok(region.expect("all of them are large enough"))
+}
+
+/// Gives the groups of some devices what all of their drives have become larger by.
+fn extend(
+    storage: &dyn Storage,
+    present: &Layout,
+    devices: &[DeviceId],
+    expansion: &mut Expansion,
+) -> Result<(), GrowError> {
+    let config = &present.config;
+    let mut done = Vec::new();
+    for device in devices {
+        let index = present.seats().position(|(_, own, _)| own == Some(*device));
+        let index = index.ok_or(GrowError::NotMember(*device))?;
+        let group = config.members[index].seat.group;
+        if done.contains(&group) {
+            continue;
+        }
+        done.push(group);
+        extend_group(storage, present, (group, *device), expansion)?;
+    }
+    Ok(())
+}
+
+fn extend_group(
+    storage: &dyn Storage,
+    present: &Layout,
+    (group, named): (u16, DeviceId),
+    expansion: &mut Expansion,
+) -> Result<(), GrowError> {
+    let config = &present.config;
+    let members = config.members.iter().enumerate();
+    let members = members.filter(|(_, member)| member.seat.group == group);
+    let mut drives = Vec::new();
+    for (index, member) in members {
+        let device = device_of(present, index).filter(|device| present.is_full(*device));
+        let device = device.ok_or_else(|| {
+            GrowError::Unavailable(
+                "a drive of the group is missing, or lacks what was written since; wait until all \
+                 drives of the group are online"
+                    .to_owned(),
+            )
+        })?;
+        drives.push((index, member, device, blocks_of(storage, device)));
+    }
+    // Behind all extents, and behind the second labels that move.
+    let is_its = |extent: &&Extent| {
+        drives
+            .iter()
+            .any(|(index, ..)| extent.member as usize == *index)
+    };
+    let extents = config.extents.iter().filter(is_its);
+    let ends = extents.map(|extent| extent.first_dbn.0 + extent.length);
+    let enlarged = || {
+        let drives = drives.iter();
+        drives.filter(|(_, member, _, blocks)| *blocks > member.size_blocks)
+    };
+    let former = ends.chain(enlarged().map(|(_, member, ..)| member.size_blocks));
+    let former = former.max().unwrap_or(0);
+    let smallest = drives.iter().min_by_key(|(.., blocks)| *blocks);
+    let (_, _, device, blocks) = smallest.ok_or(GrowError::NotMember(named))?;
+    let Some(region) = grown_region(former, *blocks, config.area_blocks) else {
+        return Err(GrowError::NotLarger {
+            device: *device,
+            bytes: blocks * BLOCK_SIZE as u64,
+            least: size_to_grow(former, config.area_blocks) * BLOCK_SIZE as u64,
+        });
+    };
+    let mut has_data = false;
+    for (index, member, ..) in &drives {
+        let mut extents = config.extents.iter();
+        if extents.any(|extent| extent.member as usize == *index) {
+            append(config, expansion, (*index, member.seat), region);
+            has_data = true;
+        }
+    }
+    let enlarged = enlarged().map(|(index, member, _, blocks)| (*index, member.uuid, *blocks));
+    expansion.enlarged.extend(enlarged);
+    match has_data {
+        true => Ok(()),
+        false => Err(GrowError::JournalOnly(named)),
+    }
+}
+
+/// Gives a region of a member the numbers behind all extents.
+fn append(
+    config: &Config,
+    expansion: &mut Expansion,
+    (index, seat): (usize, Seat),
+    (first_dbn, length): (Dbn, u64),
+) {
+    let member = u32::try_from(index).expect("few devices");
+    let last = expansion.extents.last().or(config.extents.last());
+    let (group, column) = match config.has_parity() {
+        true => (u32::from(seat.group), u32::from(seat.column)),
+        false => (0, member),
+    };
+    expansion.extents.push(Extent {
+        base: last.map_or(0, |extent| extent.base + extent.length),
+        length,
+        group,
+        column,
+        member,
+        first_dbn,
+    });
+}
+
+/// What a new group is like.
+struct Shape {
+    drives: usize,
+    /// Drives with data of a parity group; `None` for a mirror.
+    data: Option<usize>,
+    raid_log_blocks: u64,
+}
+
+impl Shape {
+    /// The shape of the group that has the last extent.
+    fn of(config: &Config) -> Shape {
+        let last = config.extents.last().map_or(0, |extent| extent.member);
+        let group = config.parity_group_of(last);
+        Shape {
+            drives: match &group {
+                Some(group) => group.all().count(),
+                None => config.copies_of(last).len(),
+            },
+            data: group.map(|group| group.data.len()),
+            raid_log_blocks: config.raid_log_blocks,
+        }
+    }
+
+    fn seats(&self, group: u16) -> Vec<Seat> {
+        let small = |number: usize| u8::try_from(number).expect("few drives");
+        let seat = |column| match self.data {
+            Some(data) => Seat::of_parity_group(group, small(column), small(data)),
+            None => Seat::of_mirror(group, small(column)),
+        };
+        (0..self.drives).map(seat).collect()
+    }
+}
+
+fn device_of(layout: &Layout, index: usize) -> Option<DeviceId> {
+    layout.seats().nth(index)?.1
+}
+
+/// Fills the labels and the RAID log of a new drive with zeroes.
+fn make_ready(
+    storage: &dyn Storage,
+    next: &Layout,
+    index: usize,
+    device: DeviceId,
+) -> Result<(), DiskError> {
+    zero_labels(storage, device)?;
+    let member = u32::try_from(index).expect("few devices");
+    if next.rows_of_member(member).is_some() {
+        let log = (
+            next.config.raid_log_first(member),
+            next.config.raid_log_blocks,
+        );
+        zero_region(storage, device, log)?;
+    }
+    storage.flush(device)
+}
+
+/// Makes a label at the new end of a drive. What the host has there must be taken neither for a
+/// record nor for a superblock.
+fn make_label(
+    storage: &dyn Storage,
+    present: &Layout,
+    index: usize,
+    (device, label): (DeviceId, u64),
+) -> Result<(), DiskError> {
+    storage.allocate(device, label, LABEL_BYTES)?;
+    for slot in SUPERBLOCK_OFFSETS {
+        storage.write(device, label + slot, &[0; BLOCK_SIZE])?;
+    }
+    let own = config_slot(present.config.epoch);
+    let record = present.record_of(index).encode();
+    storage.write(device, label + CONFIG_OFFSETS[1 - own], &[0; CONFIG_BYTES])?;
+    storage.write(device, label + CONFIG_OFFSETS[own], &record)?;
+    storage.flush(device)
+}

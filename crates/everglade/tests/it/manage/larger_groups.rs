@@ -1,0 +1,178 @@
+//! Aggregates of mirrors and parity groups become larger while clients use them, by groups that are
+//! added and by drives that became larger, and drives fail before and afterwards (decision 0050).
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+
+use super::devices::sparse;
+use super::mirrors::{
+    PATIENCE, assert_holds, files, fill, list, make, mirror, serve, states, while_used,
+};
+use super::{GIB, TestDir, ask, ask_json, assert_clean, refused, text};
+use crate::waiting::within;
+
+fn size(dir: &TestDir) -> u64 {
+    mirror(dir)["size_bytes"].as_u64().expect("a size")
+}
+
+fn enlarge(drives: &[PathBuf], bytes: u64) {
+    for drive in drives {
+        let file = File::options().write(true).open(drive).expect("open");
+        file.set_len(bytes).expect("a sparse file");
+    }
+}
+
+#[test]
+fn a_mirror_gets_another_one_and_each_may_lose_a_drive() {
+    let dir = TestDir::new();
+    let server = serve(&dir, &[]);
+    let drives = files(&dir, 4);
+    make(&dir, &drives[..2], &[]);
+    let before = size(&dir);
+    let add = ["aggregate", "add", "m", "--devices"];
+    let one = [&add[..], &[text(&drives[2])]].concat();
+    refused(&dir, &one, 2, &["groups of 2"]);
+    let two = list(&drives[2..]);
+    let both = [&add[..], &[two.as_str()]].concat();
+    let planned = ask_json(&dir, &[&both[..], &["--dry-run"]].concat());
+    while_used(&server, |_| _ = ask(&dir, &both));
+    assert_eq!(planned["size_bytes"], size(&dir));
+    assert!(size(&dir) > before * 19 / 10, "twice as large");
+    fill(&server, 0..48, 3);
+    server.stop();
+    // One drive of each.
+    for drive in [1, 2] {
+        fs::rename(&drives[drive], dir.file(&format!("away{drive}"))).expect("renamed");
+    }
+    let server = serve(&dir, &[]);
+    assert_eq!(states(&dir), ["online", "missing", "missing", "online"]);
+    assert_holds(&server, 0..48, 3);
+    fill(&server, 40..60, 4);
+    server.stop();
+    for drive in [1, 2] {
+        fs::rename(dir.file(&format!("away{drive}")), &drives[drive]).expect("renamed");
+    }
+    let server = serve(&dir, &[]);
+    within(PATIENCE, "they have everything", || {
+        states(&dir).iter().all(|state| state == "online")
+    });
+    server.stop();
+    assert_clean(&dir, 2);
+}
+
+#[test]
+fn a_parity_group_becomes_larger_with_its_drives() {
+    let dir = TestDir::new();
+    let server = serve(&dir, &[]);
+    let drives = files(&dir, 4);
+    let create = ["aggregate", "create", "m", "--raid", "double", "--devices"];
+    let devices = list(&drives);
+    ask(&dir, &[&create[..], &[devices.as_str()]].concat());
+    ask(&dir, &["volume", "create", "v", "--aggregate", "m"]);
+    ask(&dir, &["lun", "create", "v/l", "--size", "64MiB"]);
+    fill(&server, 0..32, 1);
+    let before = size(&dir);
+    let resize = ["aggregate", "resize", "m"];
+    enlarge(&drives[..3], 2 * GIB);
+    refused(&dir, &resize, 1, &["all drives of one", "drive3"]);
+    enlarge(&drives[3..], 2 * GIB);
+    while_used(&server, |_| _ = ask(&dir, &resize));
+    let larger = size(&dir);
+    assert!(larger > before * 19 / 10, "twice as large");
+    fill(&server, 0..48, 2);
+    server.stop();
+    for drive in [0, 3] {
+        fs::rename(&drives[drive], dir.file(&format!("away{drive}"))).expect("renamed");
+    }
+    let server = serve(&dir, &[]);
+    assert_eq!(size(&dir), larger);
+    assert_holds(&server, 0..48, 2);
+    // A group without all of its drives does not grow; another one may be added.
+    enlarge(&drives[1..3], 3 * GIB);
+    refused(&dir, &resize, 1, &["drive0", "bring it back"]);
+    let more: Vec<PathBuf> = (0..4)
+        .map(|number| sparse(&dir, &format!("more{number}"), GIB))
+        .collect();
+    let more = list(&more);
+    ask(&dir, &["aggregate", "add", "m", "--devices", more.as_str()]);
+    assert!(size(&dir) > larger * 14 / 10, "half as large again");
+    fill(&server, 0..60, 5);
+    server.stop();
+    let server = serve(&dir, &[]);
+    assert_holds(&server, 0..60, 5);
+    server.stop();
+    for drive in [0, 3] {
+        fs::rename(dir.file(&format!("away{drive}")), &drives[drive]).expect("renamed");
+    }
+    let server = serve(&dir, &[]);
+    within(PATIENCE, "they have everything", || {
+        states(&dir).iter().all(|state| state == "online")
+    });
+    server.stop();
+    assert_clean(&dir, 2);
+}
+
+#[test]
+fn all_directories_of_a_mirror_are_given_the_size() {
+    let dir = TestDir::new();
+    let server = serve(&dir, &[]);
+    let drives = [dir.file("one"), dir.file("two")];
+    drives
+        .iter()
+        .for_each(|path| fs::create_dir(path).expect("made"));
+    make(&dir, &drives, &["--size", "1GiB"]);
+    let before = size(&dir);
+    ask(&dir, &["aggregate", "resize", "m", "--size", "2GiB"]);
+    let larger = size(&dir);
+    assert!(larger > before * 19 / 10, "twice as large");
+    let one = text(&drives[0]);
+    ask(
+        &dir,
+        &[
+            "aggregate",
+            "resize",
+            "m",
+            "--device",
+            one,
+            "--size",
+            "3GiB",
+        ],
+    );
+    assert!(size(&dir) > larger * 14 / 10, "half as large again");
+    fill(&server, 0..48, 1);
+    server.stop();
+    assert_clean(&dir, 2);
+}
+
+#[test]
+fn a_mirror_moves_to_larger_drives() {
+    let dir = TestDir::new();
+    let server = serve(&dir, &[]);
+    let drives = files(&dir, 2);
+    make(&dir, &drives, &[]);
+    fill(&server, 0..48, 1);
+    let before = size(&dir);
+    let news = [sparse(&dir, "new0", 2 * GIB), sparse(&dir, "new1", 2 * GIB)];
+    for (old, new) in drives.iter().zip(&news) {
+        let (old, new) = (text(old), text(new));
+        ask(&dir, &["aggregate", "replace", "m", old, "--with", new]);
+        within(PATIENCE, "it has everything", || {
+            states(&dir).iter().all(|state| state == "online")
+        });
+    }
+    assert_eq!(size(&dir), before, "nobody asked");
+    while_used(&server, |_| _ = ask(&dir, &["aggregate", "resize", "m"]));
+    assert!(size(&dir) > before * 19 / 10, "twice as large");
+    refused(
+        &dir,
+        &["aggregate", "resize", "m"],
+        1,
+        &["no mirror or parity group", "by an area of 128 MiB"],
+    );
+    fill(&server, 0..60, 2);
+    server.kill();
+    let server = serve(&dir, &[]);
+    assert_holds(&server, 0..60, 2);
+    server.stop();
+    assert_clean(&dir, 2);
+}
