@@ -185,6 +185,12 @@ impl EngineSystem {
         self.info().members
     }
 
+    /// Returns the membership epoch.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.info().epoch
+    }
+
     /// Returns the stripes that were written.
     #[must_use]
     pub fn stripes(&self) -> StripesInfo {

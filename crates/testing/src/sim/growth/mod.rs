@@ -385,7 +385,7 @@ pub fn returning(seed: Seed, maker: &EngineMaker, pool_bytes: u64) -> Result<Rep
     let begun = setting.begin(pool_bytes)?;
     let mut first = Listed::new(first_actions());
     let begun = setting.live(&begun, Manners::STRICT, &mut first)?.end();
-    let growth = PoolGrowth::New(vec![pool_bytes]);
+    let growth = PoolGrowth::New(vec![pool_bytes; maker.drives_together()]);
     let mut work = Listed::new(actions(&growth, 100));
     let lived = setting.live(&begun, Manners::STRICT, &mut work)?;
     let judging = Judging::of_work(&setting, &lived.past);

@@ -1,7 +1,7 @@
 //! A pool grows, by devices that are added and by devices that became larger.
 
 use everglade_engine::admin::{Change, Error as ChangeError};
-use everglade_engine::{Engine, GrowError, Growth, GrowthInfo, Options, State};
+use everglade_engine::{Engine, GrowError, Growth, GrowthInfo, Options, ParityPlan, State};
 use everglade_env::{BLOCK_SIZE, DeviceId};
 use everglade_format::label::{LABEL_BLOCKS, size_for};
 use everglade_testing::engine::EngineMaker;
@@ -105,6 +105,36 @@ fn a_device_that_was_away_while_the_pool_went_on_without_it_is_no_member() {
         let report = report.unwrap_or_else(|failure| panic!("{failure}"));
         assert!(report.growths[Met::Away] >= 3, "{report:?}");
         assert!(report.growths[Met::Committed] >= 3, "{report:?}");
+    }
+}
+
+/// The same with mirrors and parity groups (decision 0050).
+#[test]
+fn a_group_that_was_away_while_the_pool_went_on_without_it_is_no_member() {
+    let mirror = EngineMaker {
+        copies: 2,
+        ..of_devices(1)
+    };
+    let parity = EngineMaker {
+        parity: Some(ParityPlan {
+            drives: 3,
+            parity: 1,
+        }),
+        ..of_devices(1)
+    };
+    for maker in [mirror, parity] {
+        let report = returning(Seed(53), &maker, POOL_BYTES);
+        let report = report.unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(report.growths[Met::Away] >= 3, "{report:?}");
+        assert!(report.growths[Met::Committed] >= 3, "{report:?}");
+    }
+}
+
+#[test]
+fn groups_grow_while_clients_work_and_any_write_may_be_the_last() {
+    let all = run_kind(Kind::Groups, (0..3).map(|number| Seed(54).nth(number)));
+    for met in [Met::Committed, Met::CutBefore, Met::CutAfter] {
+        assert!(all.growths[met] > 0, "{}: {all}", met.name());
     }
 }
 

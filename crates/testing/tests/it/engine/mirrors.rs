@@ -352,8 +352,7 @@ fn two_of_three_that_missed_something_are_refused_if_that_is_remembered() {
     rig.world.vanish(DeviceId(1));
     let change = [write("v/l", 0, BLOCK, 6), consistency_point()];
     let (system, (epoch, cp)) = rig.run(system, change, |system| {
-        let geometry = system.geometry().expect("an engine tells");
-        (geometry.epoch, system.committed_cp())
+        (system.epoch(), system.committed_cp())
     });
     drop(system);
     let images = rig.world.after_cut(Cut::whole(Keep::Nothing));

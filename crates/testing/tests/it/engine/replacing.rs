@@ -201,9 +201,7 @@ fn a_new_drive_that_cannot_be_written_leaves_the_old_one_in_use() {
             Action::Admin(Admin::ReplaceDrive(broken)),
             create_volume("w"),
         ];
-        let (system, epoch) = rig.run(system, actions, |system| {
-            system.geometry().expect("an engine tells").epoch
-        });
+        let (system, epoch) = rig.run(system, actions, |system| system.epoch());
         assert_eq!(epoch, 1, "nothing is recorded");
         assert!(is_current(&system, 0) && is_current(&system, 1));
         assert_eq!(system.members()[0].device, Some(DeviceId(0)));
@@ -250,10 +248,7 @@ fn a_drive_that_was_replaced_and_went_on_by_itself_does_not_win() {
     let actions = [replace(0)].into_iter().chain(until_caught_up());
     let (system, ()) = rig.run(system, actions, |_| {});
     assert!(is_current(&system, 0));
-    let (epoch, cp) = {
-        let geometry = system.geometry().expect("an engine tells");
-        (geometry.epoch, system.committed_cp())
-    };
+    let (epoch, cp) = { (system.epoch(), system.committed_cp()) };
     drop(system);
     let images = rig.world.after_cut(Cut::whole(Keep::Nothing));
     let old = images.with_away(&[1, 2]);
