@@ -6,7 +6,8 @@
 //!
 //! 1. A stripe may be written while it is read here. Then its columns do not go together. So a
 //!    reconstruction that finds nothing is repeated if stripes were written meanwhile
-//!    ([`crate::media::Media::stripes_version`]).
+//!    ([`crate::media::Media::stripes_version`]). One that finds the block blames no other column
+//!    then.
 //! 2. Blocks that are wrong on a drive in use are noted, and written again by a consistency point
 //!    ([`crate::media::copies`]).
 //! 3. A block that is not found because a drive does not answer is not lost: it may be found later.
@@ -192,9 +193,9 @@ impl<O: Outside> Core<O> {
             return self.give_up(aggregate, pointer, &reason, failed);
         }
         let found = recovery.solve(|block| is_any || shared.key.tag(block) == pointer.tag);
-        let Some(found) = found else {
-            let now = shared.media.stripes_version();
-            let was_written = version != now || !now.is_multiple_of(2);
+        let now = shared.media.stripes_version();
+        let was_written = version != now || !now.is_multiple_of(2);
+        let Some(mut found) = found else {
             if was_written && !is_any && !shared.is_halted() {
                 self.reconstruct(&shared, pointer, wrong, reason);
                 return;
@@ -211,6 +212,10 @@ impl<O: Outside> Core<O> {
                 content: Some(found.page),
             };
             return self.arrive(aggregate, pointer, Err(missing));
+        }
+        if was_written {
+            // The columns are of two times, and none of them is wrong.
+            found.wrong.clear();
         }
         self.note_wrong(&shared, pointer, at, wrong, &found);
         let key = load::key(aggregate, pointer);

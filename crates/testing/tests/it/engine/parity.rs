@@ -101,6 +101,13 @@ fn a_drive_that_does_not_answer_is_one_too_many() {
     passes(60);
 }
 
+/// A block was reconstructed while its stripe was written, and a column that was newer than parity
+/// was taken for wrong.
+#[test]
+fn a_column_that_is_written_meanwhile_is_not_wrong() {
+    passes(0xfb5e_88ce_76ce_9fc1);
+}
+
 fn passes_in_groups(kind: Kind, seed: u64) {
     if let Err(failure) = kind.run_in_groups(Seed(seed), 0) {
         panic!("seed {seed}: {failure}");
