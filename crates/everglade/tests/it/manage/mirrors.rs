@@ -694,10 +694,10 @@ fn what_makes_no_mirror_is_refused_and_changes_nothing() {
         assert_eq!(code(&output), 2, "{}", stderr(&output));
     }
     assert_eq!(everything(&dir), before);
-    // Growth comes with a later version.
+    // It gets whole mirrors.
     make(&dir, &drives[..2], &[]);
     let add = ["aggregate", "add", "m", "--devices", text(&drives[2])];
-    refused(&dir, &add, 1, &["EVG-3002"]);
+    refused(&dir, &add, 2, &["--devices", "groups of 2"]);
     server.stop();
     assert_clean(&dir, 2);
 }
