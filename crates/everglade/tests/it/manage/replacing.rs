@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::devices::sparse;
 use super::mirrors::{
@@ -60,6 +61,8 @@ fn a_drive_in_use_is_replaced_while_a_client_works() {
     let said = ask(&dir, &[&replace[..], &["--dry-run"]].concat());
     assert!(said.contains("would be taken out first"), "{said}");
     assert_eq!(everything(&dir), before, "a plan changes nothing");
+    // Events come from a watch that looks once a second. It has to have seen the old drive.
+    std::thread::sleep(Duration::from_millis(2500));
     while_used(&server, |rounds| {
         within(PATIENCE, "the client works", || {
             rounds.load(Ordering::Acquire) > 5
