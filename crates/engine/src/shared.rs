@@ -162,6 +162,14 @@ pub struct AggregateInfo {
     pub scrub: ScrubInfo,
 }
 
+impl AggregateInfo {
+    /// True if its drives are in mirrors or parity groups.
+    #[must_use]
+    pub fn has_groups(&self) -> bool {
+        self.members.iter().any(|member| member.seat.group != 0)
+    }
+}
+
 /// A member of an aggregate, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberInfo {

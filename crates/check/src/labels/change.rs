@@ -23,8 +23,8 @@ fn place_of(seat: Seat) -> (u16, u8, Role) {
     (seat.group, seat.column, seat.role)
 }
 
-/// Returns the block behind the former label copies of those drives that became larger, among the
-/// drives with the blocks of a member or their parity. Without groups it is the member's own.
+/// Returns the first block at which new extents of a member may begin: behind the former end of
+/// each drive of its group that became larger. Without groups, behind the member's own former end.
 fn former_end(before: &Config, now: &Config, member: u32) -> u64 {
     let mates = match now.parity_group_of(member) {
         Some(group) => group.all().collect(),

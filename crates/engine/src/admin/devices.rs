@@ -8,7 +8,8 @@
 //! An aggregate of groups is expanded: new drives have empty labels already
 //! ([`crate::mount::expansion`]). This consistency point writes the record with the new members and
 //! extents to all drives, as it writes those of losses, and its superblock names the epoch of that
-//! record. Blocks may have places in the new extents before: without the superblock they are none.
+//! record. Blocks may be written to the new extents before. Without the superblock nothing refers
+//! to them.
 //!
 //! A drive is taken out: from the freeze on it is lost, and this consistency point records that as
 //! it records any loss.
@@ -52,7 +53,7 @@ fn grow(home: &mut Home, next: &std::sync::Arc<Layout>) -> Result<(), Error> {
 /// Appends the extents that an expansion adds.
 fn expand(home: &mut Home, expansion: &Expansion) -> Result<(), Error> {
     let next = home.aggregate.media.expand(expansion).ok_or_else(changed)?;
-    append(home, &next, expansion.former.1);
+    append(home, &next, expansion.former_extents);
     Ok(())
 }
 

@@ -25,8 +25,8 @@
 //!    it is *regained* if it is in full use, though the record says that it is behind. The next
 //!    consistency point records both ([`Layout::with_uses_recorded`]).
 //! 3. A drive that is out may have a *successor*. The record that is written next gives the seat to
-//!    it. A layout never has a device that its own record does not name.
-//!    A layout with groups may be *grown*, too: the next record has what an expansion added.
+//!    it. A layout with groups may be *grown*: the next record has what an expansion added. Any
+//!    other layout has only devices that its own record names.
 //! 4. Members are never renumbered. So whatever is kept while layouts change names a member, and no
 //!    device: an operation on a column finds its drives when it is submitted.
 

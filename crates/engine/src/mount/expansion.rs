@@ -18,20 +18,19 @@
 //!    at its new end with the present record, and without a superblock.
 
 use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Storage};
-use everglade_format::config::{CONFIG_BYTES, ENTRIES_MAX, EXTENTS_MAX, Uuid};
+use everglade_format::config::{ENTRIES_MAX, EXTENTS_MAX, Uuid};
 use everglade_format::label::{
-    CONFIG_OFFSETS, LABEL_BYTES, SUPERBLOCK_OFFSETS, config_slot, data_region, grown_region,
-    label_offsets, size_for, size_to_grow,
+    CONFIG_OFFSETS, config_slot, data_region, grown_region, label_offsets, size_for, size_to_grow,
 };
 use everglade_format::{Config, Dbn, Extent, Member, Role, Seat};
 
 use crate::media::layout::expansion::Expansion;
 use crate::media::next::{Kind, NextGeometry};
 use crate::media::{Layout, Media};
-use crate::mount::create::{AREAS_LEAST, has_label, reserve_for, zero_region};
+use crate::mount::create::{AREAS_LEAST, reserve_for, zero_region};
 use crate::mount::grow_error::{GrowError, failed};
-use crate::mount::replacement::zero_labels;
-use crate::mount::wanted::{Growth, blocks_of};
+use crate::mount::replacement::{zero_label, zero_labels};
+use crate::mount::wanted::{Growth, blocks_of, check_new};
 
 /// Plans an expansion. Writes nothing. Returns it with the layout that it leads to.
 pub(crate) fn plan(
@@ -44,7 +43,8 @@ pub(crate) fn plan(
     }
     let config = &present.config;
     let mut expansion = Expansion {
-        former: (config.members.len(), config.extents.len()),
+        former_members: config.members.len(),
+        former_extents: config.extents.len(),
         added: Vec::new(),
         enlarged: Vec::new(),
         extents: Vec::new(),
@@ -137,19 +137,9 @@ fn region_of(
     let area_blocks = present.config.area_blocks;
     let least = size_for(AREAS_LEAST, area_blocks, raid_log_blocks);
     for (device, _) in drives {
-        let blocks = blocks_of(storage, *device);
-        if blocks < least {
-            return Err(GrowError::TooSmall {
-                device: *device,
-                bytes: blocks * BLOCK_SIZE as u64,
-                least: least * BLOCK_SIZE as u64,
-            });
-        }
-        let is_labelled = has_label(storage, *device).map_err(|error| failed(*device, error))?;
         let is_twice = all.iter().filter(|(other, _)| other == device).count() > 1;
-        if present.has_device(*device) || is_labelled || is_twice {
-            return Err(GrowError::InUse(*device));
-        }
+        let is_taken = present.has_device(*device) || is_twice;
+        check_new(storage, *device, least, is_taken)?;
     }
     let sizes = drives.iter().map(|(device, _)| blocks_of(storage, *device));
     let smallest = sizes.min().unwrap_or(0);
@@ -318,21 +308,15 @@ fn make_ready(
     storage.flush(device)
 }
 
-/// Makes a label at the new end of a drive. What the host has there must be taken neither for a
-/// record nor for a superblock.
+/// Makes a label with the present record at the new end of a drive.
 fn make_label(
     storage: &dyn Storage,
     present: &Layout,
     index: usize,
     (device, label): (DeviceId, u64),
 ) -> Result<(), DiskError> {
-    storage.allocate(device, label, LABEL_BYTES)?;
-    for slot in SUPERBLOCK_OFFSETS {
-        storage.write(device, label + slot, &[0; BLOCK_SIZE])?;
-    }
-    let own = config_slot(present.config.epoch);
-    let record = present.record_of(index).encode();
-    storage.write(device, label + CONFIG_OFFSETS[1 - own], &[0; CONFIG_BYTES])?;
-    storage.write(device, label + CONFIG_OFFSETS[own], &record)?;
+    zero_label(storage, device, label)?;
+    let slot = CONFIG_OFFSETS[config_slot(present.config.epoch)];
+    storage.write(device, label + slot, &present.record_of(index).encode())?;
     storage.flush(device)
 }

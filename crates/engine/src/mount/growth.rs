@@ -35,9 +35,9 @@ use everglade_format::{Config, Dbn, Extent, Member, Seat};
 use crate::media::Layout;
 use crate::media::next::{Kind, NextGeometry};
 use crate::mount::copies::strays;
-use crate::mount::create::{AREAS_LEAST, has_label, reserve_for};
+use crate::mount::create::{AREAS_LEAST, reserve_for};
 use crate::mount::grow_error::{GrowError, failed};
-use crate::mount::wanted::{Growth, GrowthInfo, blocks_of};
+use crate::mount::wanted::{Growth, GrowthInfo, blocks_of, check_new};
 use crate::mount::{expansion, replacement};
 use crate::pool::aggregate::{Aggregate, State};
 
@@ -186,17 +186,7 @@ fn add(
 ) -> Result<(), GrowError> {
     let size_blocks = blocks_of(storage, device);
     let least = size_for(AREAS_LEAST, config.area_blocks, 0);
-    if size_blocks < least {
-        return Err(GrowError::TooSmall {
-            device,
-            bytes: size_blocks * BLOCK_SIZE as u64,
-            least: least * BLOCK_SIZE as u64,
-        });
-    }
-    let is_labelled = has_label(storage, device).map_err(|error| failed(device, error))?;
-    if devices.contains(&device) || is_labelled {
-        return Err(GrowError::InUse(device));
-    }
+    check_new(storage, device, least, devices.contains(&device))?;
     let region = data_region(size_blocks, config.area_blocks, 0).expect("it is large enough");
     let member = u32::try_from(config.members.len()).expect("few devices");
     append(config, member, member, region);

@@ -178,13 +178,23 @@ fn write(storage: &dyn Storage, next: &Layout, successor: &Successor) -> Result<
 
 pub(super) fn zero_labels(storage: &dyn Storage, device: DeviceId) -> Result<(), DiskError> {
     for label in label_offsets(storage.size_bytes(device)) {
-        storage.allocate(device, label, LABEL_BYTES)?;
-        for slot in SUPERBLOCK_OFFSETS {
-            storage.write(device, label + slot, &[0; BLOCK_SIZE])?;
-        }
-        for slot in CONFIG_OFFSETS {
-            storage.write(device, label + slot, &[0; CONFIG_BYTES])?;
-        }
+        zero_label(storage, device, label)?;
+    }
+    Ok(())
+}
+
+/// Fills superblocks and config records of a label with zeroes, whatever the host has there.
+pub(super) fn zero_label(
+    storage: &dyn Storage,
+    device: DeviceId,
+    label: u64,
+) -> Result<(), DiskError> {
+    storage.allocate(device, label, LABEL_BYTES)?;
+    for slot in SUPERBLOCK_OFFSETS {
+        storage.write(device, label + slot, &[0; BLOCK_SIZE])?;
+    }
+    for slot in CONFIG_OFFSETS {
+        storage.write(device, label + slot, &[0; CONFIG_BYTES])?;
     }
     Ok(())
 }

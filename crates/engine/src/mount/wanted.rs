@@ -3,6 +3,9 @@
 use everglade_env::{BLOCK_SIZE, DeviceId, Storage};
 use everglade_format::config::Uuid;
 
+use crate::mount::create::has_label;
+use crate::mount::grow_error::{GrowError, failed};
+
 /// What an aggregate gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Growth {
@@ -10,7 +13,7 @@ pub enum Growth {
     /// groups, the drives of one group after the other.
     Add(Vec<(DeviceId, Uuid)>),
     /// Members whose devices have become larger: [`Storage::size_bytes`] says the new size. Of
-    /// mirrors and parity groups, any drive of each group stands for all.
+    /// each mirror or parity group, one drive is enough: the sizes of all of its drives count.
     Extend(Vec<DeviceId>),
     /// A drive gets the seat of another one, which is out or is to be taken out first
     /// (`mount::replacement`).
@@ -40,4 +43,27 @@ pub struct GrowthInfo {
 /// Returns the size of a device in blocks.
 pub(super) fn blocks_of(storage: &dyn Storage, device: DeviceId) -> u64 {
     storage.size_bytes(device) / BLOCK_SIZE as u64
+}
+
+/// Refuses a device that cannot be added: it has fewer than `least` blocks, or it is taken, or it
+/// has the label of an aggregate.
+pub(super) fn check_new(
+    storage: &dyn Storage,
+    device: DeviceId,
+    least: u64,
+    is_taken: bool,
+) -> Result<(), GrowError> {
+    let blocks = blocks_of(storage, device);
+    if blocks < least {
+        return Err(GrowError::TooSmall {
+            device,
+            bytes: blocks * BLOCK_SIZE as u64,
+            least: least * BLOCK_SIZE as u64,
+        });
+    }
+    let is_labelled = has_label(storage, device).map_err(|error| failed(device, error))?;
+    match is_taken || is_labelled {
+        true => Err(GrowError::InUse(device)),
+        false => Ok(()),
+    }
 }

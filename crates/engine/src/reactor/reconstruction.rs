@@ -14,8 +14,8 @@
 //!    A probe tells this from a medium that has lost blocks.
 //! 4. A column is read several times before it counts as lost. One drive is out already, mostly,
 //!    and what is lost here is lost from parity, too, with the next write of the stripe.
-//! 5. With the tag of a hole, any content is right: it is for the consistency point, which computes
-//!    parity from whatever a stripe has.
+//! 5. A pointer with the tag of a hole stands for any content. The consistency point asks so when
+//!    it knows no tag: it computes parity from what the stripe has.
 
 use everglade_env::{BLOCK_SIZE, Completion, DeviceId, DiskError, Op, Outside, Page};
 use everglade_format::Pointer;

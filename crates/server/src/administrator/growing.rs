@@ -40,16 +40,6 @@ pub(super) struct Pool {
     pub(super) known: AggregateInfo,
 }
 
-impl Pool {
-    /// True if its drives are in mirrors or parity groups.
-    fn has_groups(&self) -> bool {
-        self.known
-            .members
-            .iter()
-            .any(|member| member.seat.group != 0)
-    }
-}
-
 /// A device that is to join, or to become larger.
 #[derive(Clone)]
 pub(super) struct Candidate {
@@ -251,8 +241,8 @@ impl Administrator {
         opened.for_each(|id| self.plane.world.close(id));
     }
 
-    /// Returns the directories that are given a size: one, or of mirrors and parity groups all that
-    /// are in the group of the named one, or in any group.
+    /// Returns the directories that are given a size. Without groups it is one. With mirrors or
+    /// parity groups it is all directories in the group of the named one; without a name, all.
     fn resized(
         &self,
         directory: &DataDir,
@@ -269,7 +259,7 @@ impl Administrator {
                 let others = mates.filter(|mate| *mate != named).filter(is_directory);
                 std::iter::once(named).chain(others).collect()
             }
-            None if pool.has_groups() && recorded.members().any(|it| is_directory(&it)) => {
+            None if pool.known.has_groups() && recorded.members().any(|it| is_directory(&it)) => {
                 recorded.members().filter(is_directory).collect()
             }
             None => vec![candidates::only_directory(directory, recorded)?],
@@ -367,7 +357,7 @@ impl Administrator {
         for device in looked_at {
             let member = match self.member_to_grow(directory, pool, device) {
                 // A drive of a group may be missing.
-                Err(problem) if pool.has_groups() => {
+                Err(problem) if pool.known.has_groups() => {
                     unavailable.get_or_insert(problem);
                     continue;
                 }
@@ -377,7 +367,7 @@ impl Administrator {
             let size_bytes = world.grow(id, None).map_err(|error| not_grown(&error))?;
             members.push((id, member.of_size(size_bytes)));
         }
-        // A group is as large as its smallest drive allows, so all sizes are known first.
+        // The smallest drive of a group decides, so the sizes of all are read before.
         for (id, member) in members {
             let growth = everglade_engine::Growth::Extend(vec![id]);
             match self.engine.examine_growth(world, pool.known.id, &growth) {
@@ -409,7 +399,7 @@ impl Administrator {
             let such_as = nearest.map_or(String::new(), |(_, path, least)| {
                 format!(", such as {path} to {}", Size(least).at_least())
             });
-            let (what, which) = match pool.has_groups() {
+            let (what, which) = match pool.known.has_groups() {
                 true => ("no mirror or parity group", "all drives of one"),
                 false => ("no file or block device", "one"),
             };
@@ -434,7 +424,7 @@ impl Administrator {
         let id = joining::member(&self.plane.world, directory, &pool.known, device);
         let missing = || {
             let (path, name) = (path.display(), &pool.recorded.name);
-            let text = match pool.has_groups() {
+            let text = match pool.known.has_groups() {
                 true => format!(
                     "{path}, a drive of aggregate {name}, is not there; bring it back, or replace \
                     it, before its group becomes larger"

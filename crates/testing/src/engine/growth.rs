@@ -195,7 +195,7 @@ impl EngineSystem {
 
     /// Epochs of groups of drives count losses and starts, too, so they say nothing of growths.
     fn geometry_of(&self, epoch: u64, blocks: u64) -> Geometry {
-        let epoch = if self.in_groups { 0 } else { epoch };
+        let epoch = if self.info().has_groups() { 0 } else { epoch };
         Geometry { epoch, blocks }
     }
 }

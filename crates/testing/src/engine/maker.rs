@@ -294,8 +294,7 @@ impl EngineMaker {
         for device in joining.iter().filter(|device| known.contains(device)) {
             world.has_joined(*device);
         }
-        let mut system = EngineSystem::new(world, engine.clone(), aggregate, self.sync)
-            .in_groups(self.drives_together() > 1);
+        let mut system = EngineSystem::new(world, engine.clone(), aggregate, self.sync);
         let end = world.run(TURNS_MAX, &mut |reactor| {
             let said = system.step(reactor);
             match system.state() {

@@ -33,8 +33,6 @@ pub struct EngineSystem {
     pub(super) replacements: Vec<ReplacementRecord>,
     /// Answers of each reactor that the engine was not asked for.
     pub(super) refused: Vec<Vec<AdminDone>>,
-    /// Its drives are in groups.
-    pub(super) in_groups: bool,
 }
 
 impl EngineSystem {
@@ -58,14 +56,7 @@ impl EngineSystem {
             aggregate,
             sync,
             recovered: None,
-            in_groups: false,
         }
-    }
-
-    /// The same, of an aggregate with groups of drives.
-    pub(super) fn in_groups(mut self, in_groups: bool) -> Self {
-        self.in_groups = in_groups;
-        self
     }
 
     /// Records the committed state after the start.

@@ -15,8 +15,10 @@ use super::{Layout, Use, rows_of};
 /// See the module's documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Expansion {
-    /// Numbers of members and extents before.
-    pub(crate) former: (usize, usize),
+    /// Number of members before.
+    pub(crate) former_members: usize,
+    /// Number of extents before.
+    pub(crate) former_extents: usize,
     /// Members that are added, with their devices.
     pub(crate) added: Vec<(Member, DeviceId)>,
     /// Members that became larger: index, UUID, and blocks now.
@@ -31,8 +33,9 @@ impl Layout {
     /// Returns the layout with an expansion, which is to be recorded; `None` if the expansion was
     /// planned for another layout, or if one that it enlarges is not in full use any more.
     pub(crate) fn with_expansion(&self, expansion: &Expansion) -> Option<Layout> {
-        let former = (self.config.members.len(), self.config.extents.len());
-        let is_unchanged = former == expansion.former && !self.is_grown && self.successor.is_none();
+        let is_same = self.config.members.len() == expansion.former_members
+            && self.config.extents.len() == expansion.former_extents;
+        let is_unchanged = is_same && !self.is_grown && self.successor.is_none();
         let mut config = self.config.clone();
         for (index, uuid, blocks) in &expansion.enlarged {
             let member = config.members.get_mut(*index)?;

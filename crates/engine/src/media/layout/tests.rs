@@ -283,7 +283,8 @@ fn enlarged(layout: &Layout) -> Expansion {
     let more = (0..3).map(|column| extent(1536 + 512 * u64::from(column), column, 2000));
     let members = layout.config.members.iter().enumerate();
     Expansion {
-        former: (5, 3),
+        former_members: 5,
+        former_extents: 3,
         added: Vec::new(),
         enlarged: members
             .map(|(index, member)| (index, member.uuid, 4000))
@@ -319,7 +320,7 @@ fn a_drive_that_is_out_does_not_become_larger() {
     let lost = layout.without(DeviceId(5)).expect("one can be spared");
     assert_eq!(lost.with_expansion(&enlarged(&layout)), None);
     let other = Expansion {
-        former: (5, 4),
+        former_extents: 4,
         ..enlarged(&layout)
     };
     assert_eq!(layout.with_expansion(&other), None, "of another layout");

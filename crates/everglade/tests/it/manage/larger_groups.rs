@@ -8,6 +8,7 @@ use super::devices::sparse;
 use super::mirrors::{
     PATIENCE, assert_holds, files, fill, list, make, mirror, serve, states, while_used,
 };
+use super::parity::{self, all_online};
 use super::{GIB, TestDir, ask, ask_json, assert_clean, refused, text};
 use crate::waiting::within;
 
@@ -19,6 +20,18 @@ fn enlarge(drives: &[PathBuf], bytes: u64) {
     for drive in drives {
         let file = File::options().write(true).open(drive).expect("open");
         file.set_len(bytes).expect("a sparse file");
+    }
+}
+
+fn take_away(dir: &TestDir, drives: &[PathBuf], which: &[usize]) {
+    for drive in which {
+        fs::rename(&drives[*drive], dir.file(&format!("away{drive}"))).expect("renamed");
+    }
+}
+
+fn bring_back(dir: &TestDir, drives: &[PathBuf], which: &[usize]) {
+    for drive in which {
+        fs::rename(dir.file(&format!("away{drive}")), &drives[*drive]).expect("renamed");
     }
 }
 
@@ -41,21 +54,15 @@ fn a_mirror_gets_another_one_and_each_may_lose_a_drive() {
     fill(&server, 0..48, 3);
     server.stop();
     // One drive of each.
-    for drive in [1, 2] {
-        fs::rename(&drives[drive], dir.file(&format!("away{drive}"))).expect("renamed");
-    }
+    take_away(&dir, &drives, &[1, 2]);
     let server = serve(&dir, &[]);
     assert_eq!(states(&dir), ["online", "missing", "missing", "online"]);
     assert_holds(&server, 0..48, 3);
     fill(&server, 40..60, 4);
     server.stop();
-    for drive in [1, 2] {
-        fs::rename(dir.file(&format!("away{drive}")), &drives[drive]).expect("renamed");
-    }
+    bring_back(&dir, &drives, &[1, 2]);
     let server = serve(&dir, &[]);
-    within(PATIENCE, "they have everything", || {
-        states(&dir).iter().all(|state| state == "online")
-    });
+    within(PATIENCE, "they have everything", || all_online(&dir));
     server.stop();
     assert_clean(&dir, 2);
 }
@@ -65,11 +72,7 @@ fn a_parity_group_becomes_larger_with_its_drives() {
     let dir = TestDir::new();
     let server = serve(&dir, &[]);
     let drives = files(&dir, 4);
-    let create = ["aggregate", "create", "m", "--raid", "double", "--devices"];
-    let devices = list(&drives);
-    ask(&dir, &[&create[..], &[devices.as_str()]].concat());
-    ask(&dir, &["volume", "create", "v", "--aggregate", "m"]);
-    ask(&dir, &["lun", "create", "v/l", "--size", "64MiB"]);
+    parity::make(&dir, "double", &drives, &[]);
     fill(&server, 0..32, 1);
     let before = size(&dir);
     let resize = ["aggregate", "resize", "m"];
@@ -81,9 +84,7 @@ fn a_parity_group_becomes_larger_with_its_drives() {
     assert!(larger > before * 19 / 10, "twice as large");
     fill(&server, 0..48, 2);
     server.stop();
-    for drive in [0, 3] {
-        fs::rename(&drives[drive], dir.file(&format!("away{drive}"))).expect("renamed");
-    }
+    take_away(&dir, &drives, &[0, 3]);
     let server = serve(&dir, &[]);
     assert_eq!(size(&dir), larger);
     assert_holds(&server, 0..48, 2);
@@ -101,13 +102,9 @@ fn a_parity_group_becomes_larger_with_its_drives() {
     let server = serve(&dir, &[]);
     assert_holds(&server, 0..60, 5);
     server.stop();
-    for drive in [0, 3] {
-        fs::rename(dir.file(&format!("away{drive}")), &drives[drive]).expect("renamed");
-    }
+    bring_back(&dir, &drives, &[0, 3]);
     let server = serve(&dir, &[]);
-    within(PATIENCE, "they have everything", || {
-        states(&dir).iter().all(|state| state == "online")
-    });
+    within(PATIENCE, "they have everything", || all_online(&dir));
     server.stop();
     assert_clean(&dir, 2);
 }
@@ -156,9 +153,7 @@ fn a_mirror_moves_to_larger_drives() {
     for (old, new) in drives.iter().zip(&news) {
         let (old, new) = (text(old), text(new));
         ask(&dir, &["aggregate", "replace", "m", old, "--with", new]);
-        within(PATIENCE, "it has everything", || {
-            states(&dir).iter().all(|state| state == "online")
-        });
+        within(PATIENCE, "it has everything", || all_online(&dir));
     }
     assert_eq!(size(&dir), before, "nobody asked");
     while_used(&server, |_| _ = ask(&dir, &["aggregate", "resize", "m"]));

@@ -13,7 +13,7 @@ use super::{GIB, TestDir, ask, assert_clean, refused, text};
 use crate::waiting::within;
 
 /// Makes the aggregate `m` with parity, a volume and a LUN.
-fn make(dir: &TestDir, raid: &str, devices: &[PathBuf], more: &[&str]) {
+pub(super) fn make(dir: &TestDir, raid: &str, devices: &[PathBuf], more: &[&str]) {
     let devices = list(devices);
     let create = ["aggregate", "create", "m", "--raid", raid, "--devices"];
     ask(dir, &[&create[..], &[devices.as_str()], more].concat());
@@ -21,7 +21,7 @@ fn make(dir: &TestDir, raid: &str, devices: &[PathBuf], more: &[&str]) {
     ask(dir, &["lun", "create", "v/l", "--size", "64MiB"]);
 }
 
-fn all_online(dir: &TestDir) -> bool {
+pub(super) fn all_online(dir: &TestDir) -> bool {
     states(dir).iter().all(|state| state == "online")
 }
 

@@ -114,7 +114,7 @@ fn passes_in_groups(kind: Kind, seed: u64) {
     }
 }
 
-/// The first consistency point failed, before clients were admitted, and they never were.
+/// The first consistency point failed before clients were admitted. So they were never admitted.
 #[test]
 fn an_aggregate_that_cannot_commit_is_opened_for_reading() {
     passes_in_groups(Kind::Silent, 0x3070_c722_d84f_522b);

@@ -248,7 +248,7 @@ fn a_drive_that_was_replaced_and_went_on_by_itself_does_not_win() {
     let actions = [replace(0)].into_iter().chain(until_caught_up());
     let (system, ()) = rig.run(system, actions, |_| {});
     assert!(is_current(&system, 0));
-    let (epoch, cp) = { (system.epoch(), system.committed_cp()) };
+    let (epoch, cp) = (system.epoch(), system.committed_cp());
     drop(system);
     let images = rig.world.after_cut(Cut::whole(Keep::Nothing));
     let old = images.with_away(&[1, 2]);
