@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use everglade_env::{BLOCK_SIZE, Page, Storage};
 use everglade_format::raid_log::RaidLogHeader;
-use everglade_format::{Block, CpNumber, Geometry, Pvbn, TagKey};
+use everglade_format::{Block, CpNumber, Geometry, Pvbn, Tag, TagKey};
 use everglade_raid::{Code, Columns, Recovery};
 
 use crate::labels::{Drive, Labels};
@@ -32,8 +32,39 @@ pub(crate) struct Rows {
 struct Half {
     /// Data columns that stay.
     stays: u32,
-    /// Parity with zeroes in the others.
-    base: Vec<Box<Block>>,
+    /// Parity with zeroes in the others; what no log has is absent.
+    base: Vec<Option<Box<Block>>>,
+}
+
+/// The RAID log of a drive.
+struct Log {
+    drive: Drive,
+    /// The parity column of the drive; none if it has data.
+    parity: Option<usize>,
+    blocks: std::ops::Range<u64>,
+}
+
+impl Half {
+    /// Adds the blocks of the base, which are in this place of the logs.
+    fn add_bases(
+        &mut self,
+        storage: &dyn Storage,
+        logs: &[Log],
+        place: u64,
+        tags: &[Tag],
+        key: &TagKey,
+    ) {
+        for log in logs {
+            let at = log.blocks.start + place;
+            if let Some(parity) = log.parity
+                && log.blocks.contains(&at)
+                && let Some(block) = read_block(storage, log.drive, at)
+                && tags.get(parity) == Some(&key.tag(&block))
+            {
+                self.base[parity] = Some(block);
+            }
+        }
+    }
 }
 
 /// A parity block that does not go with the data of its stripe, or cannot be read.
@@ -64,59 +95,69 @@ impl Rows {
                 halves: BTreeMap::new(),
             };
             let cp = labels.superblock.cp.next();
-            for drive in rows.drives.clone().into_iter().flatten() {
+            let drives = rows.drives.clone();
+            let logs = (0..).zip(drives).filter_map(|(column, drive)| {
+                let drive = drive?;
                 let first = config.raid_log_first(drive.member).0;
-                let region = first..first + config.raid_log_blocks;
-                rows.read_log(storage, drive, region, cp, &labels.key);
-            }
+                let blocks = first..first + config.raid_log_blocks;
+                Some(Log {
+                    drive,
+                    parity: usize::checked_sub(column, code.data()),
+                    blocks,
+                })
+            });
+            rows.read_logs(storage, &logs.collect::<Vec<_>>(), cp, &labels.key);
             all.push(rows);
         }
         all
     }
 
-    /// Adds what the log of a drive says of a consistency point. The first record is in its first
-    /// block, if there is one.
-    fn read_log(
-        &mut self,
-        storage: &dyn Storage,
-        drive: Drive,
-        region: std::ops::Range<u64>,
-        cp: CpNumber,
-        key: &TagKey,
-    ) {
-        let read = |at: u64| read_block(storage, drive, at);
-        let decode = |at: u64| {
-            let header = RaidLogHeader::decode(&*read(at)?, key, self.code.parity());
-            header
-                .ok()?
-                .filter(|it| it.cp == cp && it.member == self.members[0])
-        };
-        // A block that cannot be read may have been the first record.
-        if read(region.start).is_some() && decode(region.start).is_none() {
-            return;
-        }
-        let mut halves = Vec::new();
-        for at in region.clone() {
-            let Some(header) = decode(at) else { continue };
-            let end = at + 1 + header.base_blocks() as u64;
-            let bases: Option<Vec<_>> = (at + 1..end.min(region.end)).map(read).collect();
-            let Some(bases) = bases else { continue };
-            let tags = header.entries.iter().flat_map(|entry| &entry.tags);
-            let is_right = tags.zip(&bases).all(|(tag, base)| key.tag(base) == *tag);
-            if end > region.end || !is_right {
-                continue;
-            }
-            let mut bases = bases.into_iter();
-            for entry in header.entries {
-                let base: Vec<_> = bases.by_ref().take(entry.tags.len()).collect();
-                let end = entry.stripe.saturating_add(u64::from(entry.count));
-                for stripe in entry.stripe..end {
-                    let (stays, base) = (entry.stays, base.clone());
-                    halves.push((stripe, Half { stays, base }));
+    /// Adds what the logs say of a consistency point. The first record of a drive is in the first
+    /// block of its log, if it has one.
+    fn read_logs(&mut self, storage: &dyn Storage, logs: &[Log], cp: CpNumber, key: &TagKey) {
+        let (count, group) = (self.code.parity(), self.members[0]);
+        // By block and lap: they are the same on all drives.
+        let mut headers = BTreeMap::new();
+        for log in logs {
+            for at in log.blocks.clone() {
+                // A block that cannot be read may have been a record.
+                let Some(block) = read_block(storage, log.drive, at) else {
+                    continue;
+                };
+                let header = RaidLogHeader::decode(&block, key, count).ok().flatten();
+                let place = at - log.blocks.start;
+                match header.filter(|it| it.cp == cp && it.member == group) {
+                    Some(header) => _ = headers.insert((place, header.lap), header),
+                    None if place == 0 => break,
+                    None => {}
                 }
             }
         }
-        self.halves.extend(halves);
+        let of_first = headers.range((0, 0)..(1, 0)).next_back();
+        let lap = of_first.map(|((_, lap), _)| *lap);
+        headers.retain(|(_, its), _| lap.is_none_or(|lap| *its == lap));
+        for ((place, _), header) in &headers {
+            let mut bases = place + 1..;
+            for entry in &header.entries {
+                let base = match entry.stays {
+                    0 => Some(Box::new([0; BLOCK_SIZE])),
+                    _ => None,
+                };
+                for stripe in entry.stripe..entry.stripe.saturating_add(u64::from(entry.count)) {
+                    let half = || Half {
+                        stays: entry.stays,
+                        base: vec![base.clone(); count],
+                    };
+                    self.halves.entry(stripe).or_insert_with(half);
+                }
+                if entry.stays != 0
+                    && let (Some(place), Some(half)) =
+                        (bases.next(), self.halves.get_mut(&entry.stripe))
+                {
+                    half.add_bases(storage, logs, place, &entry.tags, key);
+                }
+            }
+        }
     }
 
     /// Returns the column of a member.
@@ -140,7 +181,7 @@ impl Rows {
         for column in recovery.wants().iter() {
             let by_log = column.checked_sub(self.code.data());
             let block = match (&parity, by_log) {
-                (Some(parity), Some(at)) => Some(parity[at].clone()),
+                (Some(parity), Some(at)) if parity[at].is_some() => parity[at].clone(),
                 _ => self.drives[column].and_then(|drive| read_block(storage, drive, stripe)),
             };
             match block {
@@ -152,13 +193,14 @@ impl Rows {
         Some(*found.page)
     }
 
-    /// Returns the parity of a stripe that the RAID log has.
-    fn parity_by_log(&self, storage: &dyn Storage, stripe: u64) -> Option<Vec<Box<Block>>> {
+    /// Returns the parity of a stripe that the RAID log has, as far as it has it.
+    fn parity_by_log(&self, storage: &dyn Storage, stripe: u64) -> Option<Vec<Option<Box<Block>>>> {
         let half = self.halves.get(&stripe)?;
-        let mut parity = match half.base.is_empty() {
-            true => vec![Box::new([0; BLOCK_SIZE]); self.code.parity()],
-            false => half.base.clone(),
-        };
+        let zeroes = || Box::new([0; BLOCK_SIZE]);
+        let base = half.base.iter();
+        let mut parity: Vec<Box<Block>> = base
+            .map(|block| block.clone().unwrap_or_else(zeroes))
+            .collect();
         for column in 0..self.code.data() {
             let drive = self.drives[column].filter(|_| half.stays >> column & 1 == 0);
             let block = drive.and_then(|drive| read_block(storage, drive, stripe));
@@ -168,7 +210,12 @@ impl Rows {
                 self.code.update(column, &block, &mut blocks);
             }
         }
-        Some(parity)
+        let known = parity.into_iter().zip(&half.base);
+        Some(
+            known
+                .map(|(block, base)| base.is_some().then_some(block))
+                .collect(),
+        )
     }
 
     /// Compares the parity of stripes with their data; `wrong` hears of each parity block that

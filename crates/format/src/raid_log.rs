@@ -8,8 +8,10 @@
 //! zeroes in all columns that do not stay. Parity after a cut follows from the base, and from what
 //! the other columns have then.
 //!
-//! A record is a header of one block, and the blocks of bases behind it, in the order of the
-//! header's entries.
+//! A record is a header of one block, and space for a block behind it for each entry with columns
+//! that stay, in the order of the entries. The drive with a parity column has the block of this
+//! column of their bases there. On drives with data, this space has no meaning. So the loss of a
+//! drive costs no more of a base than of a stripe.
 //!
 //! | offset | bytes | field |
 //! | --- | --- | --- |
@@ -17,14 +19,17 @@
 //! | 8 | 8 | consistency point that the record belongs to |
 //! | 16 | 4 | member in whose group it is: the first data column |
 //! | 20 | 4 | number of entries |
-//! | 24 | 4 | blocks of bases |
+//! | 24 | 4 | blocks behind the header |
+//! | 28 | 4 | lap: how often the log was emptied in the consistency point |
 //! | 64 | 40 each | entries: first stripe 8 · number of stripes 4 · columns that stay 4 (bit *c*: data column *c*) · tags of the base's blocks 8 each, row parity first |
 //! | 4,088 | 8 | tag of the block with zeroes here |
 //!
 //! 1. An entry with columns that stay is about one stripe, and has a base with a block for each
 //!    parity column. An entry without them is about any number of stripes, and has no base.
-//! 2. A record counts if its header's tag is right, and all tags of its bases are.
-//! 3. Records of the consistency point after that of the superblock count, and no others.
+//! 2. A record counts if its header's tag is right: all of its bases were on stable media before
+//!    its header was written. Its stripes follow from the headers and bases of all drives.
+//! 3. Records of the consistency point after that of the superblock count, and no others. Of these
+//!    count those of the highest lap that a first block of a log has.
 
 use crate::bytes::{array_at, put, u32_at, u64_at};
 use crate::seat::PARITY_MAX;
@@ -58,15 +63,18 @@ pub struct RaidLogHeader {
     pub cp: CpNumber,
     /// The member with the first data column of the group.
     pub member: u32,
+    /// How often the log was emptied in the consistency point before.
+    pub lap: u32,
     /// At most [`ENTRIES_MAX`].
     pub entries: Vec<RaidLogEntry>,
 }
 
 impl RaidLogHeader {
-    /// Blocks of bases behind the header.
+    /// Blocks behind the header: one for each entry with columns that stay.
     #[must_use]
     pub fn base_blocks(&self) -> usize {
-        self.entries.iter().map(|entry| entry.tags.len()).sum()
+        let with_base = self.entries.iter().filter(|entry| entry.stays != 0);
+        with_base.count()
     }
 
     /// Returns the header as a block.
@@ -83,6 +91,7 @@ impl RaidLogHeader {
         put(&mut *out, 16, self.member.to_le_bytes());
         put(&mut *out, 20, small(self.entries.len()));
         put(&mut *out, 24, small(self.base_blocks()));
+        put(&mut *out, 28, self.lap.to_le_bytes());
         for (index, entry) in self.entries.iter().enumerate() {
             assert!(entry.tags.len() <= PARITY_MAX, "a tag for each parity");
             let at = ENTRIES_AT + index * ENTRY_BYTES;
@@ -138,6 +147,7 @@ impl RaidLogHeader {
         let header = RaidLogHeader {
             cp: CpNumber(u64_at(block, 8)),
             member: u32_at(block, 16),
+            lap: u32_at(block, 28),
             entries: (0..count).map(entry).collect(),
         };
         let is_sound = |entry: &RaidLogEntry| match entry.stays {
@@ -149,7 +159,7 @@ impl RaidLogHeader {
             return Err(Damage::new("stripes of an entry", expected, wrong.count));
         }
         let bases = u32_at(block, 24) as usize;
-        Damage::unless_equal("blocks of bases", header.base_blocks(), bases)?;
+        Damage::unless_equal("blocks behind the header", header.base_blocks(), bases)?;
         Ok(Some(header))
     }
 }
@@ -175,6 +185,7 @@ mod tests {
         RaidLogHeader {
             cp: CpNumber(77),
             member: 3,
+            lap: 2,
             entries: (0..count).map(entry).collect(),
         }
     }
@@ -186,7 +197,7 @@ mod tests {
             let header = sample(count);
             let found = RaidLogHeader::decode(&header.encode(&key), &key, 2);
             assert_eq!(found, Ok(Some(header.clone())));
-            assert_eq!(header.base_blocks(), count.div_ceil(2) * 2);
+            assert_eq!(header.base_blocks(), count.div_ceil(2));
         }
         assert_eq!(RaidLogHeader::decode(&[0; BLOCK_SIZE], &key, 2), Ok(None));
     }

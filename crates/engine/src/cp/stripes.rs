@@ -3,8 +3,12 @@
 //!
 //! ```text
 //! all blocks have places and contents
-//!   └▶ a wave of stripes: what stays in them is read ─▶ parity ─▶ RAID log ─▶ data and parity
+//!   └▶ a wave of stripes: what stays in them is read ─▶ parity, bases ─▶ RAID log ─▶ data, parity
+//!                                                         └▶ the next wave ─▶ …
 //! ```
+//!
+//! Waves overlap: while one is written, the next one is logged, and a third one is read, computed,
+//! and its bases are written.
 //!
 //! The columns of a stripe that the consistency point does not write are of two kinds. Those with a
 //! block that the last consistency point or this one uses *stay*: their contents are read. The
@@ -16,14 +20,16 @@
 //!    not become part of it. No pointer has the tags of blocks of the aggregate's own files that
 //!    this consistency point has freed. Such a block goes into parity without a comparison.
 //! 3. Before the first block of a stripe is written, the RAID log says so, on as many drives as the
-//!    group has parity, and one more. What it says suffices to make parity right after a cut, even
-//!    if a drive is lost with it ([`crate::mount::raid_log`]).
+//!    group has parity, and one more. Before that, each drive with a parity column has the base of
+//!    this column. What they say suffices to make parity right after a cut, even if as many drives
+//!    are lost with it as the group can spare ([`crate::mount::raid_log`]).
+//!    If a drive was lost meanwhile, all other drives get a record that calls it behind before
+//!    anything is written: it may come back without its part of the log (decision 0041, rule 9).
 //!    A block that is written again, because a drive had it wrong, stays in this sense, too.
-//! 4. When the log is full, all drives are flushed, and the log is written from its beginning
-//!    again. It does not name the earlier stripes any more then. A drive that was lost in this
-//!    consistency point lacks blocks of them, which are in their parity. So this drive must not be
-//!    used after a cut: before the log is overwritten, all other drives get a record that calls it
-//!    behind (decision 0041, rule 9).
+//! 4. When the log is full, all drives are flushed. Then a header without stripes begins the next
+//!    *lap*, and the log is written behind it. It does not name the earlier stripes any more then.
+//!    A drive that was lost in this consistency point lacks blocks of them, which are in their
+//!    parity. By then it is called behind.
 //! 5. If more drives fail while a stripe is written than the group can spare, the aggregate becomes
 //!    read-only, and what a missing drive has in this stripe cannot be read until the next start
 //!    has made parity right.
@@ -42,25 +48,30 @@ use crate::alloc::filesystem::FileSystem;
 use crate::alloc::tags::recorded_tag;
 use crate::cp::commit::announce_losses;
 use crate::home::aggregate::Home;
-use crate::home::stripes::{Stage, Wave};
+use crate::home::stripes::{Header, Log, Room, Wave};
 use crate::media::Layout;
 use crate::media::layout::{Across, Rows};
-use crate::media::writer::{Fresh, RUN_BLOCKS};
+use crate::media::writer::Fresh;
 use crate::read::load::{Gather, LoadCx, Stop};
 
-/// Stripes of a wave, and those of them in which something stays, whose blocks are in memory then.
-const WAVE_STRIPES: usize = 2048;
-const WAVE_PARTIAL: usize = 256;
+/// Most stripes of a wave, and most blocks that stay in them, which are in memory then: 8 MiB.
+const WAVE_STRIPES: usize = 1024;
+const WAVE_KEPT: usize = 2048;
+
+/// A stripe that is planned.
+struct Draft {
+    number: u64,
+    /// Data columns that are not written: they stay, and are not to be written again.
+    kept: Columns,
+    /// Data columns whose contents are as the last consistency point uses them.
+    stays: Columns,
+}
 
 /// A stripe that is written.
 struct Stripe {
-    number: u64,
+    draft: Draft,
     /// Contents of all columns: data, then parity.
     columns: Vec<PageRef>,
-    /// Data columns whose contents are as the last consistency point uses them.
-    stays: Columns,
-    /// Data columns that are not written: they stay, and are not to be written again.
-    kept: Columns,
     /// Parity with zeroes in all data columns that do not stay; none if none stays.
     base: Vec<PageRef>,
 }
@@ -72,54 +83,99 @@ pub(super) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
         return Ok(true);
     }
     loop {
-        let run = home.run.as_mut().expect("under way");
-        let media = &home.aggregate.media;
-        match std::mem::take(&mut run.stripes.stage) {
-            Stage::Idle if run.writer.stripes.is_empty() => return Ok(true),
-            Stage::Idle => {
-                run.writer.throttle(media)?;
-                plan(home, cx)?;
-            }
-            Stage::Full => {
-                run.stripes.stage = Stage::Full;
-                run.writer.finish(media)?;
-                if !announce_losses(home)? {
-                    return Ok(false);
-                }
-                let run = home.run.as_mut().expect("under way");
-                for device in home.aggregate.media.layout().written() {
-                    run.writer.submit(Op::Flush { device });
-                }
-                run.stripes.stage = Stage::Emptying;
-            }
-            Stage::Emptying => {
-                run.stripes.stage = Stage::Emptying;
-                run.writer.finish(media)?;
-                run.stripes.log_next.clear();
-                run.stripes.stage = Stage::Idle;
-            }
-            Stage::Logging(wave) => {
-                if let Err(stop) = run.writer.finish(media) {
-                    run.stripes.stage = Stage::Logging(wave);
-                    return Err(stop);
-                }
-                media.set_writing_stripes(true);
-                for op in wave.writes(&media.layout()) {
-                    run.writer.submit(op);
-                }
-                run.stripes.stage = Stage::Writing;
-            }
-            Stage::Writing => {
-                run.stripes.stage = Stage::Writing;
-                run.writer.finish(media)?;
-                media.set_writing_stripes(false);
-                run.stripes.stage = Stage::Idle;
-            }
+        let run = home.run.as_ref().expect("under way");
+        let (stripes, has_more) = (&run.stripes, !run.writer.stripes.is_empty());
+        if has_more && !stripes.is_planned && stripes.log.room == Room::Free {
+            plan(home, cx)?;
+        }
+        let is_done = announce_losses(home)?;
+        if !is_done {
+            return Ok(false);
+        }
+        if !advance(home) {
+            return Ok(true);
         }
     }
 }
 
-/// Computes the next wave, and logs it. Begins to empty the log if it has no room.
+/// Everything that was submitted is done: submits what comes next. False if nothing does.
+fn advance(home: &mut Home) -> bool {
+    let layout = home.aggregate.media.layout();
+    let media = &home.aggregate.media;
+    let run = home.run.as_mut().expect("under way");
+    let stripes = &mut run.stripes;
+    let has_more = std::mem::take(&mut stripes.is_planned) || !run.writer.stripes.is_empty();
+    let mut ops = Vec::new();
+    stripes.writing = std::mem::take(&mut stripes.logged);
+    if !stripes.writing.is_empty() {
+        media.set_writing_stripes(false);
+        media.set_writing_stripes(true);
+        let waves = stripes.writing.iter();
+        ops.extend(waves.flat_map(|wave| wave.writes(&layout)));
+    }
+    if let Some((wave, headers)) = stripes.based.take() {
+        ops.extend(headers.iter().flat_map(|header| written(&layout, header)));
+        stripes.logged.push(wave);
+    }
+    if ops.is_empty() {
+        let log = &mut stripes.log;
+        log.room = match log.room {
+            Room::Full => {
+                let flush = |device| Op::Flush { device };
+                ops.extend(layout.written().map(flush));
+                Room::Flushing
+            }
+            Room::Flushing => {
+                log.lap += 1;
+                let emptied = emptied(run.number, log, &layout, &home.aggregate.key);
+                ops.extend(emptied.iter().flat_map(|header| written(&layout, header)));
+                Room::Emptying
+            }
+            Room::Free | Room::Emptying => Room::Free,
+        };
+    }
+    let is_under_way = has_more || !ops.is_empty();
+    ops.into_iter().for_each(|op| run.writer.submit(op));
+    is_under_way
+}
+
+/// Returns headers without stripes, for the first blocks of all logs.
+fn emptied(cp: CpNumber, log: &mut Log, layout: &Layout, key: &TagKey) -> Vec<Header> {
+    let groups = log.next.iter_mut();
+    let header = |(group, next): (&usize, &mut u64)| {
+        *next = 1;
+        let header = RaidLogHeader {
+            cp,
+            member: layout.rows(*group).members[0],
+            lap: log.lap,
+            entries: Vec::new(),
+        };
+        Header {
+            group: *group,
+            at: 0,
+            page: Page::copy_of(&header.encode(key)).freeze(),
+        }
+    };
+    groups.map(header).collect()
+}
+
+/// Returns the writes of a header.
+fn written(layout: &Layout, header: &Header) -> Vec<Op> {
+    let write = |(member, device)| {
+        let at = layout.config.raid_log_first(member).0 + header.at;
+        Op::Write {
+            device,
+            offset: at * BLOCK_SIZE as u64,
+            pages: vec![header.page.clone()],
+            durable: true,
+        }
+    };
+    let holders = holders(layout, layout.rows(header.group)).into_iter();
+    holders.map(write).collect()
+}
+
+/// Computes the next wave, and writes its bases, while the ones before it are written. Says so if
+/// the log has no room.
 fn plan(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     let layout = home.aggregate.media.layout();
     let run = home.run.as_ref().expect("under way");
@@ -127,61 +183,59 @@ fn plan(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     let ((group, first), _) = stripes.first_key_value().expect("looked at by the caller");
     let (group, first) = (*group, *first);
     let rows = layout.rows(group);
-    let log_blocks = layout.config.raid_log_blocks;
-    let next = run.stripes.log_next.get(&group).copied().unwrap_or(0);
-    let room = usize::try_from(log_blocks - next).expect("small");
-    let mut gather = Gather::default();
-    let mut wave: Vec<Stripe> = Vec::new();
-    let mut partial = 0;
-    let mut entries = Vec::new();
-    let mut is_full = false;
-    for ((_, number), written) in stripes.range((group, first)..(group + 1, 0)) {
-        if wave.len() >= WAVE_STRIPES || partial >= WAVE_PARTIAL {
-            break;
-        }
-        let at = Across {
-            group,
-            column: 0,
-            stripe: *number,
-        };
-        let Some(stripe) = gather.add(stripe_of(home, cx, &layout, at, written)) else {
-            partial += 1;
-            continue;
-        };
-        // It may have joined an entry, which is undone likewise.
-        add_entry(&mut entries, &stripe, &home.aggregate.key);
-        if blocks_of(&entries) > room {
-            remove_last(&mut entries);
-            is_full = true;
-            break;
-        }
-        partial += usize::from(!stripe.stays.is_empty());
-        wave.push(stripe);
-    }
-    gather.finish()?;
-    let run = home.run.as_mut().expect("under way");
-    if wave.is_empty() {
-        assert!(is_full && next > 0, "a RAID log has room for a stripe");
-        run.stripes.stage = Stage::Full;
+    let next = run.stripes.log.next.get(&group).copied().unwrap_or(0);
+    let room = usize::try_from(layout.config.raid_log_blocks - next).expect("small");
+    let (drafts, is_full) = drafts(home, cx, &layout, (group, first), room)?;
+    if drafts.is_empty() {
+        assert!(is_full && next > 1, "a RAID log has room for a stripe");
+        let run = home.run.as_mut().expect("under way");
+        run.stripes.log.room = Room::Full;
         return Ok(());
     }
-    let taken = blocks_of(&entries);
-    let cp = run.number;
-    let pages = records(cp, rows.members[0], &entries, &wave, &home.aggregate.key);
-    assert_eq!(pages.len(), taken, "blocks of the records");
-    for (member, device) in holders(&layout, rows) {
-        let first = (layout.config.raid_log_first(member).0 + next) * BLOCK_SIZE as u64;
-        for (chunk, pages) in pages.chunks(RUN_BLOCKS).enumerate() {
-            let offset = first + (chunk * RUN_BLOCKS * BLOCK_SIZE) as u64;
-            run.writer.submit_copies(device, offset, pages.to_vec());
+    // Everything is in memory before anything is computed.
+    let mut gather = Gather::default();
+    let mut contents = Vec::with_capacity(drafts.len());
+    for draft in drafts {
+        if let Some(data) = gather.add(data_of(home, cx, &layout, group, &draft)) {
+            contents.push((draft, data));
         }
     }
-    run.stripes.log_next.insert(group, next + taken as u64);
+    gather.finish()?;
+    let contents = contents.into_iter();
+    let wave: Vec<Stripe> = contents
+        .map(|(draft, data)| Stripe::new(rows, draft, data))
+        .collect();
+    let key = &home.aggregate.key;
+    let run = home.run.as_mut().expect("under way");
+    let mut at = next;
+    let mut headers = Vec::new();
+    for (header, bases) in records(run.number, run.stripes.log.lap, rows, &wave, key) {
+        for (column, bases) in bases.iter().enumerate() {
+            let member = rows.members[rows.code.data() + column];
+            let Some(device) = layout.full_drive(member) else {
+                continue;
+            };
+            let first = layout.config.raid_log_first(member).0 + at + 1;
+            let offset = first * BLOCK_SIZE as u64;
+            run.writer.submit_copies(device, offset, bases.clone());
+        }
+        headers.push(Header {
+            group,
+            at,
+            page: Page::copy_of(&header.encode(key)).freeze(),
+        });
+        at += 1 + header.base_blocks() as u64;
+    }
+    assert!(
+        at - next <= room as u64,
+        "the RAID log has room for the wave"
+    );
+    run.stripes.log.next.insert(group, at);
     let counts = &home.aggregate.media.stripes;
-    for stripe in &wave {
-        let written = run.writer.stripes.remove(&(group, stripe.number));
+    for Stripe { draft, .. } in &wave {
+        let written = run.writer.stripes.remove(&(group, draft.number));
         let written = written.expect("it was planned").len() as u64;
-        let kept = stripe.kept.count() as u64;
+        let kept = draft.kept.count() as u64;
         let kind = match kept {
             0 => &counts.full,
             _ => &counts.partial,
@@ -191,8 +245,58 @@ fn plan(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
         let filled = rows.code.data() as u64 - written - kept;
         counts.filled.fetch_add(filled, Ordering::Relaxed);
     }
-    run.stripes.stage = Stage::Logging(Wave::new(rows, wave.into_iter().map(Stripe::into_columns)));
+    let has_bases = wave.iter().any(|stripe| !stripe.base.is_empty());
+    let wave = Wave::new(group, rows, wave.into_iter().map(Stripe::into_columns));
+    run.stripes.is_planned = true;
+    if has_bases {
+        run.stripes.based = Some((wave, headers));
+    } else {
+        let writes = headers.iter().flat_map(|header| written(&layout, header));
+        writes.for_each(|op| run.writer.submit(op));
+        run.stripes.logged.push(wave);
+    }
     Ok(())
+}
+
+/// Returns the stripes of the next wave, from `first` of a group on. True if the log, which has
+/// `room` for so many blocks, has no room for more.
+fn drafts(
+    home: &Home,
+    cx: &mut LoadCx<'_>,
+    layout: &Layout,
+    (group, first): (usize, u64),
+    room: usize,
+) -> Result<(Vec<Draft>, bool), Stop> {
+    let run = home.run.as_ref().expect("under way");
+    let stripes = run.writer.stripes.range((group, first)..(group + 1, 0));
+    let mut gather = Gather::default();
+    let mut drafts: Vec<Draft> = Vec::new();
+    let (mut kept, mut bases, mut entries) = (0, 0, 0_usize);
+    for ((_, number), written) in stripes {
+        if drafts.len() >= WAVE_STRIPES || kept >= WAVE_KEPT {
+            break;
+        }
+        let at = Across {
+            group,
+            column: 0,
+            stripe: *number,
+        };
+        let Some(draft) = gather.add(draft_of(home, cx, layout, at, written)) else {
+            // It may be all that the wave has memory for.
+            kept += layout.rows(group).code.data();
+            continue;
+        };
+        entries += usize::from(!draft.follows(drafts.last()));
+        bases += usize::from(!draft.stays.is_empty());
+        if entries.div_ceil(ENTRIES_MAX) + bases > room {
+            gather.finish()?;
+            return Ok((drafts, true));
+        }
+        kept += draft.kept.count();
+        drafts.push(draft);
+    }
+    gather.finish()?;
+    Ok((drafts, false))
 }
 
 /// The drives in full use that get the log: as many as there is parity, and one more. Parity drives
@@ -203,109 +307,115 @@ fn holders(layout: &Layout, rows: &Rows) -> Vec<(u32, DeviceId)> {
     full.take(rows.code.parity() + 1).collect()
 }
 
-/// Blocks of the records with these entries.
-fn blocks_of(entries: &[RaidLogEntry]) -> usize {
-    let bases: usize = entries.iter().map(|entry| entry.tags.len()).sum();
-    entries.len().div_ceil(ENTRIES_MAX) + bases
-}
-
-/// Adds a stripe to the entries; one in which nothing stays joins the last entry, if it follows.
-fn add_entry(entries: &mut Vec<RaidLogEntry>, stripe: &Stripe, key: &TagKey) {
-    if let Some(last) = entries.last_mut()
-        && stripe.stays.is_empty()
-        && last.stays == 0
-        && last.stripe + u64::from(last.count) == stripe.number
-    {
-        last.count += 1;
-        return;
-    }
-    entries.push(RaidLogEntry {
-        stripe: stripe.number,
-        count: 1,
-        stays: stripe.stays.iter().map(|column| 1 << column).sum(),
-        tags: stripe.base.iter().map(|page| key.tag(page)).collect(),
-    });
-}
-
-/// Removes the last stripe from the entries.
-fn remove_last(entries: &mut Vec<RaidLogEntry>) {
-    match entries.last_mut() {
-        Some(last) if last.count > 1 => last.count -= 1,
-        _ => _ = entries.pop(),
-    }
-}
-
-/// Returns the blocks of the records.
+/// Returns the headers of the records of a wave, each with the bases of its stripes, by parity
+/// column.
 fn records(
     cp: CpNumber,
-    member: u32,
-    entries: &[RaidLogEntry],
+    lap: u32,
+    rows: &Rows,
     wave: &[Stripe],
     key: &TagKey,
-) -> Vec<PageRef> {
-    let mut bases = wave.iter().flat_map(|stripe| stripe.base.iter().cloned());
-    let mut pages = Vec::new();
-    for entries in entries.chunks(ENTRIES_MAX) {
+) -> Vec<(RaidLogHeader, Vec<Vec<PageRef>>)> {
+    let mut entries: Vec<RaidLogEntry> = Vec::new();
+    let mut before = None;
+    for stripe in wave {
+        let draft = &stripe.draft;
+        match entries.last_mut() {
+            Some(last) if draft.follows(before) => last.count += 1,
+            _ => entries.push(RaidLogEntry {
+                stripe: draft.number,
+                count: 1,
+                stays: draft.stays.iter().map(|column| 1 << column).sum(),
+                tags: stripe.base.iter().map(|page| key.tag(page)).collect(),
+            }),
+        }
+        before = Some(draft);
+    }
+    let mut bases = wave.iter().map(|stripe| &stripe.base);
+    let mut bases = bases.by_ref().filter(|base| !base.is_empty());
+    let record = |entries: &[RaidLogEntry]| {
         let header = RaidLogHeader {
             cp,
-            member,
+            member: rows.members[0],
+            lap,
             entries: entries.to_vec(),
         };
-        pages.push(Page::copy_of(&header.encode(key)).freeze());
-        pages.extend(bases.by_ref().take(header.base_blocks()));
-    }
-    pages
+        let of_record: Vec<&Vec<PageRef>> = bases.by_ref().take(header.base_blocks()).collect();
+        let columns = 0..if of_record.is_empty() {
+            0
+        } else {
+            rows.code.parity()
+        };
+        let of_column = |column: usize| {
+            let blocks = of_record.iter().map(|base| base[column].clone());
+            blocks.collect()
+        };
+        let by_column = columns.map(of_column).collect();
+        (header, by_column)
+    };
+    entries.chunks(ENTRIES_MAX).map(record).collect()
 }
 
-/// Reads what stays in a stripe, and computes its parity.
-fn stripe_of(
+/// Returns which columns of a stripe stay.
+fn draft_of(
     home: &Home,
     cx: &mut LoadCx<'_>,
     layout: &Layout,
     at: Across,
     written: &BTreeMap<usize, Fresh>,
-) -> Result<Stripe, Stop> {
-    let rows = layout.rows(at.group);
-    let code = rows.code;
+) -> Result<Draft, Stop> {
     let mut gather = Gather::default();
-    let mut columns = vec![PageRef::zero(); code.data()];
     let (mut stays, mut kept) = (Columns::NONE, Columns::NONE);
-    let pvbns = layout.pvbns_of(at);
-    for ((column, content), pvbn) in columns.iter_mut().enumerate().zip(pvbns) {
+    for (column, pvbn) in layout.pvbns_of(at).enumerate() {
+        let is_kept = match written.get(&column) {
+            Some(fresh) if fresh.is_again => false,
+            Some(_) => continue,
+            None => match gather.add(is_held(&home.fs, cx, pvbn)) {
+                Some(true) => true,
+                Some(false) | None => continue,
+            },
+        };
+        stays.insert(column);
+        if is_kept {
+            kept.insert(column);
+        }
+    }
+    gather.finish()?;
+    Ok(Draft {
+        number: at.stripe,
+        kept,
+        stays,
+    })
+}
+
+/// Returns the contents of all data columns of a stripe.
+fn data_of(
+    home: &Home,
+    cx: &mut LoadCx<'_>,
+    layout: &Layout,
+    group: usize,
+    draft: &Draft,
+) -> Result<Vec<PageRef>, Stop> {
+    let run = home.run.as_ref().expect("under way");
+    let written = &run.writer.stripes[&(group, draft.number)];
+    let at = Across {
+        group,
+        column: 0,
+        stripe: draft.number,
+    };
+    let mut gather = Gather::default();
+    let mut data = vec![PageRef::zero(); layout.rows(group).code.data()];
+    for ((column, content), pvbn) in data.iter_mut().enumerate().zip(layout.pvbns_of(at)) {
         if let Some(fresh) = written.get(&column) {
             *content = fresh.page.clone();
-            if fresh.is_again {
-                stays.insert(column);
-            }
-            continue;
-        }
-        if let Some(Some(page)) = gather.add(staying(&home.fs, cx, pvbn)) {
-            stays.insert(column);
-            kept.insert(column);
+        } else if draft.kept.has(column)
+            && let Some(page) = gather.add(held(&home.fs, cx, pvbn))
+        {
             *content = page;
         }
     }
     gather.finish()?;
-    let parity = rows.parity_of(&columns);
-    let base = match stays.is_empty() {
-        true => Vec::new(),
-        false => {
-            let only = |(column, page): (usize, &PageRef)| match stays.has(column) {
-                true => page.clone(),
-                false => PageRef::zero(),
-            };
-            let data: Vec<PageRef> = columns.iter().enumerate().map(only).collect();
-            rows.parity_of(&data)
-        }
-    };
-    columns.extend(parity);
-    Ok(Stripe {
-        number: at.stripe,
-        columns,
-        stays,
-        kept,
-        base,
-    })
+    Ok(data)
 }
 
 /// Returns the content of a block that the last consistency point or this one uses; `None` if
@@ -315,9 +425,14 @@ pub(super) fn staying(
     cx: &mut LoadCx<'_>,
     pvbn: Pvbn,
 ) -> Result<Option<PageRef>, Stop> {
-    if !is_held(fs, cx, pvbn)? {
-        return Ok(None);
+    match is_held(fs, cx, pvbn)? {
+        true => held(fs, cx, pvbn).map(Some),
+        false => Ok(None),
     }
+}
+
+/// Returns the content of a block that the last consistency point or this one uses.
+fn held(fs: &FileSystem, cx: &mut LoadCx<'_>, pvbn: Pvbn) -> Result<PageRef, Stop> {
     let tag = match recorded_tag(fs, cx, pvbn) {
         Err(Stop::Damaged(_)) => None,
         tag => tag?,
@@ -329,11 +444,11 @@ pub(super) fn staying(
             tag,
         };
         if let Ok(page) = cx.data_or_damage(pointer)? {
-            return Ok(Some(page));
+            return Ok(page);
         }
     }
     // What a medium has lost cannot be kept. If a drive does not answer, this does not get here.
-    Ok(Some(cx.content(pvbn)?.unwrap_or_else(PageRef::zero)))
+    Ok(cx.content(pvbn)?.unwrap_or_else(PageRef::zero))
 }
 
 /// True if the last consistency point or this one uses a block.
@@ -346,11 +461,44 @@ pub(super) fn is_held(fs: &FileSystem, cx: &mut LoadCx<'_>, pvbn: Pvbn) -> Resul
     Ok(block < map.inode.block_count() && bitmap::is_set(map.leaf(cx, block)?.bytes(), bit))
 }
 
+impl Draft {
+    /// True if nothing stays in it, nor in the stripe directly before it: both are one entry of the
+    /// RAID log.
+    fn follows(&self, before: Option<&Draft>) -> bool {
+        let is_next = |before: &Draft| before.stays.is_empty() && before.number + 1 == self.number;
+        self.stays.is_empty() && before.is_some_and(is_next)
+    }
+}
+
 impl Stripe {
+    /// Computes its parity.
+    fn new(rows: &Rows, draft: Draft, mut data: Vec<PageRef>) -> Stripe {
+        let stays = draft.stays;
+        let parity = rows.parity_of(&data);
+        let base = match stays.is_empty() {
+            true => Vec::new(),
+            false => {
+                let only = |(column, page): (usize, &PageRef)| match stays.has(column) {
+                    true => page.clone(),
+                    false => PageRef::zero(),
+                };
+                let data: Vec<PageRef> = data.iter().enumerate().map(only).collect();
+                rows.parity_of(&data)
+            }
+        };
+        data.extend(parity);
+        Stripe {
+            draft,
+            columns: data,
+            base,
+        }
+    }
+
     /// Its number, with the columns that are written.
     fn into_columns(self) -> (u64, Vec<Option<PageRef>>) {
+        let Draft { number, kept, .. } = self.draft;
         let columns = self.columns.into_iter().enumerate();
-        let written = columns.map(|(column, page)| (!self.kept.has(column)).then_some(page));
-        (self.number, written.collect())
+        let written = columns.map(|(column, page)| (!kept.has(column)).then_some(page));
+        (number, written.collect())
     }
 }

@@ -15,6 +15,7 @@ use crate::home::leaving::Leaving;
 use crate::home::ledger::{Ledger, Target};
 use crate::home::run::Run;
 use crate::home::scrubbing::Scrub;
+use crate::home::stripes::Stripes;
 use crate::home::volume::VolumeHome;
 use crate::media::heal::Healing;
 use crate::media::host::Host;
@@ -185,6 +186,7 @@ impl Home {
     pub(crate) fn abandon_run(&mut self) {
         if let Some(run) = &mut self.run {
             run.writer.abandon();
+            run.stripes = Stripes::default();
             self.aggregate.media.set_writing_stripes(false);
         }
     }

@@ -3,37 +3,71 @@
 use std::collections::BTreeMap;
 
 use everglade_env::{BLOCK_SIZE, Op, PageRef};
+use everglade_format::Pvbn;
 
-use crate::media::Layout;
-use crate::media::layout::Rows;
+use crate::media::layout::{Across, Rows};
 use crate::media::writer::RUN_BLOCKS;
+use crate::media::{Layout, Media};
 
 /// See the module's documentation.
 #[derive(Default)]
 pub(crate) struct Stripes {
-    pub(crate) stage: Stage,
-    /// The next free block of the RAID log, by group.
-    pub(crate) log_next: BTreeMap<usize, u64>,
+    /// A wave was planned, and nothing was waited for since.
+    pub(crate) is_planned: bool,
+    /// The wave whose bases are being written, with its headers.
+    pub(crate) based: Option<(Wave, Vec<Header>)>,
+    /// Waves whose headers are being written.
+    pub(crate) logged: Vec<Wave>,
+    /// Waves that are being written.
+    pub(crate) writing: Vec<Wave>,
+    pub(crate) log: Log,
 }
 
-/// What the consistency point waits for.
+impl Stripes {
+    /// Returns a block of a wave that may not be on its drive yet.
+    pub(crate) fn unwritten(&self, media: &Media, pvbn: Pvbn) -> Option<PageRef> {
+        let based = self.based.iter().map(|(wave, _)| wave);
+        let mut waves = based.chain(&self.logged).chain(&self.writing).peekable();
+        waves.peek()?;
+        let at = media.across(pvbn)?;
+        waves.find_map(|wave| wave.block(at))
+    }
+}
+
+/// The RAID logs.
 #[derive(Default)]
-pub(crate) enum Stage {
-    /// For nothing.
+pub(crate) struct Log {
+    /// The next free block, by group.
+    pub(crate) next: BTreeMap<usize, u64>,
+    /// How often they were emptied in this consistency point.
+    pub(crate) lap: u32,
+    pub(crate) room: Room,
+}
+
+/// Whether the RAID logs have room.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Room {
     #[default]
-    Idle,
-    /// That labels say which drives were lost: the RAID log is full.
+    Free,
+    /// They are to be emptied when all stripes that they name are written.
     Full,
-    /// That all drives are flushed, so that the RAID log may begin anew.
+    /// All drives are being flushed.
+    Flushing,
+    /// Their first blocks are being written: with no stripe.
     Emptying,
-    /// That the RAID log has this wave.
-    Logging(Wave),
-    /// That the stripes of the wave are written.
-    Writing,
+}
+
+/// A header of a RAID log that is to be written.
+pub(crate) struct Header {
+    pub(crate) group: usize,
+    /// The block of the log.
+    pub(crate) at: u64,
+    pub(crate) page: PageRef,
 }
 
 /// Stripes of one group that are written together.
 pub(crate) struct Wave {
+    group: usize,
     /// Members of the columns.
     members: Vec<u32>,
     /// Number and columns of each stripe, ascending; none in columns that are not written.
@@ -42,13 +76,25 @@ pub(crate) struct Wave {
 
 impl Wave {
     pub(crate) fn new(
+        group: usize,
         rows: &Rows,
         stripes: impl Iterator<Item = (u64, Vec<Option<PageRef>>)>,
     ) -> Wave {
         Wave {
+            group,
             members: rows.members.clone(),
             stripes: stripes.collect(),
         }
+    }
+
+    /// Returns a block that it writes.
+    fn block(&self, at: Across) -> Option<PageRef> {
+        if at.group != self.group {
+            return None;
+        }
+        let stripes = &self.stripes;
+        let place = stripes.binary_search_by_key(&at.stripe, |(stripe, _)| *stripe);
+        stripes[place.ok()?].1[at.column].clone()
     }
 
     /// Returns the writes, in runs of neighbours, to the drives that are to be written now.
@@ -103,7 +149,7 @@ mod tests {
             (312, whole()),
             (400, whole()),
         ];
-        let wave = Wave::new(&layout.all_rows()[0], stripes.into_iter());
+        let wave = Wave::new(0, &layout.all_rows()[0], stripes.into_iter());
         let runs = |layout: &Layout| {
             let run = |op| match op {
                 Op::Write {

@@ -15,11 +15,12 @@
 //! 3. Records are erased when parity is on stable media, the first block of the log last: it says
 //!    whether there are records. So after a cut in here everything is done again.
 //! 4. A drive that fails here is lost, if it can be spared, and all of this begins anew without it.
-//! 5. Records of the log are written from its first block on, and a wave is complete before the
-//!    next one. So a drive without a record in the first block has none that counts.
+//! 5. Records of the log are written from its first block on. No stripe is written before the first
+//!    block is. So a drive without a record in the first block has none that is needed.
 //! 6. A block of a log that cannot be read counts as one without a record: other drives have the
-//!    same. If all of them have lost it, parity of some stripes stays wrong until they are written
-//!    or scrubbed. Nothing wrong is read because of that, as tags tell, and the aggregate starts.
+//!    same. If all of them have lost it, or if it is the block of a base, which one drive has, then
+//!    parity of some stripes stays wrong until they are written or scrubbed. Nothing wrong is read
+//!    because of that, as tags tell, and the aggregate starts.
 //! 7. Such a block is not erased. If it is read again at a later start, before the next superblock,
 //!    what it says is right then, too: no column that stays changes before that.
 
@@ -27,17 +28,32 @@ use std::collections::BTreeMap;
 
 use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Storage};
 use everglade_format::label::{CONFIG_OFFSETS, config_slot, label_offsets};
-use everglade_format::raid_log::RaidLogHeader;
+use everglade_format::raid_log::{RaidLogEntry, RaidLogHeader};
 use everglade_format::{Block, CpNumber, Superblock, TagKey};
 
 use crate::media::layout::Rows;
 use crate::media::{Layout, Media};
 use crate::mount::refusal::Refusal;
 
-/// A stripe to make right: the columns that stay, and the base, which is zeroes if none does.
+/// A stripe to make right: the columns that stay, and the base, by parity column. It is zeroes if
+/// no column stays; a block is absent if no log has it.
 struct Half {
     stays: u32,
-    base: Vec<Box<Block>>,
+    base: Vec<Option<Box<Block>>>,
+}
+
+impl Half {
+    /// Of a group with so many parity columns.
+    fn new(entry: &RaidLogEntry, parity: usize) -> Half {
+        let base = match entry.stays {
+            0 => Some(Box::new([0; BLOCK_SIZE])),
+            _ => None,
+        };
+        Half {
+            stays: entry.stays,
+            base: vec![base; parity],
+        }
+    }
 }
 
 /// What the drives of a group have in their logs.
@@ -45,7 +61,8 @@ struct Half {
 struct Found {
     /// By stripe.
     stripes: BTreeMap<u64, Half>,
-    /// Blocks with headers that count, by drive and byte, the first ones of the logs last.
+    /// Blocks with headers of the consistency point, by drive and byte, the first ones of the logs
+    /// last.
     headers: Vec<(DeviceId, u64)>,
 }
 
@@ -119,34 +136,56 @@ fn find(
     cp: CpNumber,
     key: &TagKey,
 ) -> Result<Found, Trouble> {
+    let count = rows.code.parity();
     let mut found = Found::default();
     let mut firsts = Vec::new();
-    for member in &rows.members {
+    // By block and lap: they are the same on all drives.
+    let mut headers = BTreeMap::new();
+    let mut logs = Vec::new();
+    for (column, member) in rows.members.iter().enumerate() {
         let Some(device) = layout.full_drive(*member) else {
             continue;
         };
         let first = layout.config.raid_log_first(*member).0 * BLOCK_SIZE as u64;
+        let blocks = layout.config.raid_log_blocks;
         let log = Log {
             storage,
             device,
             first,
-            blocks: layout.config.raid_log_blocks,
+            blocks,
         };
-        let read = log.records(rows, cp, key, &mut found);
-        match read {
-            Ok(true) => firsts.push((device, first)),
-            Ok(false) => {}
-            Err(Fault::Gone) => return Err(Trouble::Drive(device, DiskError::Gone)),
-            Err(Fault::Damage(damage)) => {
-                return Err(Trouble::Refused(Box::new(Refusal::new(
-                    format!("device {}: {damage}", storage.name(device)),
-                    "a RAID log that makes sense",
-                    "It was written by another build: use that one. Nothing was changed",
-                ))));
+        let decode = |block: &Block| {
+            let header = RaidLogHeader::decode(block, key, count).map_err(Fault::Damage)?;
+            Ok(header.filter(|it| it.cp == cp && it.member == rows.members[0]))
+        };
+        let read = log.headers(decode).map_err(|fault| fault.of(&log))?;
+        for (at, header) in read {
+            match at {
+                0 => firsts.push((device, first)),
+                _ => found.headers.push((device, log.offset(at))),
             }
+            headers.insert((at, header.lap), header);
         }
+        logs.push((column.checked_sub(rows.code.data()), log));
     }
     found.headers.extend(firsts);
+    let of_first = headers.range((0, 0)..(1, 0)).next_back();
+    let lap = of_first.map(|((_, lap), _)| *lap);
+    // The first blocks of all logs may be unreadable.
+    headers.retain(|(_, its), _| lap.is_none_or(|lap| *its == lap));
+    for entry in headers.values().flat_map(|header| &header.entries) {
+        let end = entry.stripe.saturating_add(u64::from(entry.count));
+        for stripe in entry.stripe..end {
+            found.stripes.insert(stripe, Half::new(entry, count));
+        }
+    }
+    for (parity, log) in &logs {
+        let Some(parity) = *parity else { continue };
+        for ((at, _), header) in &headers {
+            let added = log.add_bases(at + 1, header, parity, key, &mut found.stripes);
+            added.map_err(|fault| fault.of(log))?;
+        }
+    }
     Ok(found)
 }
 
@@ -155,6 +194,19 @@ enum Fault {
     /// The drive does not answer any more.
     Gone,
     Damage(everglade_format::Damage),
+}
+
+impl Fault {
+    fn of(self, log: &Log<'_>) -> Trouble {
+        match self {
+            Fault::Gone => Trouble::Drive(log.device, DiskError::Gone),
+            Fault::Damage(damage) => Trouble::Refused(Box::new(Refusal::new(
+                format!("device {}: {damage}", log.storage.name(log.device)),
+                "a RAID log that makes sense",
+                "It was written by another build: use that one. Nothing was changed",
+            ))),
+        }
+    }
 }
 
 /// The log of one drive.
@@ -167,72 +219,42 @@ struct Log<'a> {
 }
 
 impl Log<'_> {
-    /// Adds the records of a consistency point. True if the first block has one.
-    fn records(
+    /// Returns the headers that `decode` knows, with their blocks. There are none if the first
+    /// block has none.
+    fn headers(
         &self,
-        rows: &Rows,
-        cp: CpNumber,
-        key: &TagKey,
-        found: &mut Found,
-    ) -> Result<bool, Fault> {
-        let parity = rows.code.parity();
-        let decode = |block: &Block| {
-            let header = RaidLogHeader::decode(block, key, parity).map_err(Fault::Damage)?;
-            Ok(header.filter(|it| it.cp == cp && it.member == rows.members[0]))
-        };
-        if let Some(first) = self.block(0)?
-            && decode(&first)?.is_none()
-        {
-            return Ok(false);
-        }
+        decode: impl Fn(&Block) -> Result<Option<RaidLogHeader>, Fault>,
+    ) -> Result<Vec<(u64, RaidLogHeader)>, Fault> {
+        let mut headers = Vec::new();
         for at in 0..self.blocks {
             let Some(block) = self.block(at)? else {
                 continue;
             };
-            let Some(header) = decode(&block)? else {
-                continue;
-            };
-            if at > 0 {
-                found.headers.push((self.device, self.offset(at)));
+            match decode(&block)? {
+                Some(header) => headers.push((at, header)),
+                None if at == 0 => break,
+                None => {}
             }
-            self.add(at, &header, key, found)?;
         }
-        Ok(true)
+        Ok(headers)
     }
 
-    /// Adds the stripes of a record, if its bases are right.
-    fn add(
+    /// Adds the blocks of bases from `first` on: those of a parity column.
+    fn add_bases(
         &self,
-        at: u64,
+        first: u64,
         header: &RaidLogHeader,
+        parity: usize,
         key: &TagKey,
-        found: &mut Found,
+        stripes: &mut BTreeMap<u64, Half>,
     ) -> Result<(), Fault> {
-        let end = at + 1 + header.base_blocks() as u64;
-        if end > self.blocks {
-            return Ok(());
-        }
-        let bases = (at + 1..end).map(|at| self.block(at).transpose());
-        let bases = bases
-            .collect::<Option<Result<Vec<_>, Fault>>>()
-            .transpose()?;
-        let Some(bases) = bases else {
-            return Ok(());
-        };
-        let tags = header.entries.iter().flat_map(|entry| &entry.tags);
-        let is_right = tags.zip(&bases).all(|(tag, base)| key.tag(base) == *tag);
-        if !is_right {
-            return Ok(());
-        }
-        let mut bases = bases.into_iter();
-        for entry in &header.entries {
-            let base: Vec<Box<Block>> = bases.by_ref().take(entry.tags.len()).collect();
-            for stripe in entry.stripe..entry.stripe.saturating_add(u64::from(entry.count)) {
-                let half = Half {
-                    stays: entry.stays,
-                    base: base.clone(),
-                };
-                found.stripes.insert(stripe, half);
+        let with_base = header.entries.iter().filter(|entry| entry.stays != 0);
+        for (at, entry) in (first..self.blocks).zip(with_base) {
+            if let Some(block) = self.block(at)?
+                && entry.tags.get(parity) == Some(&key.tag(&block))
+                && let Some(half) = stripes.get_mut(&entry.stripe)
+            {
+                half.base[parity] = Some(block);
             }
         }
         Ok(())
@@ -263,10 +285,11 @@ fn mend(
 ) -> Result<(), Trouble> {
     let code = rows.code;
     let offset = stripe * BLOCK_SIZE as u64;
-    let mut parity = match half.base.is_empty() {
-        true => vec![Box::new([0; BLOCK_SIZE]); code.parity()],
-        false => half.base.clone(),
-    };
+    // What no log has is computed like the others, and not written.
+    let base = half.base.iter();
+    let mut parity: Vec<Box<Block>> = base
+        .map(|block| block.clone().unwrap_or_else(|| Box::new([0; BLOCK_SIZE])))
+        .collect();
     let (data, with_parity) = rows.members.split_at(code.data());
     for (column, member) in data.iter().enumerate() {
         let is_missing = layout.full_drive(*member);
@@ -283,8 +306,10 @@ fn mend(
         let mut blocks: Vec<&mut Block> = parity.iter_mut().map(|block| &mut **block).collect();
         code.update(column, &block, &mut blocks);
     }
-    for (member, block) in with_parity.iter().zip(&parity) {
-        if let Some(device) = layout.full_drive(*member) {
+    for ((member, block), base) in with_parity.iter().zip(&parity).zip(&half.base) {
+        if let Some(device) = layout.full_drive(*member)
+            && base.is_some()
+        {
             let written = storage.write(device, offset, &**block);
             written.map_err(|error| Trouble::Drive(device, error))?;
         }

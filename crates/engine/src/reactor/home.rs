@@ -425,9 +425,13 @@ impl<O: Outside> Core<O> {
     fn pin_unwritten(&mut self, id: usize, aggregate: u32, wants: &mut Vec<Pointer>) {
         let home = &self.homes[&aggregate];
         let (media, key) = (&home.aggregate.media, &home.aggregate.key);
-        let writer = &home.run.as_ref().expect("under way").writer;
+        let run = home.run.as_ref().expect("under way");
+        let unwritten = |pvbn| {
+            let planned = || run.stripes.unwritten(media, pvbn);
+            run.writer.unwritten(media, pvbn).or_else(planned)
+        };
         let pinned = &mut self.operations[id].pinned;
-        wants.retain(|pointer| match writer.unwritten(media, pointer.pvbn) {
+        wants.retain(|pointer| match unwritten(pointer.pvbn) {
             Some(page) if key.tag(&page) == pointer.tag => {
                 pinned.insert(*pointer, Ok(page));
                 false

@@ -503,10 +503,12 @@ impl<O: Outside> Core<O> {
                     run.writer.abandon();
                 }
                 let ops = run.writer.take_ready(home.aggregate.media.share.blocks());
-                home.aggregate
-                    .media
-                    .share
-                    .set_writing(run.writer.is_writing());
+                let is_writing = run.writer.is_writing();
+                home.aggregate.media.share.set_writing(is_writing);
+                if !is_writing {
+                    // Reconstructions wait for this, and consistency points for them.
+                    home.aggregate.media.set_writing_stripes(false);
+                }
                 for op in ops {
                     self.submit_cp(aggregate, op);
                 }

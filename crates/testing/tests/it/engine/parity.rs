@@ -132,6 +132,20 @@ fn a_column_is_read_more_than_once() {
     passes_in_groups(Kind::Faults, 0xbb31_9701_c83d_c205);
 }
 
+/// One base of a stripe was torn. Two columns of parity were made right for different contents of
+/// a free block whose drive was missing.
+#[test]
+fn a_base_that_is_torn_leaves_all_of_its_stripe_as_it_was() {
+    passes(0xc884_73a0_b854_65cd);
+    passes_in_groups(Kind::Faults, 0xfb84_e8a4_74c9_7a35);
+}
+
+/// A block of a wave that was not written yet was read from its drive.
+#[test]
+fn blocks_of_a_wave_are_read_from_memory() {
+    passes_in_groups(Kind::Faults, 0x2321_8e34_6964_9277);
+}
+
 #[test]
 fn drives_of_parity_groups_break_while_clients_work() {
     let all = run_kind(Kind::Parity, (0..4).map(|number| Seed(64).nth(number)));
