@@ -5,6 +5,8 @@
 //! [`everglade_torture::bench`], on stdout and, if wanted, as a page.
 //!
 //! `protocols [--rounds N] [--folder DIR] [--write FILE]`: one server over NBD and over NVMe/TCP.
+//!
+//! `raid [--rounds N] [--folder DIR] [--write FILE]`: double parity beside no redundancy and btrfs.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,11 +16,11 @@ use std::time::Duration;
 use everglade_torture::Failure;
 use everglade_torture::bench::{flush, longest, recovery};
 use everglade_torture::rig::Installation;
-use everglade_torture::versus::protocols;
+use everglade_torture::versus::{protocols, raid};
 
 const USAGE: &str = "everglade-bench flush [--rounds N] [--folder DIR] [--write FILE] \
     [--only flushes|longest|recovery]\n\
-    everglade-bench protocols [--rounds N] [--folder DIR] [--write FILE]";
+    everglade-bench protocols|raid [--rounds N] [--folder DIR] [--write FILE]";
 /// Fewer pairs say nothing about a ratio on a shared machine.
 const ROUNDS: u64 = 9;
 /// Of each half of a pair.
@@ -32,9 +34,19 @@ macro_rules! line {
     };
 }
 
+/// What is measured.
+#[derive(Clone, Copy)]
+enum Rig {
+    /// What durability costs.
+    Flush,
+    /// Protocols against each other.
+    Protocols,
+    /// What parity costs.
+    Raid,
+}
+
 struct Arguments {
-    /// The protocols against each other, instead of what durability costs.
-    is_about_protocols: bool,
+    rig: Rig,
     rounds: u64,
     /// On the disk that is measured.
     folder: PathBuf,
@@ -46,13 +58,14 @@ struct Arguments {
 
 impl Arguments {
     fn read(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
-        let is_about_protocols = match words.next().as_deref() {
-            Some("flush") => false,
-            Some("protocols") => true,
+        let rig = match words.next().as_deref() {
+            Some("flush") => Rig::Flush,
+            Some("protocols") => Rig::Protocols,
+            Some("raid") => Rig::Raid,
             _ => return Err("which rig?".to_owned()),
         };
         let mut arguments = Arguments {
-            is_about_protocols,
+            rig,
             rounds: ROUNDS,
             folder: std::env::temp_dir(),
             page: None,
@@ -86,9 +99,10 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let written = match arguments.is_about_protocols {
-        true => protocols_page(&arguments),
-        false => page(&arguments),
+    let written = match arguments.rig {
+        Rig::Flush => page(&arguments),
+        Rig::Protocols => protocols_page(&arguments),
+        Rig::Raid => raid_page(&arguments),
     };
     match written {
         Ok(text) => {
@@ -158,6 +172,40 @@ fn protocols_page(arguments: &Arguments) -> Result<String, Failure> {
                 "| {} | {nbd:.0} | {nvme:.0} | {} | {goal} | {nbd_us:.1} µs | {nvme_us:.1} µs |",
                 row.title,
                 row.ratio
+            );
+        }
+        Ok(())
+    })?;
+    Ok(text)
+}
+
+fn raid_page(arguments: &Arguments) -> Result<String, Failure> {
+    let mut text = String::from(
+        "# What parity costs\n\n\
+         <!-- Written by `cargo xtask bench raid --write docs/benchmarks/raid.md`. -->\n\n\
+         An aggregate of one group with double parity, 4 + 2 directories, beside one without\n\
+         redundancy on 6 directories. All of them are on one disk, so parity takes from the disk\n\
+         what data would have. Medians of the rounds; a ratio has its 95 % interval.\n\
+         [Shortfalls](shortfalls.md) says what limits the figures.\n\n",
+    );
+    machine(&mut text, arguments);
+    line!(
+        text,
+        "\n| job | beside | double parity | the other | ratio | wanted | |\n\
+         | --- | --- | --- | --- | --- | --- | --- |"
+    );
+    apart(arguments, |installation, folder| {
+        for row in raid::run(installation, folder, arguments.rounds, ROUND)? {
+            let [ours, theirs] = row.figures;
+            line!(
+                text,
+                "| {} | {} | {ours:.0} {unit} | {theirs:.0} {unit} | {} | {} | {} |",
+                row.job,
+                row.against,
+                row.ratio,
+                row.goal,
+                row.note,
+                unit = row.unit
             );
         }
         Ok(())

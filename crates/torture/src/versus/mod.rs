@@ -8,7 +8,7 @@
 //!   all of them, as cheap as it can be, because it shares the machine with the server. ·
 //!   [`disk`](self): the same load without any server.
 //! * [`fill`]: rows as the pool fills. · [`tail`], [`facts`], [`steady`], [`anatomy`],
-//!   [`snapshots`]: what is not a rate.
+//!   [`snapshots`], [`protocols`], [`raid`]: what is not one of these rows.
 //! * [`bootstrap`], [`page`], [`plot`], [`store`]: what is made of it.
 //!
 //! Nothing here knows how our server works, and no parameter of it differs from what an operator
@@ -27,6 +27,7 @@ mod nvme;
 pub mod page;
 pub mod plot;
 pub mod protocols;
+pub mod raid;
 pub mod row;
 pub mod server;
 pub mod snapshots;

@@ -20,7 +20,7 @@ mod first_write;
 mod full;
 mod ours;
 pub mod page;
-mod rest;
+pub(super) mod rest;
 mod restoring;
 pub mod results;
 mod store;

@@ -15,7 +15,7 @@ use crate::Failure;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Sends a request to the daemon's socket. Returns the body of the answer; a refusal is an error.
-pub(super) fn ask(
+pub(in super::super) fn ask(
     socket: &Path,
     method: &str,
     path: &str,
@@ -38,7 +38,7 @@ pub(super) fn ask(
 }
 
 /// Returns the text that a server at `address` has at `path`.
-pub(super) fn page(address: &str, path: &str) -> Result<String, Failure> {
+pub(in super::super) fn page(address: &str, path: &str) -> Result<String, Failure> {
     let what = format!("GET {path}");
     let stream = TcpStream::connect(address).map_err(|error| Failure::rig(&what, &error))?;
     exchange(stream, &what, "").map(|(_, text)| text)
