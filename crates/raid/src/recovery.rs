@@ -16,6 +16,7 @@ use everglade_env::{Page, PageRef};
 use crate::{Block, Code, Columns, TooManyLost};
 
 /// See the module's documentation.
+#[derive(Clone)]
 pub struct Recovery {
     code: Code,
     wanted: usize,

@@ -37,6 +37,7 @@ impl<O: Outside> Core<O> {
             | Inflight::Wanted { aggregate }
             | Inflight::Prepare { aggregate }
             | Inflight::Column { aggregate, .. }
+            | Inflight::ColumnRun { aggregate, .. }
             | Inflight::Scrub { aggregate, .. }
             | Inflight::ScrubColumn { aggregate, .. }
             | Inflight::Punch { aggregate } => *aggregate == id,

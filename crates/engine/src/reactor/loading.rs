@@ -116,10 +116,22 @@ pub(crate) enum Inflight {
         device: DeviceId,
         attempt: u32,
     },
+    /// A read of a run of another column, for blocks that are reconstructed together.
+    ColumnRun {
+        aggregate: u32,
+        run: usize,
+        column: usize,
+        device: DeviceId,
+    },
     /// A read of a scrub, on one of the drives that have the run.
     Scrub { aggregate: u32, drive: usize },
     /// A read of one column of the stripes whose parity a scrub compares.
     ScrubColumn { aggregate: u32, column: usize },
+}
+
+/// Why a block is reconstructed.
+pub(super) fn missing(pointer: Pointer) -> String {
+    format!("block {} is on a drive that is missing", pointer.pvbn)
 }
 
 /// An operation on all drives of a column.
@@ -349,10 +361,7 @@ impl<O: Outside> Core<O> {
                     Reader::Nobody => pointers.len() as u64,
                     _ => 0,
                 };
-                for pointer in pointers {
-                    let reason = format!("block {} is on a drive that is missing", pointer.pvbn);
-                    self.reconstruct(&shared, pointer, None, reason);
-                }
+                self.reconstruct_run(&shared, pointers);
                 continue;
             }
             let pages = Page::several(count);
@@ -387,8 +396,7 @@ impl<O: Outside> Core<O> {
         let place = shared.media.locate_copy(pointer.pvbn, attempt - 1);
         let Place { device, offset, .. } = place.expect("located before");
         if device == NO_DRIVE {
-            let reason = format!("block {} is on a drive that is missing", pointer.pvbn);
-            self.reconstruct(&shared, pointer, None, reason);
+            self.reconstruct(&shared, pointer, None, missing(pointer));
             return;
         }
         let op = Op::Read {
@@ -528,6 +536,12 @@ impl<O: Outside> Core<O> {
                 attempt,
                 ..
             } => self.complete_column((reconstruction, column, device), attempt, completion),
+            Inflight::ColumnRun {
+                run,
+                column,
+                device,
+                ..
+            } => self.complete_column_run((run, column, device), completion),
             Inflight::Scrub { aggregate, drive } => {
                 self.complete_scrub((aggregate, drive), completion);
             }

@@ -50,7 +50,7 @@ use crate::pool::volume::Lun;
 use crate::reactor::ahead::{Ahead, Stream};
 use crate::reactor::loading::{ColumnOp, Inflight, LoadKey, Waiters};
 use crate::reactor::logging::LeadGroup;
-use crate::reactor::reconstruction::Reconstruction;
+use crate::reactor::reconstruction::{ReconstructedRun, Reconstruction};
 use crate::reactor::replay::Replay;
 use crate::read::load::{BySpread, Pinned};
 use crate::read::shortcuts::Shortcuts;
@@ -149,6 +149,7 @@ pub struct Core<O: Outside> {
     /// Operations on all drives of a column.
     columns: Slab<ColumnOp>,
     reconstructions: Slab<Reconstruction>,
+    reconstructed_runs: Slab<ReconstructedRun>,
     loading: HashMap<LoadKey, Waiters, BySpread>,
     /// Operations that wait for progress of an aggregate.
     waiting: BTreeMap<u32, Vec<usize>>,
@@ -195,6 +196,7 @@ impl<O: Outside> Core<O> {
             inflight: Slab::new(),
             columns: Slab::new(),
             reconstructions: Slab::new(),
+            reconstructed_runs: Slab::new(),
             loading: HashMap::default(),
             waiting: BTreeMap::new(),
             logging: BTreeMap::new(),

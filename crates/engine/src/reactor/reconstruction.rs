@@ -4,6 +4,8 @@
 //! All columns that are there are read. What is found has the tag that the pointer says: else a set
 //! of columns is taken for wrong, and left out ([`everglade_raid::recovery`]).
 //!
+//! Neighbours whose drive is missing are found together: each other column is read in one run.
+//!
 //! 1. A stripe may be written while it is read here. Then its columns do not go together. So a
 //!    reconstruction that finds nothing is repeated if stripes were written meanwhile
 //!    ([`crate::media::Media::stripes_version`]). One that finds the block blames no other column
@@ -26,8 +28,11 @@ use crate::media::copies::Note;
 use crate::media::layout::Across;
 use crate::pool::aggregate::Aggregate;
 use crate::reactor::Core;
-use crate::reactor::loading::{ATTEMPTS_MAX, Inflight};
-use crate::read::load::{self, Missing};
+use crate::reactor::loading::{self, ATTEMPTS_MAX, Inflight};
+use crate::read::load::{Missing, key};
+
+/// Most pages that are read to reconstruct a run: 4 MiB.
+const RUN_PAGES_MAX: usize = 1024;
 
 /// A block that is being reconstructed.
 pub(super) struct Reconstruction {
@@ -47,7 +52,124 @@ pub(super) struct Reconstruction {
     reason: String,
 }
 
+/// Neighbours of one column whose drive is missing, and which are reconstructed together.
+pub(super) struct ReconstructedRun {
+    aggregate: u32,
+    pointers: Vec<Pointer>,
+    /// The first of them.
+    first: Across,
+    recoveries: Vec<Recovery>,
+    /// Reads under way.
+    left: usize,
+    /// A column could not be read.
+    has_failed: bool,
+    /// See [`crate::media::Media::stripes_version`].
+    version: u64,
+}
+
 impl<O: Outside> Core<O> {
+    /// Reconstructs neighbours of one extent whose drive is missing. The other columns are read in
+    /// runs; if one of these reads fails, each block is reconstructed by itself.
+    pub(super) fn reconstruct_run(&mut self, shared: &Aggregate, mut pointers: Vec<Pointer>) {
+        let version = shared.media.stripes_version();
+        let layout = shared.media.layout();
+        let first = pointers.first().and_then(|it| layout.across(it.pvbn));
+        let recovery = first.and_then(|first| {
+            let (rows, lost) = (layout.rows(first.group), layout.lost_columns(first.group));
+            Recovery::new(rows.code, first.column, lost).ok()
+        });
+        let (Some(first), Some(recovery), true) = (first, recovery, pointers.len() > 1) else {
+            for pointer in pointers {
+                self.reconstruct(shared, pointer, None, loading::missing(pointer));
+            }
+            return;
+        };
+        let wants = recovery.wants();
+        let most = (RUN_PAGES_MAX / wants.count().max(1)).max(1);
+        if pointers.len() > most {
+            let rest = pointers.split_off(most);
+            self.reconstruct_run(shared, pointers);
+            return self.reconstruct_run(shared, rest);
+        }
+        let count = pointers.len();
+        let run = self.reconstructed_runs.insert(ReconstructedRun {
+            aggregate: shared.id,
+            pointers,
+            first,
+            recoveries: vec![recovery; count],
+            left: wants.count(),
+            has_failed: false,
+            version,
+        });
+        for column in wants.iter() {
+            let device = layout.full_drive(layout.rows(first.group).members[column]);
+            let device = device.expect("it is not lost");
+            let op = Op::Read {
+                device,
+                offset: first.stripe * BLOCK_SIZE as u64,
+                pages: Page::several(count),
+            };
+            let read = Inflight::ColumnRun {
+                aggregate: shared.id,
+                run,
+                column,
+                device,
+            };
+            self.submit(op, read);
+        }
+    }
+
+    pub(super) fn complete_column_run(
+        &mut self,
+        (id, column, device): (usize, usize, DeviceId),
+        completion: Completion,
+    ) {
+        let run = &mut self.reconstructed_runs[id];
+        let aggregate = run.aggregate;
+        run.left -= 1;
+        run.has_failed |= completion.result.is_err();
+        if completion.result.is_ok() {
+            for (recovery, page) in run.recoveries.iter_mut().zip(completion.pages) {
+                recovery.arrived(column, page.freeze());
+            }
+        }
+        if completion.result == Err(DiskError::Gone) {
+            self.lose(aggregate, device);
+        }
+        if self.reconstructed_runs[id].left > 0 {
+            return;
+        }
+        let run = self.reconstructed_runs.remove(id);
+        let shared = self.shared.aggregate(aggregate);
+        for ((pointer, recovery), stripe) in run
+            .pointers
+            .into_iter()
+            .zip(run.recoveries)
+            .zip(run.first.stripe..)
+        {
+            let reason = loading::missing(pointer);
+            if run.has_failed {
+                self.reconstruct(&shared, pointer, None, reason);
+                continue;
+            }
+            self.finish(Reconstruction {
+                aggregate,
+                pointer,
+                at: Across {
+                    stripe,
+                    ..run.first
+                },
+                recovery,
+                left: 0,
+                too_many: false,
+                failed: None,
+                version: run.version,
+                wrong: None,
+                reason,
+            });
+        }
+    }
+
     /// Reconstructs a block for the operations that wait for it. False if it is in no parity group.
     pub(super) fn reconstruct(
         &mut self,
@@ -218,7 +340,7 @@ impl<O: Outside> Core<O> {
             found.wrong.clear();
         }
         self.note_wrong(&shared, pointer, at, wrong, &found);
-        let key = load::key(aggregate, pointer);
+        let key = key(aggregate, pointer);
         self.shared.cache.insert(key, found.page.clone());
         self.arrive(aggregate, pointer, Ok(found.page));
     }
