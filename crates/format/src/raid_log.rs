@@ -10,8 +10,8 @@
 //!
 //! A record is a header of one block, and space for a block behind it for each entry with columns
 //! that stay, in the order of the entries. The drive with a parity column has the block of this
-//! column of their bases there. On drives with data, this space has no meaning. So the loss of a
-//! drive costs no more of a base than of a stripe.
+//! column of their bases there. Drives with data have nothing of a base. So a drive that is lost
+//! takes one block of each base with it at most, as it takes one block of each stripe.
 //!
 //! | offset | bytes | field |
 //! | --- | --- | --- |

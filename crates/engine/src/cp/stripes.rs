@@ -7,8 +7,8 @@
 //!                                                         └▶ the next wave ─▶ …
 //! ```
 //!
-//! Waves overlap: while one is written, the next one is logged, and a third one is read, computed,
-//! and its bases are written.
+//! While a wave is written, the header of the next one is written to the RAID log. Meanwhile the
+//! wave after that is read and computed, and its bases are written.
 //!
 //! The columns of a stripe that the consistency point does not write are of two kinds. Those with a
 //! block that the last consistency point or this one uses *stay*: their contents are read. The
@@ -54,7 +54,8 @@ use crate::media::layout::{Across, Rows};
 use crate::media::writer::Fresh;
 use crate::read::load::{Gather, LoadCx, Stop};
 
-/// Most stripes of a wave, and most blocks that stay in them, which are in memory then: 8 MiB.
+/// A wave has at most so many stripes, and ends with the stripe in which so many blocks stay. These
+/// blocks are in memory meanwhile: about 8 MiB.
 const WAVE_STRIPES: usize = 1024;
 const WAVE_KEPT: usize = 2048;
 
@@ -258,8 +259,8 @@ fn plan(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Returns the stripes of the next wave, from `first` of a group on. True if the log, which has
-/// `room` for so many blocks, has no room for more.
+/// Returns the stripes of the next wave: those of a group from stripe `first` on. The flag is true
+/// if the wave ends because the log, with `room` for so many blocks, has none for another stripe.
 fn drafts(
     home: &Home,
     cx: &mut LoadCx<'_>,
@@ -307,7 +308,7 @@ fn holders(layout: &Layout, rows: &Rows) -> Vec<(u32, DeviceId)> {
     full.take(rows.code.parity() + 1).collect()
 }
 
-/// Returns the headers of the records of a wave, each with the bases of its stripes, by parity
+/// Returns the records of a wave. Each is a header, with the blocks of the bases for each parity
 /// column.
 fn records(
     cp: CpNumber,
@@ -331,8 +332,8 @@ fn records(
         }
         before = Some(draft);
     }
-    let mut bases = wave.iter().map(|stripe| &stripe.base);
-    let mut bases = bases.by_ref().filter(|base| !base.is_empty());
+    let bases = wave.iter().map(|stripe| &stripe.base);
+    let mut bases = bases.filter(|base| !base.is_empty());
     let record = |entries: &[RaidLogEntry]| {
         let header = RaidLogHeader {
             cp,

@@ -68,8 +68,8 @@ pub(super) struct ReconstructedRun {
 }
 
 impl<O: Outside> Core<O> {
-    /// Reconstructs neighbours of one extent whose drive is missing. The other columns are read in
-    /// runs; if one of these reads fails, each block is reconstructed by itself.
+    /// Reconstructs neighbours of one extent whose drive is missing. Each other column is read in
+    /// one run. If such a read fails, each block is reconstructed by itself.
     pub(super) fn reconstruct_run(&mut self, shared: &Aggregate, mut pointers: Vec<Pointer>) {
         let version = shared.media.stripes_version();
         let layout = shared.media.layout();

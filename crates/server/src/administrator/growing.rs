@@ -367,7 +367,7 @@ impl Administrator {
             let size_bytes = world.grow(id, None).map_err(|error| not_grown(&error))?;
             members.push((id, member.of_size(size_bytes)));
         }
-        // The smallest drive of a group decides, so the sizes of all are read before.
+        // The smallest drive of a group decides how large it becomes. So all sizes are read first.
         for (id, member) in members {
             let growth = everglade_engine::Growth::Extend(vec![id]);
             match self.engine.examine_growth(world, pool.known.id, &growth) {

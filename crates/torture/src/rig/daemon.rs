@@ -163,6 +163,7 @@ impl Installation {
             unix: Address::Unix(field("nbd-unix=")?.into()),
             nvme: field("nvme=").ok(),
             iscsi: field("iscsi=").ok(),
+            metrics: field("metrics=").ok(),
             ready_after: since.elapsed(),
             process,
             log,
@@ -182,6 +183,8 @@ pub struct Daemon {
     pub nvme: Option<String>,
     /// Its address for iSCSI, if that is on.
     pub iscsi: Option<String>,
+    /// The address of its metrics, if it serves them over TCP.
+    pub metrics: Option<String>,
     /// From its start to its ready line.
     pub ready_after: Duration,
 }

@@ -130,6 +130,21 @@ pub struct Second {
     pub longest: u64,
 }
 
+impl Load {
+    /// One connection that goes as fast as it can, on the first bytes of an export.
+    pub(super) const fn of(kind: Kind, order: Order, block: u32, depth: u32, bytes: u64) -> Load {
+        Load {
+            kind,
+            order,
+            block,
+            depth,
+            jobs: 1,
+            bytes,
+            pace: None,
+        }
+    }
+}
+
 impl Sample {
     /// Requests per second.
     #[must_use]

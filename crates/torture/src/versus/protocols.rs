@@ -37,15 +37,7 @@ pub struct Comparison {
 }
 
 fn rows() -> [Row; 5] {
-    let load = |kind, order, block, depth| Load {
-        kind,
-        order,
-        block,
-        depth,
-        jobs: 1,
-        bytes: LUN_BYTES,
-        pace: None,
-    };
+    let load = |kind, order, block, depth| Load::of(kind, order, block, depth, LUN_BYTES);
     let row = |title, load, goal| Row { title, load, goal };
     [
         row(

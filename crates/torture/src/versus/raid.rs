@@ -1,8 +1,9 @@
-//! Parity groups: an aggregate with double parity on six directories beside one without redundancy
-//! on six directories of the same disk, by turns; and btrfs on loop devices of that disk.
+//! The cost of double parity. An aggregate with it, on six directories, is compared with one
+//! without redundancy, on six other directories, and with btrfs on six loop devices. All are on one
+//! disk, and have their turns one after the other.
 //!
-//! All drives share a disk here. So what a partial stripe reads, and what parity writes, is taken
-//! from the same disk that the data goes to.
+//! Because all drives share the disk, each read for parity and each write of parity costs a part of
+//! what this disk can do for data.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ const DRIVE_BYTES: u64 = 3 << 30;
 const LOOP_BYTES: u64 = 2 << 30;
 /// How full an aged aggregate is, in percent.
 const AGED_PERCENT: u64 = 85;
-/// Of the other LUN's blocks, one in so many is overwritten to age it.
+/// To age an aggregate, one of so many blocks of its second LUN is overwritten.
 const SCATTERED: u64 = 2;
 /// A catch-up or a scrub takes less.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -65,18 +66,10 @@ struct Rig<'a> {
 }
 
 fn load(kind: Kind, order: Order, block: u32, depth: u32) -> Load {
-    Load {
-        kind,
-        order,
-        block,
-        depth,
-        jobs: 1,
-        bytes: LUN_BYTES,
-        pace: None,
-    }
+    Load::of(kind, order, block, depth, LUN_BYTES)
 }
 
-/// Measures everything in `folder`, which is on the disk that is measured.
+/// Runs all jobs. `folder` is on the disk that is measured.
 ///
 /// # Errors
 /// What fails, and with which load.
@@ -129,10 +122,13 @@ impl Rig<'_> {
         Ok(())
     }
 
-    fn place(&self) -> Result<Place, Failure> {
+    fn daemon(&self) -> Result<&Daemon, Failure> {
         let daemon = self.daemon.as_ref();
-        let daemon = daemon.ok_or_else(|| Failure::Rig("the server does not run".to_owned()))?;
-        Ok(Place::Nbd(daemon.unix.clone()))
+        daemon.ok_or_else(|| Failure::Rig("the server does not run".to_owned()))
+    }
+
+    fn place(&self) -> Result<Place, Failure> {
+        Ok(Place::Nbd(self.daemon()?.unix.clone()))
     }
 
     fn drive(&self, aggregate: &str, number: usize) -> PathBuf {
@@ -253,11 +249,8 @@ impl Rig<'_> {
 
     /// Full and partial stripes that were written, and blocks that were read for parity.
     fn stripes(&self) -> Result<[f64; 3], Failure> {
-        let path = self.installation.data_dir().join("run/endpoints.json");
-        let text = fs::read_to_string(&path).map_err(|e| Failure::at("read", &path, &e))?;
-        let told: Value =
-            serde_json::from_str(&text).map_err(|e| Failure::at("understand", &path, &e))?;
-        let text = rest::page(told["metrics"].as_str().unwrap_or_default(), "/metrics")?;
+        let metrics = self.daemon()?.metrics.as_deref();
+        let text = rest::page(metrics.unwrap_or_default(), "/metrics")?;
         let value = |name: &str, kind: &str| {
             let labels = format!("{name}{{aggregate=\"double\",kind=\"{kind}\"}} ");
             let mut lines = text.lines();

@@ -49,15 +49,7 @@ const KIB: u32 = 1 << 10;
 pub(super) const CACHED_BYTES: u64 = 256 << 20;
 
 const fn load(kind: Kind, order: Order, block: u32, depth: u32) -> Load {
-    Load {
-        kind,
-        order,
-        block,
-        depth,
-        jobs: 1,
-        bytes: 0,
-        pace: None,
-    }
+    Load::of(kind, order, block, depth, 0)
 }
 
 fn row(

@@ -135,15 +135,7 @@ fn ensure(store: &mut dyn Store, volume: &str, bytes: u64, filled: u64) -> Resul
 
 /// 4 KiB at random places of the first bytes.
 fn random(kind: Kind, depth: u32, bytes: u64) -> Load {
-    Load {
-        kind,
-        order: Order::Random,
-        block: 4096,
-        depth,
-        jobs: 1,
-        bytes,
-        pace: None,
-    }
+    Load::of(kind, Order::Random, 4096, depth, bytes)
 }
 
 /// Runs a load on a volume.

@@ -45,17 +45,13 @@ impl Ours {
             "--metrics-tcp",
             ":0",
         ];
-        let daemon = Server::of_daemon(installation.serve(&words)?, "vol0/lun0")?;
-        let run = installation.data_dir().join("run");
-        let path = run.join("endpoints.json");
-        let text = std::fs::read_to_string(&path).map_err(|e| Failure::at("read", &path, &e))?;
-        let told: Value =
-            serde_json::from_str(&text).map_err(|e| Failure::at("understand", &path, &e))?;
-        let metrics = told["metrics"].as_str().unwrap_or_default().to_owned();
+        let daemon = installation.serve(&words)?;
+        let metrics = daemon.metrics.clone().unwrap_or_default();
+        let api = installation.data_dir().join("run/api.sock");
         Ok(Ours {
-            daemon: Rc::new(daemon),
+            daemon: Rc::new(Server::of_daemon(daemon, "vol0/lun0")?),
             installation: Rc::new(installation),
-            api: run.join("api.sock"),
+            api,
             metrics,
             aggregate: "aggr0".to_owned(),
             images: BTreeMap::new(),
