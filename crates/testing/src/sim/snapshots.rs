@@ -265,6 +265,14 @@ impl<'a> Life<'a> {
                 state.geometry
             )));
         }
+        // A volume without LUNs and snapshots shows itself by its name only.
+        let volumes = self.asker.system.volumes();
+        if volumes != Some(vec![state.volume().to_owned()]) {
+            return Err(Failure::new(format!(
+                "Exports: volumes {volumes:?}, not {}",
+                state.volume()
+            )));
+        }
         let notes = self.asker.system.notes();
         if notes != state.notes {
             return Err(Failure::new(format!(

@@ -151,3 +151,9 @@ fn drives_of_parity_groups_break_while_clients_work() {
     let all = run_kind(Kind::Parity, (0..4).map(|number| Seed(64).nth(number)));
     assert!(all.cuts > 0 && all.recoveries > 0, "{all}");
 }
+
+/// The rename of an empty volume was cut off, and the judge took the old volume for the new one.
+#[test]
+fn a_volume_without_luns_is_known_by_its_name() {
+    passes_in_groups(Kind::Snapshots, 0x3866_dba4_c5de_5619);
+}
