@@ -71,12 +71,22 @@ pub(super) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
             erase_log(&mut run.writer, config, (member, device));
         }
     }
-    while let Some(chunk) = home.catching_up.next_chunk(number) {
+    loop {
+        let chunks = home.catching_up.next_chunks(number);
+        let Some(device) = home.catching_up.device().filter(|_| !chunks.is_empty()) else {
+            break;
+        };
         let run = home.run.as_mut().expect("under way");
         run.writer.throttle(&home.aggregate.media)?;
-        let device = home.catching_up.device().expect("it copies");
-        let used = copy(home, cx, device, chunk)?;
-        home.catching_up.advance(chunk, used);
+        let mut gather = Gather::default();
+        let contents = chunks.iter();
+        let contents = contents.map(|chunk| gather.add(contents_of(home, cx, device, *chunk)));
+        let contents: Vec<_> = contents.collect();
+        gather.finish()?;
+        for (chunk, contents) in chunks.into_iter().zip(contents.into_iter().flatten()) {
+            let used = copy(home, device, chunk, contents);
+            home.catching_up.advance(chunk, used);
+        }
     }
     tell(home);
     Ok(())
@@ -111,13 +121,22 @@ fn erase_log(writer: &mut Writer, config: &Config, (member, device): (u32, Devic
     }
 }
 
-/// Queues the writes of a chunk's blocks. Returns their number.
-fn copy(home: &mut Home, cx: &mut LoadCx<'_>, device: DeviceId, chunk: Chunk) -> Result<u64, Stop> {
+/// Returns the blocks of a chunk that the drive gets, and the number of those that cannot be read.
+fn contents_of(
+    home: &Home,
+    cx: &mut LoadCx<'_>,
+    device: DeviceId,
+    chunk: Chunk,
+) -> Result<(Pages, u64), Stop> {
     let layout = home.aggregate.media.layout();
-    let (pages, not_copied) = match layout.across_first(chunk.first, chunk.count) {
-        None => used(home, cx, chunk)?,
-        Some(first) => (column(home, cx, &layout, first, device, chunk)?, 0),
-    };
+    match layout.across_first(chunk.first, chunk.count) {
+        None => used(home, cx, chunk),
+        Some(first) => Ok((column(home, cx, &layout, first, device, chunk)?, 0)),
+    }
+}
+
+/// Queues the writes of a chunk's blocks. Returns their number.
+fn copy(home: &mut Home, device: DeviceId, chunk: Chunk, (pages, not_copied): (Pages, u64)) -> u64 {
     if not_copied > 0 {
         let copies = &home.aggregate.media.copies;
         copies.count(device, |it| it.not_copied += not_copied);
@@ -148,7 +167,7 @@ fn copy(home: &mut Home, cx: &mut LoadCx<'_>, device: DeviceId, chunk: Chunk) ->
             durable: false,
         });
     }
-    Ok(count)
+    count
 }
 
 /// Returns the blocks of a column of a parity group, in those stripes of a chunk of the first

@@ -19,6 +19,8 @@ use crate::media::copies::CatchUpInfo;
 
 /// Blocks that are copied in one consistency point: 16 MiB.
 const BLOCKS_MAX: u64 = 4096;
+/// Chunks that are read together, while the ones before them are written.
+const CHUNKS_AHEAD: usize = 4;
 /// Chunks that are looked at in one consistency point, with or without used blocks.
 const CHUNKS_MAX: u64 = 1024;
 
@@ -66,17 +68,19 @@ impl CatchUp {
         self.0 = None;
     }
 
-    /// Returns what a consistency point copies next; `None` if it has done its share, or all is
+    /// Returns what a consistency point copies next; nothing if it has done its share, or all is
     /// copied.
-    pub(crate) fn next_chunk(&mut self, cp: CpNumber) -> Option<Chunk> {
-        let active = self.0.as_mut()?;
+    pub(crate) fn next_chunks(&mut self, cp: CpNumber) -> Vec<Chunk> {
+        let Some(active) = self.0.as_mut() else {
+            return Vec::new();
+        };
         if active.cp != cp {
             (active.cp, active.copied, active.chunks) = (cp, 0, 0);
         }
         if active.copied >= BLOCKS_MAX || active.chunks >= CHUNKS_MAX {
-            return None;
+            return Vec::new();
         }
-        active.sweep.next_chunk()
+        active.sweep.next_chunks(CHUNKS_AHEAD)
     }
 
     /// Records that a chunk was copied: so many of its blocks are used.
@@ -130,10 +134,11 @@ mod tests {
         let extents = vec![extent(0, 512, 300), extent(2048, 256, 1000)];
         let mut catching = CatchUp::begin(DeviceId(3), extents, (CpNumber(7), 100));
         let mut passed = Vec::new();
-        while let Some(chunk) = catching.next_chunk(CpNumber(7)) {
+        for chunk in catching.next_chunks(CpNumber(7)) {
             passed.push((chunk.first, chunk.count, chunk.dbn));
             catching.advance(chunk, 1);
         }
+        assert_eq!(catching.next_chunks(CpNumber(7)), []);
         assert_eq!(passed, [(0, 256, 300), (256, 256, 556), (2048, 256, 1000)]);
         let progress = catching.progress().expect("it catches up");
         assert_eq!((progress.passed_blocks, progress.total_blocks), (768, 768));
@@ -150,21 +155,26 @@ mod tests {
         let extents = vec![extent(0, 1 << 20, 300)];
         let mut catching = CatchUp::begin(DeviceId(3), extents, (CpNumber(1), 0));
         let mut share = |cp| {
-            let mut chunks = 0;
-            while let Some(chunk) = catching.next_chunk(CpNumber(cp)) {
-                catching.advance(chunk, chunk.count);
-                chunks += 1;
+            let mut count = 0;
+            loop {
+                let chunks = catching.next_chunks(CpNumber(cp));
+                if chunks.is_empty() {
+                    return count;
+                }
+                for chunk in chunks {
+                    catching.advance(chunk, chunk.count);
+                    count += 1;
+                }
             }
-            chunks
         };
         assert_eq!((share(1), share(2)), (16, 16));
         let extents = vec![extent(0, 1 << 20, 0)];
         let mut empty = CatchUp::begin(DeviceId(3), extents, (CpNumber(1), 0));
-        let mut chunks = 0;
-        while let Some(chunk) = empty.next_chunk(CpNumber(2)) {
-            empty.advance(chunk, 0);
-            chunks += 1;
+        let mut count = 0;
+        while let Some(chunk) = empty.next_chunks(CpNumber(2)).first() {
+            empty.advance(*chunk, 0);
+            count += 1;
         }
-        assert_eq!(chunks, CHUNKS_MAX);
+        assert_eq!(count, CHUNKS_MAX);
     }
 }

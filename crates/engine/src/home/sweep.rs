@@ -10,7 +10,7 @@ use everglade_format::Extent;
 const CHUNK_BLOCKS: u64 = 256;
 
 /// See the module's documentation.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Sweep {
     extents: Vec<Extent>,
     /// The next extent, and blocks of it that are done.
@@ -48,6 +48,19 @@ impl Sweep {
             count: count.min(extent.length - done),
             dbn: extent.first_dbn.0 + done,
         })
+    }
+
+    /// Returns the next chunks, fewer at the end.
+    pub(crate) fn next_chunks(&self, count: usize) -> Vec<Chunk> {
+        let mut ahead = self.clone();
+        let mut chunks = Vec::new();
+        while chunks.len() < count
+            && let Some(chunk) = ahead.next_chunk()
+        {
+            chunks.push(chunk);
+            ahead.advance(chunk);
+        }
+        chunks
     }
 
     /// The next chunk is done.
