@@ -23,6 +23,7 @@ use crate::home::catching_up::CatchUp;
 use crate::home::sweep::Chunk;
 use crate::media::Layout;
 use crate::media::layout::Across;
+use crate::media::pace::Job;
 use crate::media::writer::Writer;
 use crate::pool::aggregate::State;
 use crate::read::load::{Gather, LoadCx, Stop};
@@ -71,11 +72,14 @@ pub(super) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
             erase_log(&mut run.writer, config, (member, device));
         }
     }
+    let media = &home.aggregate.media;
+    home.catching_up.begin_share(number, &media.pace, home.now);
     loop {
-        let chunks = home.catching_up.next_chunks(number);
+        let chunks = home.catching_up.next_chunks();
         let Some(device) = home.catching_up.device().filter(|_| !chunks.is_empty()) else {
             break;
         };
+        home.aggregate.media.pace.set_busy(Job::CatchUp, true);
         let run = home.run.as_mut().expect("under way");
         run.writer.throttle(&home.aggregate.media)?;
         let mut gather = Gather::default();
@@ -88,6 +92,8 @@ pub(super) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
             home.catching_up.advance(chunk, used);
         }
     }
+    let pace = &home.aggregate.media.pace;
+    home.catching_up.end_share(pace, home.now);
     tell(home);
     Ok(())
 }
@@ -104,7 +110,9 @@ pub(super) fn give_up(home: &mut Home) {
     tell(home);
 }
 
+/// Tells of what was done in this consistency point: it is over.
 fn tell(home: &Home) {
+    home.aggregate.media.pace.set_busy(Job::CatchUp, false);
     let progress = home.catching_up.progress();
     home.aggregate.media.copies.set_catching_up(progress);
 }

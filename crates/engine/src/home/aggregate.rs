@@ -55,6 +55,8 @@ pub(crate) struct Home {
     pub(crate) prepare_after: Nanos,
     /// True if the next consistency point searches for free areas that were not seen since start.
     pub(crate) search_wanted: bool,
+    /// The present time.
+    pub(crate) now: Nanos,
     /// Time of day, for stamps that people read.
     pub(crate) wall_seconds: u64,
     /// An area whose space is being returned to the host.
@@ -110,6 +112,7 @@ impl Home {
             preparing: None,
             prepare_after: 0,
             search_wanted: false,
+            now: 0,
             wall_seconds: 0,
             punching: None,
             catching_up: CatchUp::default(),

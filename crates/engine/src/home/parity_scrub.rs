@@ -13,7 +13,7 @@ use everglade_env::{DeviceId, PageRef};
 use crate::media::layout::Rows;
 
 /// Most stripes of a run: a quarter of a MiB of each drive.
-const RUN_STRIPES: usize = 64;
+pub(crate) const RUN_STRIPES: usize = 64;
 
 /// Neighbouring stripes of one parity group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,12 +69,21 @@ impl ParityScrub {
         self.listed.is_empty() && self.reading.is_none()
     }
 
-    /// Takes the stripes that are to be read next, unless some are being read.
-    pub(crate) fn take_run(&mut self) -> Option<StripeRun> {
-        match self.reading {
-            Some(_) => None,
-            None => self.listed.pop_front(),
+    /// Takes the stripes that are to be read next, at most so many, unless some are being read.
+    pub(crate) fn take_run(&mut self, most: usize) -> Option<StripeRun> {
+        if self.reading.is_some() {
+            return None;
         }
+        let run = self.listed.pop_front()?;
+        let count = run.count.min(most);
+        if count < run.count {
+            self.listed.push_front(StripeRun {
+                first: run.first + count as u64,
+                count: run.count - count,
+                ..run
+            });
+        }
+        Some(StripeRun { count, ..run })
     }
 
     /// The columns of stripes are being read, from the drives that are in full use.
@@ -171,7 +180,7 @@ mod tests {
     /// Reads stripe 7 of two data columns and one with parity.
     fn read(scrub: &mut ParityScrub, pages: [Option<u8>; 3]) {
         scrub.list([(0, 7)]);
-        let run = scrub.take_run().expect("listed");
+        let run = scrub.take_run(RUN_STRIPES).expect("listed");
         let rows = Rows {
             code: Code::new(2, 1).expect("in range"),
             members: vec![0, 1, 2],
@@ -218,9 +227,13 @@ mod tests {
                 .map(|stripe| (0, stripe))
                 .chain([(1, 100), (1, 102)]),
         );
-        let runs: Vec<StripeRun> = std::iter::from_fn(|| scrub.take_run()).collect();
+        let runs: Vec<StripeRun> = std::iter::from_fn(|| scrub.take_run(RUN_STRIPES)).collect();
         let counts = runs.iter().map(|run| (run.group, run.first, run.count));
         let counts: Vec<_> = counts.collect();
         assert_eq!(counts, [(0, 0, 64), (0, 64, 36), (1, 100, 1), (1, 102, 1)]);
+        scrub.list((0..20).map(|stripe| (0, stripe)));
+        let first = scrub.take_run(16).map(|run| (run.first, run.count));
+        let second = scrub.take_run(16).map(|run| (run.first, run.count));
+        assert_eq!((first, second), (Some((0, 16)), Some((16, 4))));
     }
 }

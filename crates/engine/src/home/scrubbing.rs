@@ -18,14 +18,15 @@
 
 use std::collections::VecDeque;
 
-use everglade_env::{DeviceId, PageRef};
+use everglade_env::{DeviceId, Nanos, PageRef};
 use everglade_format::{Extent, Pvbn, Tag, TagKey};
 
 use crate::change::EarlierScrub;
-use crate::home::parity_scrub::{ParityScrub, StripeRun};
+use crate::home::parity_scrub::{ParityScrub, RUN_STRIPES, StripeRun};
 use crate::home::sweep::{Chunk, Sweep};
 use crate::media::Media;
 use crate::media::copies::Note;
+use crate::media::pace::{Bite, Job, Pace};
 use crate::pool::scrub::{ScrubInfo, ScrubState};
 
 /// Blocks that one consistency point lists: 4 MiB of each drive.
@@ -34,6 +35,8 @@ const BATCH_BLOCKS: usize = 1024;
 const CHUNKS_MAX: usize = 1024;
 /// Blocks in one read: their tags take about a tenth of a millisecond.
 pub(crate) const READ_BLOCKS: usize = 64;
+/// The same while clients are there.
+const READ_BLOCKS_SMALL: usize = 16;
 
 /// Blocks that are neighbours, with their tags.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +63,10 @@ pub(crate) struct Scrub {
     /// Blocks and chunks of the batch.
     listed: (usize, usize),
     reading: Option<Reading>,
+    /// When the drives were last asked for something.
+    asked: Nanos,
+    /// When it reads on, if it rests.
+    rests_until: Option<Nanos>,
     /// Blocks that no drive has right, unless they were freed since.
     suspects: Vec<(Pvbn, Tag)>,
     pub(crate) parity: ParityScrub,
@@ -196,19 +203,58 @@ impl Scrub {
         }
     }
 
+    /// True if it rests at this time. If it does not, the rest is over.
+    pub(crate) fn is_resting(&mut self, now: Nanos) -> bool {
+        self.rests_until = self.rests_until.filter(|at| now < *at);
+        self.rests_until.is_some()
+    }
+
+    /// When it reads on, if it rests.
+    pub(crate) fn rests_until(&self) -> Option<Nanos> {
+        self.rests_until
+    }
+
+    /// Drives are asked for something.
+    pub(crate) fn note_asked(&mut self, pace: &Pace, now: Nanos) {
+        self.asked = now;
+        pace.set_busy(Job::Scrub, true);
+    }
+
+    /// Drives have answered.
+    pub(crate) fn note_answered(&mut self, pace: &Pace, now: Nanos) {
+        pace.set_busy(Job::Scrub, false);
+        let rest = pace.rest(Job::Scrub, now.saturating_sub(self.asked), now);
+        let has_more = self.is_running() && !self.is_waiting();
+        self.rests_until = (rest > 0 && has_more).then_some(now + rest);
+    }
+
     /// Takes the run that is to be read next, unless one is being read.
-    pub(crate) fn take_run(&mut self) -> Option<TaggedRun> {
-        match self.is_running() && self.reading.is_none() {
-            true => self.batch.pop_front(),
-            false => None,
+    pub(crate) fn take_run(&mut self, bite: Bite) -> Option<TaggedRun> {
+        if !self.is_running() || self.reading.is_some() {
+            return None;
         }
+        let mut run = self.batch.pop_front()?;
+        let most = match bite {
+            Bite::Large => READ_BLOCKS,
+            Bite::Small => READ_BLOCKS_SMALL,
+        };
+        if run.tags.len() > most {
+            let tags = run.tags.split_off(most);
+            let first = Pvbn(run.first.0 + most as u64);
+            self.batch.push_front(TaggedRun { first, tags });
+        }
+        Some(run)
     }
 
     /// Takes the stripes whose parity is to be read next, when no blocks are to be read.
-    pub(crate) fn take_stripes(&mut self) -> Option<StripeRun> {
+    pub(crate) fn take_stripes(&mut self, bite: Bite) -> Option<StripeRun> {
         let is_due = self.is_running() && self.reading.is_none() && self.batch.is_empty();
+        let most = match bite {
+            Bite::Large => RUN_STRIPES,
+            Bite::Small => READ_BLOCKS_SMALL,
+        };
         match is_due {
-            true => self.parity.take_run(),
+            true => self.parity.take_run(most),
             false => None,
         }
     }
@@ -291,6 +337,7 @@ impl Scrub {
     /// The aggregate has halted.
     pub(crate) fn abandon(&mut self) {
         self.batch.clear();
+        self.rests_until = None;
         self.parity.abandon();
         self.pause();
     }
@@ -311,6 +358,36 @@ mod tests {
             member: 0,
             first_dbn: Dbn(0),
         }]
+    }
+
+    #[test]
+    fn while_clients_are_there_a_scrub_reads_little_and_rests() {
+        let pace = Pace::default();
+        let mut scrub = Scrub::default();
+        scrub.start(extents(), 10, None);
+        scrub.begin_batch();
+        let chunk = scrub.next_chunk().expect("the first");
+        scrub.list(chunk, (0..40).map(|block| (Pvbn(block), Tag(7))));
+        let run = scrub.take_run(pace.bite(100)).expect("listed");
+        assert_eq!(run.tags.len(), 40);
+        scrub.note_asked(&pace, 100);
+        scrub.note_answered(&pace, 110);
+        assert_eq!(scrub.rests_until(), None, "no client is there");
+
+        scrub.list(chunk, (40..80).map(|block| (Pvbn(block), Tag(7))));
+        pace.hear(120);
+        let run = scrub.take_run(pace.bite(120)).expect("listed");
+        assert_eq!((run.first, run.tags.len()), (Pvbn(40), 16));
+        scrub.note_asked(&pace, 120);
+        assert!(pace.is_busy());
+        scrub.note_answered(&pace, 130);
+        assert!(!pace.is_busy());
+        let until = 130 + pace.rest(Job::Scrub, 10, 130);
+        assert!(scrub.is_resting(until - 1) && !scrub.is_resting(until));
+        let run = scrub.take_run(Bite::Large).expect("listed");
+        assert_eq!((run.first, run.tags.len()), (Pvbn(56), 24));
+        scrub.note_answered(&pace, 140);
+        assert_eq!(scrub.rests_until(), None, "it waits for the next batch");
     }
 
     /// Passes over chunks without blocks in use, as a consistency point does, until it is over.

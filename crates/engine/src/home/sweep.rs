@@ -7,7 +7,7 @@
 use everglade_format::Extent;
 
 /// Blocks of a chunk: 1 MiB, the longest device operation.
-const CHUNK_BLOCKS: u64 = 256;
+pub(crate) const CHUNK_BLOCKS: u64 = 256;
 
 /// See the module's documentation.
 #[derive(Clone, Default)]
@@ -39,10 +39,16 @@ impl Sweep {
 
     /// Returns the next chunk; `None` at the end.
     pub(crate) fn next_chunk(&self) -> Option<Chunk> {
+        self.next_chunk_of(CHUNK_BLOCKS)
+    }
+
+    /// Returns the next chunk of at most so many blocks, a part of [`CHUNK_BLOCKS`]; `None` at the
+    /// end.
+    fn next_chunk_of(&self, blocks: u64) -> Option<Chunk> {
         let (extent, done) = self.next;
         let extent = self.extents.get(extent)?;
         let first = extent.base + done;
-        let count = CHUNK_BLOCKS - first % CHUNK_BLOCKS;
+        let count = blocks - first % blocks;
         Some(Chunk {
             first,
             count: count.min(extent.length - done),
@@ -50,12 +56,12 @@ impl Sweep {
         })
     }
 
-    /// Returns the next chunks, fewer at the end.
-    pub(crate) fn next_chunks(&self, count: usize) -> Vec<Chunk> {
+    /// Returns the next chunks of at most so many blocks each, fewer chunks at the end.
+    pub(crate) fn next_chunks(&self, count: usize, blocks: u64) -> Vec<Chunk> {
         let mut ahead = self.clone();
         let mut chunks = Vec::new();
         while chunks.len() < count
-            && let Some(chunk) = ahead.next_chunk()
+            && let Some(chunk) = ahead.next_chunk_of(blocks)
         {
             chunks.push(chunk);
             ahead.advance(chunk);

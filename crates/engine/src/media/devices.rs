@@ -26,14 +26,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use everglade_env::DeviceId;
 use everglade_env::lock::{Mutex, RwLock};
+use everglade_env::{DeviceId, Nanos};
 use everglade_format::Pvbn;
 
 use crate::media::copies::Copies;
 use crate::media::layout::expansion::Expansion;
 use crate::media::layout::{Across, Layout, Place, Successor};
 use crate::media::next::Turn;
+use crate::media::pace::Pace;
 use crate::media::share::DeviceShare;
 
 /// The drives that an operation is for.
@@ -74,6 +75,7 @@ pub(crate) struct Media {
     /// This excludes no other writer of labels: the labels of the new drive are nobody else's.
     is_seating: Arc<AtomicBool>,
     pub(crate) share: DeviceShare,
+    pub(crate) pace: Pace,
     pub(crate) copies: Copies,
     pub(crate) stripes: StripeCounts,
 }
@@ -119,6 +121,7 @@ impl Media {
     pub(crate) fn new(layout: Layout) -> Media {
         Media {
             share: DeviceShare::new(layout.devices().count()),
+            pace: Pace::default(),
             has_groups: layout.config.has_groups(),
             has_parity: layout.config.has_parity(),
             stripes_version: AtomicU64::new(0),
@@ -296,6 +299,12 @@ impl Media {
             None => next,
             Some(beyond) => next + beyond / 2 * 2 + 2,
         }
+    }
+
+    /// Records a client's read that a device completed at `now` after the duration `took`.
+    pub(crate) fn note_read(&self, took: Nanos, now: Nanos) {
+        let is_slow = self.share.note_read(took, now, self.pace.is_busy());
+        self.pace.note_read(is_slow, now);
     }
 
     /// True if a drive catches up, or is there to do so.

@@ -13,6 +13,7 @@ pub(crate) mod heal;
 pub(crate) mod host;
 pub(crate) mod layout;
 pub(crate) mod next;
+pub(crate) mod pace;
 pub(crate) mod share;
 pub(crate) mod writer;
 

@@ -94,14 +94,22 @@ impl DeviceShare {
         }
     }
 
-    /// Records a client's read that a device completed at `now` after the duration `took`.
-    pub(crate) fn note_read(&self, took: Nanos, now: Nanos) {
+    /// Records a client's read that a device completed at `now` after the duration `took`, beside
+    /// other work of our own ([`super::pace`]) or not. Returns true if it was slow.
+    pub(crate) fn note_read(&self, took: Nanos, now: Nanos, is_beside: bool) -> bool {
         let alone = self.alone.load(Ordering::Relaxed);
-        if !self.is_writing.load(Ordering::Relaxed) {
-            let average = alone - alone / MEMORY + took / MEMORY;
-            return self.alone.store(average, Ordering::Relaxed);
-        }
         let is_slow = took > (alone * SLOW_FACTOR).max(FAST_ENOUGH);
+        if self.is_writing.load(Ordering::Relaxed) {
+            self.adjust(is_slow, now);
+        } else if !is_beside {
+            let average = alone - alone / MEMORY + took / MEMORY;
+            self.alone.store(average, Ordering::Relaxed);
+        }
+        is_slow
+    }
+
+    /// Follows a read beside writes.
+    fn adjust(&self, is_slow: bool, now: Nanos) {
         let rest = match is_slow {
             true => PERIOD,
             false => CALM,
@@ -140,23 +148,23 @@ mod tests {
         let share = DeviceShare::new(1);
         assert_eq!(share.blocks(), MOST_BLOCKS);
         for turn in 1..100 {
-            share.note_read(MS / 2, turn * MS);
+            share.note_read(MS / 2, turn * MS, false);
         }
-        share.note_read(50 * MS, 100 * MS);
+        share.note_read(50 * MS, 100 * MS, false);
         assert_eq!(share.blocks(), MOST_BLOCKS, "nothing is written");
         share.set_writing(true);
-        share.note_read(60 * MS, 200 * MS);
-        share.note_read(60 * MS, 201 * MS);
+        share.note_read(60 * MS, 200 * MS, false);
+        share.note_read(60 * MS, 201 * MS, false);
         assert_eq!(share.blocks(), MOST_BLOCKS / 2, "once in a period");
         for turn in 0..10 {
-            share.note_read(60 * MS, 300 * MS + turn * PERIOD);
+            share.note_read(60 * MS, 300 * MS + turn * PERIOD, false);
         }
         assert_eq!(share.blocks(), LEAST_BLOCKS);
         for turn in 0..100 {
-            share.note_read(MS / 2, 500 * MS + turn * CALM);
+            share.note_read(MS / 2, 500 * MS + turn * CALM, false);
         }
         assert_eq!(share.blocks(), MOST_BLOCKS);
-        share.note_read(60 * MS, 5_000 * MS);
+        share.note_read(60 * MS, 5_000 * MS, false);
         assert_eq!(share.blocks(), MOST_BLOCKS / 2);
         share.begin(6_000 * MS);
         assert_eq!(share.blocks(), MOST_BLOCKS / 2, "somebody may be reading");
@@ -169,15 +177,15 @@ mod tests {
         let share = DeviceShare::new(1);
         share.set_writing(true);
         for turn in 0..10 {
-            share.note_read(60 * MS, 1_000 * MS + turn * PERIOD);
+            share.note_read(60 * MS, 1_000 * MS + turn * PERIOD, false);
         }
         assert_eq!(share.blocks(), LEAST_BLOCKS);
-        share.note_read(MS / 2, 1_045 * MS + 3 * CALM);
+        share.note_read(MS / 2, 1_045 * MS + 3 * CALM, false);
         assert_eq!(share.blocks(), 128 + 16 + 18 + 20, "three steps");
-        share.note_read(MS / 2, 1_045 * MS + QUIET);
+        share.note_read(MS / 2, 1_045 * MS + QUIET, false);
         assert_eq!(share.blocks(), MOST_BLOCKS, "it is long ago");
-        share.note_read(60 * MS, 10_000 * MS);
-        share.note_read(MS / 2, 10_000 * MS + QUIET / 2);
+        share.note_read(60 * MS, 10_000 * MS, false);
+        share.note_read(MS / 2, 10_000 * MS + QUIET / 2, false);
         share.begin(10_000 * MS + QUIET);
         assert_eq!(
             share.blocks(),
@@ -190,10 +198,10 @@ mod tests {
     fn a_device_that_is_slow_without_writes_is_not_slow_because_of_them() {
         let share = DeviceShare::new(1);
         for turn in 1..200 {
-            share.note_read(20 * MS, turn * MS);
+            share.note_read(20 * MS, turn * MS, false);
         }
         share.set_writing(true);
-        share.note_read(60 * MS, 300 * MS);
+        share.note_read(60 * MS, 300 * MS, false);
         assert_eq!(share.blocks(), MOST_BLOCKS);
     }
 }

@@ -134,9 +134,15 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    /// Wakes the drivers of homes where something is due.
+    /// Wakes the drivers of homes where something is due, and scrubs that have rested.
     pub(super) fn wake_homes(&mut self) {
         let now = self.outside.now();
+        let homes = self.homes.iter();
+        let rested = homes.filter(|(_, home)| home.scrub.rests_until().is_some_and(|at| at <= now));
+        let rested: Vec<u32> = rested.map(|(id, _)| *id).collect();
+        for aggregate in rested {
+            self.scrub(aggregate);
+        }
         let due: Vec<u32> = self
             .homes
             .iter()
@@ -192,14 +198,21 @@ impl<O: Outside> Core<O> {
         }
         let media = &aggregate.media;
         let has_wrong = media.has_groups() && media.copies.has_notes();
-        let is_optional = media.is_any_behind() || home.scrub.is_waiting() || has_wrong;
-        if (turns::has_work(home) || home.repair.is_some() || is_optional) && !is_mounting {
-            let rest = match aggregate.has_changes() {
-                true => RECLAIM_REST_BUSY,
-                false => RECLAIM_REST,
-            };
-            let rested = home.last_begin + rest.min(interval);
-            return Some((rested, Trigger::Reclaim));
+        let is_optional = home.scrub.is_waiting() || has_wrong;
+        let has_work = turns::has_work(home) || home.repair.is_some() || is_optional;
+        let rest = match aggregate.has_changes() {
+            true => RECLAIM_REST_BUSY,
+            false => RECLAIM_REST,
+        };
+        let rested = home.last_begin + rest.min(interval);
+        let catches_up = media.is_any_behind();
+        // A drive that is yet to begin must not make consistency points without a rest.
+        let copying = catches_up.then(|| home.catching_up.rests_until().unwrap_or(rested));
+        let working = has_work.then_some(rested);
+        if let Some(at) = copying.into_iter().chain(working).min()
+            && !is_mounting
+        {
+            return Some((at, Trigger::Reclaim));
         }
         aggregate
             .has_changes()
@@ -239,7 +252,7 @@ impl<O: Outside> Core<O> {
                 self.end_home(aggregate);
                 return self.leave(permit);
             }
-            home.wall_seconds = self.outside.wall_seconds();
+            (home.now, home.wall_seconds) = (now, self.outside.wall_seconds());
             let phase = home.run.as_ref().map(|run| run.phase.name());
             home.aggregate.counts.enter_phase(phase, now);
             let mut trigger = Trigger::Timer;
@@ -314,7 +327,11 @@ impl<O: Outside> Core<O> {
             home.last_reclaim = now;
             reclaim_budget = options.reclaim_regions;
         }
-        home.aggregate.media.share.begin(now);
+        let media = &home.aggregate.media;
+        media.share.begin(now);
+        if home.aggregate.has_changes() {
+            media.pace.hear(now);
+        }
         let is_back_to_back = trigger.is_pressure() && home.is_pressed;
         home.aggregate.counts.count_begun(trigger, is_back_to_back);
         if home.aggregate.stop_requested() {

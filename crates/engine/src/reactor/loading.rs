@@ -460,7 +460,7 @@ impl<O: Outside> Core<O> {
                     Reader::Nobody => self.ahead_blocks -= pointers.len() as u64,
                     Reader::Client => {
                         let now = self.outside.now();
-                        shared.media.share.note_read(now.saturating_sub(since), now);
+                        shared.media.note_read(now.saturating_sub(since), now);
                     }
                     Reader::Ourselves => {}
                 }

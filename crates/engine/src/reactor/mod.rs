@@ -275,11 +275,10 @@ impl<O: Outside> Core<O> {
     /// When [`Core::turn`] must be called although nothing happened; `None`: never.
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
-        self.homes
-            .values()
-            .filter_map(|home| self.next_begin(home))
-            .map(|(at, _)| at)
-            .min()
+        let homes = self.homes.values();
+        let begins = homes.clone().filter_map(|home| self.next_begin(home));
+        let scrubs = homes.filter_map(|home| home.scrub.rests_until());
+        begins.map(|(at, _)| at).chain(scrubs).min()
     }
 
     /// Starts an administrative change of the aggregate that holds (or, for a new volume, is to

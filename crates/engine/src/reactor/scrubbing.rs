@@ -4,18 +4,24 @@ use everglade_env::{BLOCK_SIZE, Completion, DeviceId, DiskError, Op, Outside, Pa
 use everglade_format::seat::COPIES_MAX;
 
 use crate::home::scrubbing::READ_BLOCKS;
+use crate::media::pace::Bite;
 use crate::reactor::Core;
 use crate::reactor::loading::Inflight;
 
 impl<O: Outside> Core<O> {
     /// Reads the next run, if there is one and none is being read.
     pub(super) fn scrub(&mut self, aggregate: u32) {
+        let now = self.outside.now();
         let Some(home) = self.homes.get_mut(&aggregate) else {
             return;
         };
         if home.aggregate.is_halted() {
             return home.scrub.abandon();
         }
+        if home.scrub.is_resting(now) {
+            return;
+        }
+        let bite = home.aggregate.media.pace.bite(now);
         // What is noted is written by the next consistency points; this is called again after each.
         if !home
             .aggregate
@@ -27,8 +33,8 @@ impl<O: Outside> Core<O> {
         }
         let layout = home.aggregate.media.layout();
         let (run, place, drives) = loop {
-            let Some(run) = home.scrub.take_run() else {
-                return self.scrub_parity(aggregate);
+            let Some(run) = home.scrub.take_run(bite) else {
+                return self.scrub_parity(aggregate, bite);
             };
             let place = layout.locate_column(run.first);
             let place = place.expect("a block in use is in an extent");
@@ -39,6 +45,7 @@ impl<O: Outside> Core<O> {
             }
         };
         let count = run.tags.len();
+        home.scrub.note_asked(&home.aggregate.media.pace, now);
         home.scrub.begin_reading(run, drives.clone());
         for (drive, device) in drives.into_iter().enumerate() {
             let op = Op::Read {
@@ -51,9 +58,10 @@ impl<O: Outside> Core<O> {
     }
 
     /// Reads the next stripes, if there are any and none are being read.
-    fn scrub_parity(&mut self, aggregate: u32) {
+    fn scrub_parity(&mut self, aggregate: u32, bite: Bite) {
+        let now = self.outside.now();
         let home = self.homes.get_mut(&aggregate).expect("as above");
-        let Some(run) = home.scrub.take_stripes() else {
+        let Some(run) = home.scrub.take_stripes(bite) else {
             if home.scrub.is_waiting() {
                 self.wake_home(aggregate);
             }
@@ -61,6 +69,7 @@ impl<O: Outside> Core<O> {
         };
         let media = &home.aggregate.media;
         let version = media.stripes_version();
+        home.scrub.note_asked(&media.pace, now);
         let layout = media.layout();
         let rows = layout.rows(run.group);
         let drives = rows.members.iter().map(|it| layout.full_drive(*it));
@@ -84,6 +93,7 @@ impl<O: Outside> Core<O> {
         (aggregate, column): (u32, usize),
         completion: Completion,
     ) {
+        let now = self.outside.now();
         let Some(home) = self.homes.get_mut(&aggregate) else {
             return;
         };
@@ -103,6 +113,7 @@ impl<O: Outside> Core<O> {
         let shared = home.aggregate.clone();
         let wrong = home.scrub.parity.compare(shared.media.stripes_version());
         home.scrub.add_wrong_parity(wrong);
+        home.scrub.note_answered(&shared.media.pace, now);
         shared.set_scrub(home.scrub.info());
         if wrong > 0 {
             self.ask_for_commit(&shared);
@@ -115,6 +126,7 @@ impl<O: Outside> Core<O> {
         (aggregate, drive): (u32, usize),
         completion: Completion,
     ) {
+        let now = self.outside.now();
         let Some(home) = self.homes.get_mut(&aggregate) else {
             return;
         };
@@ -132,6 +144,7 @@ impl<O: Outside> Core<O> {
         }
         let shared = home.aggregate.clone();
         let has_notes = home.scrub.compare(&shared.media, &shared.key);
+        home.scrub.note_answered(&shared.media.pace, now);
         let is_waiting = home.scrub.is_waiting();
         shared.set_scrub(home.scrub.info());
         if has_notes {
