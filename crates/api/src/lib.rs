@@ -87,7 +87,7 @@ pub use snapshot::{
 };
 pub use spare::{Spare, SpareDrive, Spares};
 pub use split::{Split, SplitState};
-pub use statistics::{AggregateStatistics, Operation, Statistics};
+pub use statistics::{AggregateStatistics, CpuTime, Operation, Statistics};
 pub use status::{AggregateSummary, Condition, Health, Status};
 pub use version::Version;
 pub use volume::{CreateVolume, PutVolume, Sync, Volume, Volumes};

@@ -19,8 +19,21 @@ pub struct Statistics {
     pub cache_misses: u64,
     /// Operations of NBD clients, by kind of request.
     pub operations: Vec<Operation>,
+    /// CPU time of the data plane's threads since they began, by subsystem.
+    #[serde(default)]
+    pub cpu: Vec<CpuTime>,
     /// Aggregates.
     pub aggregates: Vec<AggregateStatistics>,
+}
+
+/// CPU time of one subsystem, summed over all reactors.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CpuTime {
+    /// `protocol`, `client`, `journal`, `cleaner`, `infrastructure`, `parity`, `background` or
+    /// `device`.
+    pub subsystem: String,
+    /// Its CPU time.
+    pub time_us: u64,
 }
 
 /// One kind of request.

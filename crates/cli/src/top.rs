@@ -59,6 +59,9 @@ fn picture(before: &Statistics, now: &Statistics) -> String {
             .checked_div(hits + misses)
             .map_or_else(|| "-".to_owned(), |percent| format!("{percent} %")),
     );
+    if let Some(line) = processors(before, now, ms) {
+        let _ = writeln!(text, "{line}\n");
+    }
     let mut table = heading(&["OP", "PER SECOND", "THROUGHPUT", "MEAN", "ERRORS/S"]);
     for op in &now.operations {
         let earlier = before.operations.iter().find(|known| known.op == op.op);
@@ -109,6 +112,26 @@ fn picture(before: &Statistics, now: &Statistics) -> String {
     text
 }
 
+/// What the subsystems used between two samples, in percent of one processor; nothing from a daemon
+/// that does not tell.
+fn processors(before: &Statistics, now: &Statistics, ms: u64) -> Option<String> {
+    let percent = |us: u64| us / 10 / ms;
+    let used = now.cpu.iter().map(|time| {
+        let mut earlier = before.cpu.iter();
+        let earlier = earlier.find(|known| known.subsystem == time.subsystem);
+        let earlier = earlier.map_or(0, |known| known.time_us);
+        (&*time.subsystem, time.time_us.saturating_sub(earlier))
+    });
+    let used: Vec<(&str, u64)> = used.collect();
+    let sum: u64 = used.iter().map(|(_, us)| us).sum();
+    let shown = used.iter().filter(|(_, us)| percent(*us) > 0);
+    let shown: Vec<String> = shown
+        .map(|(name, us)| format!("{name} {} %", percent(*us)))
+        .collect();
+    let colon = if shown.is_empty() { "" } else { ": " };
+    (!used.is_empty()).then(|| format!("cpu {} %{colon}{}", percent(sum), shown.join(", ")))
+}
+
 fn heading(names: &[&str]) -> Table {
     let align = |index| {
         if index == 0 {
@@ -123,6 +146,8 @@ fn heading(names: &[&str]) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use everglade_api::CpuTime;
+
     use super::*;
 
     #[test]
@@ -137,6 +162,12 @@ mod tests {
                 duration_us: count * 250,
                 ..Operation::default()
             }],
+            cpu: [("protocol", 1000), ("client", 3000), ("journal", 50)]
+                .map(|(subsystem, us)| CpuTime {
+                    subsystem: subsystem.to_owned(),
+                    time_us: count * us,
+                })
+                .to_vec(),
             aggregates: vec![AggregateStatistics {
                 name: "aggr0".to_owned(),
                 committed_cp: count,
@@ -148,6 +179,10 @@ mod tests {
         for part in ["100", "100.0 MiB/s", "250 us", "100 %", "aggr0"] {
             assert!(text.contains(part), "{part}: {text}");
         }
+        assert!(
+            text.contains("cpu 40 %: protocol 10 %, client 30 %\n"),
+            "{text}"
+        );
         // Nothing happened, and no time passed.
         let text = picture(&look(0, 0), &look(0, 0));
         assert!(text.contains("cache hits -"), "{text}");

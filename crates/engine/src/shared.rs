@@ -32,6 +32,7 @@ use crate::mount::refusal::Refusal;
 use crate::mount::replacement;
 use crate::mount::wanted::{Growth, GrowthInfo};
 use crate::pool::aggregate::{Aggregate, State};
+use crate::pool::cpu::{CpuTimes, Subsystem};
 use crate::pool::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo};
 use crate::pool::log::{JournalInfo, Log, RecoveryInfo};
 use crate::pool::lost::LostInfo;
@@ -108,6 +109,8 @@ pub(crate) struct Shared {
     /// Serialises the opening of aggregates.
     opening: Mutex<()>,
     pub(crate) mailboxes: Vec<Mutex<VecDeque<Message>>>,
+    /// CPU time of each reactor.
+    pub(crate) cpu: Vec<CpuTimes>,
     pub(crate) volume_names: Mutex<BTreeMap<String, u32>>,
     pub(crate) next_handle: AtomicU64,
 }
@@ -301,10 +304,18 @@ impl Engine {
             has_groups: AtomicBool::new(false),
             opening: Mutex::default(),
             mailboxes: (0..options.reactors).map(|_| Mutex::default()).collect(),
+            cpu: (0..options.reactors).map(|_| CpuTimes::default()).collect(),
             volume_names: Mutex::default(),
             next_handle: AtomicU64::new(1),
             options,
         }))
+    }
+
+    /// Returns the CPU time of each reactor since its start by subsystem, in the order of
+    /// [`Subsystem::ALL`].
+    #[must_use]
+    pub fn cpu_times(&self) -> Vec<[Nanos; Subsystem::ALL.len()]> {
+        self.0.cpu.iter().map(CpuTimes::read).collect()
     }
 
     /// Opens the aggregate on these devices: reads labels and superblock at once, and leaves

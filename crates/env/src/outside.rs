@@ -20,6 +20,9 @@ pub trait Outside {
     /// Returns monotonic time.
     fn now(&self) -> Nanos;
 
+    /// Returns the CPU time of the calling thread, which is the reactor's.
+    fn thread_cpu(&self) -> Nanos;
+
     /// Seconds since 1970-01-01 UTC, for timestamps shown to people.
     fn wall_seconds(&self) -> u64;
 

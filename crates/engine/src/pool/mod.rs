@@ -6,6 +6,7 @@
 
 pub(crate) mod aggregate;
 pub(crate) mod bases;
+pub(crate) mod cpu;
 pub(crate) mod fragment;
 pub(crate) mod image;
 pub(crate) mod info;

@@ -10,11 +10,13 @@ use crate::background::turns;
 use crate::change;
 use crate::cp::{StepEnd, commit, freeze};
 use crate::home::aggregate::Home;
+use crate::home::run::Phase;
 use crate::mount::mounting::Mounting;
 use crate::pool::aggregate::{Aggregate, State};
 use crate::pool::log::Log;
 use crate::pool::trigger::{Trigger, Wait};
 use crate::pool::volume::Volume;
+use crate::reactor::meter::subsystem_of;
 use crate::reactor::{Core, Work};
 use crate::read::load::{LoadCx, Stop};
 use crate::shared::Message;
@@ -253,11 +255,14 @@ impl<O: Outside> Core<O> {
                 return self.leave(permit);
             }
             (home.now, home.wall_seconds) = (now, self.outside.wall_seconds());
-            let phase = home.run.as_ref().map(|run| run.phase.name());
+            let phase = home.run.as_ref().map(|run| run.phase);
+            let subsystem = subsystem_of(phase, home.aggregate.media.has_parity());
+            self.meter.enter(subsystem, || now);
+            let phase = phase.map(Phase::name);
             home.aggregate.counts.enter_phase(phase, now);
             let mut trigger = Trigger::Timer;
             let publish = match &home.run {
-                Some(run) => run.phase == crate::home::run::Phase::Publish,
+                Some(run) => run.phase == Phase::Publish,
                 None => {
                     let home = &self.homes[&aggregate];
                     match self.next_begin(home) {

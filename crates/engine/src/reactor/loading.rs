@@ -445,6 +445,7 @@ impl<O: Outside> Core<O> {
 
     /// An operation has completed on all drives that it went to.
     fn settle(&mut self, inflight: Inflight, completion: Completion) {
+        self.enter_for_completion(&inflight);
         match inflight {
             Inflight::Read {
                 aggregate,

@@ -23,6 +23,7 @@ use everglade_journal::Finished;
 
 use crate::media::devices::Scope;
 use crate::pool::aggregate::Aggregate;
+use crate::pool::cpu::Subsystem;
 use crate::pool::log::Begun;
 use crate::reactor::Core;
 use crate::reactor::loading::Inflight;
@@ -71,6 +72,7 @@ impl<O: Outside> Core<O> {
         }
         match log.begin() {
             Begun::Group(group) => {
+                let before = self.enter(Subsystem::Journal);
                 let nanos = self.outside.wall_seconds().saturating_mul(1_000_000_000);
                 let (writes, finished) = group.encode(&aggregate.key, nanos);
                 let known = self.groups.insert(
@@ -96,6 +98,7 @@ impl<O: Outside> Core<O> {
                     let journal = (aggregate, Scope::Journal);
                     self.submit_to_column(journal, op, Inflight::Log { aggregate });
                 }
+                self.enter(before);
             }
             Begun::Nothing => {}
             Begun::Full => {

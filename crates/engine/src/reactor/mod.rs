@@ -25,6 +25,7 @@ mod host;
 mod leaving;
 mod loading;
 mod logging;
+mod meter;
 mod operation;
 mod prefetch;
 mod read;
@@ -46,6 +47,7 @@ use crate::change;
 use crate::home::aggregate::Home;
 use crate::mount::mounting::Mounting;
 use crate::ops::{Client, Durability};
+use crate::pool::cpu::{Meter, Subsystem};
 use crate::pool::volume::Lun;
 use crate::reactor::ahead::{Ahead, Stream};
 use crate::reactor::loading::{ColumnOp, Inflight, LoadKey, Waiters};
@@ -175,6 +177,7 @@ pub struct Core<O: Outside> {
     /// For tests: where each finished change is in the order of things.
     joined: Option<Vec<Joined>>,
     completions: Vec<Completion>,
+    meter: Meter,
 }
 
 impl<O: Outside> Core<O> {
@@ -213,6 +216,7 @@ impl<O: Outside> Core<O> {
             admin_done: Vec::new(),
             joined: None,
             completions: Vec::new(),
+            meter: Meter::new(),
         }
     }
 
@@ -233,6 +237,7 @@ impl<O: Outside> Core<O> {
 
     /// Runs a bounded amount of ready work. Returns true if more work is ready.
     pub fn turn(&mut self) -> bool {
+        self.enter(Subsystem::Client);
         // Before any operation that may use up its slice in this turn.
         self.ready.extend(self.next_turn.drain(..));
         let mut completions = std::mem::take(&mut self.completions);
@@ -243,23 +248,27 @@ impl<O: Outside> Core<O> {
         self.completions = completions;
         self.read_mail();
         // Granted operations hold their affinities already.
-        while let Some((id, permit)) = self.granted.pop_front() {
-            self.run(id, Some(permit));
-        }
+        self.run_granted();
         self.wake_homes();
         for _ in 0..TURN_OPERATIONS {
             let Some(id) = self.ready.pop_front() else {
                 break;
             };
+            self.enter_for(id);
             self.run(id, None);
-            while let Some((id, permit)) = self.granted.pop_front() {
-                self.run(id, Some(permit));
-            }
+            self.run_granted();
         }
         if !self.leaving.is_empty() {
             self.let_go();
         }
         self.is_busy()
+    }
+
+    fn run_granted(&mut self) {
+        while let Some((id, permit)) = self.granted.pop_front() {
+            self.enter_for(id);
+            self.run(id, Some(permit));
+        }
     }
 
     /// True if [`Core::turn`] or [`Core::poll_admin`] has something to do now. Submitting and

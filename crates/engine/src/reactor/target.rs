@@ -114,6 +114,26 @@ impl<O: Outside> Target for Core<O> {
     }
 
     fn submit(&mut self, lun: LunHandle, op: Op, token: Token) {
+        if !self.meter.is_sample() {
+            return self.begin(lun, op, token);
+        }
+        self.enter_sample();
+        self.begin(lun, op, token);
+        self.leave_sample();
+    }
+
+    fn expect_reads(&mut self, lun: LunHandle, reads: &[(u64, u32)]) {
+        self.prefetch(lun.0, reads);
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) {
+        done.append(&mut self.done);
+    }
+}
+
+impl<O: Outside> Core<O> {
+    /// Begins an operation of a session, and ends it if it need not wait.
+    fn begin(&mut self, lun: LunHandle, op: Op, token: Token) {
         let LunHandle(handle) = lun;
         if let Op::Read { offset, length } = op {
             return self.read_lun(handle, (offset, length), token);
@@ -128,13 +148,5 @@ impl<O: Outside> Target for Core<O> {
         };
         let client = Client::new(lun, op, Origin::Session(token));
         self.begin_client(Client { since, ..client });
-    }
-
-    fn expect_reads(&mut self, lun: LunHandle, reads: &[(u64, u32)]) {
-        self.prefetch(lun.0, reads);
-    }
-
-    fn poll(&mut self, done: &mut Vec<Completion>) {
-        done.append(&mut self.done);
     }
 }

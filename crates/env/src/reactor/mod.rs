@@ -227,6 +227,10 @@ impl Outside for Real {
         self.shared.clock().now()
     }
 
+    fn thread_cpu(&self) -> Nanos {
+        self.shared.clock().thread_cpu()
+    }
+
     fn wall_seconds(&self) -> u64 {
         self.shared.clock().wall_seconds()
     }

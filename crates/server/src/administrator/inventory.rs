@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 
 use everglade_api::{
     Aggregate, AggregateState, AggregateStatistics, AggregateSummary, Aggregates, CatchingUp, Code,
-    Condition, ConsistencyPoints, Damage, Device, DeviceKind, Health, Journal, Lun, Luns,
+    Condition, ConsistencyPoints, CpuTime, Damage, Device, DeviceKind, Health, Journal, Lun, Luns,
     Operation, Problem, Recovery, Size, Statistics, Status, Sync, Version, Volume, Volumes,
     counted,
 };
 use everglade_engine::{
-    AggregateInfo, JournalInfo, LunInfo, PhaseTimes, RecoveryInfo, State, VolumeInfo,
+    AggregateInfo, JournalInfo, LunInfo, PhaseTimes, RecoveryInfo, State, Subsystem, VolumeInfo,
 };
-use everglade_env::{DeviceFiles, DeviceId};
+use everglade_env::{DeviceFiles, DeviceId, Nanos};
 use everglade_format::volume::Sync as MediaSync;
 
 use super::administrator::{Administrator, split};
@@ -390,8 +390,28 @@ impl Administrator {
             cache_hits,
             cache_misses,
             operations: self.operations(),
+            cpu: self.cpu(),
             aggregates: self.engine.aggregates().iter().map(view).collect(),
         }
+    }
+
+    /// Returns the CPU time of reactors by subsystem.
+    pub(crate) fn cpu_times(&self) -> Vec<Vec<(&'static str, Nanos)>> {
+        let named = |times: [Nanos; Subsystem::ALL.len()]| {
+            let names = Subsystem::ALL.iter().map(|it| it.name());
+            names.zip(times).collect()
+        };
+        self.engine.cpu_times().into_iter().map(named).collect()
+    }
+
+    /// The same, summed over all reactors.
+    fn cpu(&self) -> Vec<CpuTime> {
+        let all = self.cpu_times();
+        let sum = |(index, subsystem): (usize, &Subsystem)| CpuTime {
+            subsystem: subsystem.name().to_owned(),
+            time_us: all.iter().map(|reactor| reactor[index].1).sum::<Nanos>() / 1000,
+        };
+        Subsystem::ALL.iter().enumerate().map(sum).collect()
     }
 
     /// Returns the operations of clients by kind, summed over all protocols.

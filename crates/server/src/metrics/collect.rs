@@ -24,7 +24,7 @@ pub(super) fn all(administrator: &Administrator, records: &Records) -> Page {
     drives(&mut page, &aggregates);
     engine(&mut page, administrator);
     memory(&mut page, administrator);
-    process(&mut page);
+    process(&mut page, administrator);
     page
 }
 
@@ -360,8 +360,9 @@ fn memory(page: &mut Page, administrator: &Administrator) {
         .value(&[], statistics.memory_bytes);
 }
 
-/// Adds the kernel's numbers about the process; numbers that it does not have are left out.
-fn process(page: &mut Page) {
+/// Adds the kernel's numbers about the process, and the reactors' CPU time; numbers that the kernel
+/// does not have are left out.
+fn process(page: &mut Page, administrator: &Administrator) {
     let read = |name: &str| fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
     let pages: Option<u64> = read("statm")
         .split(' ')
@@ -374,6 +375,13 @@ fn process(page: &mut Page) {
     let mut family = page.family("process_cpu_seconds_total");
     if let Some(nanos) = cpu_nanos(&read("stat"), rustix::param::clock_ticks_per_second()) {
         family.ratio_text(&seconds(nanos));
+    }
+    let mut family = page.family("everglade_cpu_seconds_total");
+    for (reactor, times) in administrator.cpu_times().iter().enumerate() {
+        for (subsystem, nanos) in times {
+            let labels = [&*reactor.to_string(), *subsystem];
+            family.text_value(&labels, &seconds(*nanos));
+        }
     }
     let mut family = page.family("process_open_fds");
     if let Ok(files) = fs::read_dir("/proc/self/fd") {

@@ -73,7 +73,8 @@ impl Family<'_> {
         self.text_value(&[], value);
     }
 
-    fn text_value(&mut self, labels: &[&str], value: &str) {
+    /// Adds a number that is text already.
+    pub(super) fn text_value(&mut self, labels: &[&str], value: &str) {
         assert_ne!(self.metric.kind, Kind::Histogram, "it has buckets");
         let labels = self.labelled(labels);
         self.page.sample(self.metric.name, &labels, value);

@@ -256,6 +256,11 @@ const REST: &[Metric] = &[
         descriptor to open a segment file, or that accepting NBD connections paused."),
     gauge("process_resident_memory_bytes", &[], "Memory of the process that is in RAM."),
     counter("process_cpu_seconds_total", &[], "CPU time of all threads."),
+    counter("everglade_cpu_seconds_total", &["reactor", "subsystem"], "CPU time of a reactor by \
+        subsystem: protocol (sessions), client (their operations), journal, cleaner (places for \
+        changed blocks), infrastructure (the rest of consistency points), parity, background \
+        (freeing, scrubs, catching up, replay), device (the kernel's part in device operations and \
+        waiting)."),
     gauge("process_open_fds", &[], "Open files and sockets."),
 ];
 

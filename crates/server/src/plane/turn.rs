@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use everglade_engine::{AdminDone, Core, Engine, State, admin};
+use everglade_engine::{AdminDone, Core, Engine, State, Subsystem, admin};
 use everglade_env::reactor::Real;
 use everglade_env::{Nanos, Outside};
 use everglade_target::{Completion, Target};
@@ -92,6 +92,7 @@ impl Reactor {
         let mut ready = Vec::new();
         loop {
             self.core.turn();
+            self.core.enter(Subsystem::Protocol);
             self.clients.tick(self.core.outside().now());
             self.serve_sessions();
             self.answer();
@@ -103,7 +104,9 @@ impl Reactor {
             }
             let timeout = self.timeout();
             ready.clear();
+            self.core.rest();
             self.core.outside().wait(timeout, &mut ready);
+            self.core.enter(Subsystem::Protocol);
             self.clients.tick(self.core.outside().now());
             self.clients.receive_again(&mut self.core);
             for event in &ready {

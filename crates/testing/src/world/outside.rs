@@ -54,6 +54,10 @@ impl Outside for SimOutside {
         self.world.state().now
     }
 
+    fn thread_cpu(&self) -> Nanos {
+        self.now()
+    }
+
     fn wall_seconds(&self) -> u64 {
         EPOCH + self.now() / 1_000_000_000
     }

@@ -77,7 +77,11 @@ pub fn run(server: &Server, bytes: u64) -> Result<String, Failure> {
         }
         // Twice, so that neither way of looking costs the other.
         let (counts, _, counted) = watched(server, &load, Look::Count)?;
-        let (functions, cpu_us, _) = watched(server, &load, Look::Sample)?;
+        let before = server.cpu_by_subsystem()?;
+        let (functions, cpu_us, sampled) = watched(server, &load, Look::Sample)?;
+        let subsystems = server.cpu_by_subsystem()?.into_iter().zip(before);
+        let subsystems =
+            subsystems.map(|((name, now), (_, before))| (name, (now - before) * 1e6 / sampled));
         looks.push(Seen {
             name: format!("{name}, q{}", load.depth),
             cpu_us,
@@ -87,6 +91,7 @@ pub fn run(server: &Server, bytes: u64) -> Result<String, Failure> {
                 .map(|count| count / counted)
                 .collect(),
             functions: shares(&functions),
+            subsystems: subsystems.collect(),
         });
     }
     Ok(tables(&looks))
@@ -103,6 +108,8 @@ struct Seen {
     events: Vec<f64>,
     /// Share in percent, and name; the largest first.
     functions: Vec<(f64, String)>,
+    /// Name, and CPU microseconds of a request.
+    subsystems: Vec<(String, f64)>,
 }
 
 /// One table of events, one of functions.
@@ -131,6 +138,20 @@ fn tables(looks: &[Seen]) -> String {
             String::new()
         }
     }));
+    text.push_str(
+        "\n## CPU time by subsystem\n\nµs of a request, by the server's own count: \
+        `everglade_cpu_seconds_total`. The journal writes and consistency points of a load that \
+        ends before them are counted with the next load.\n\n",
+    );
+    text.push_str(&row("subsystem", &|seen| seen.name.clone()));
+    text.push_str(&row("---", &|_| "---".to_owned()));
+    let names = looks.first().map_or(&[][..], |seen| &seen.subsystems);
+    for (index, (name, _)) in names.iter().enumerate() {
+        text.push_str(&row(name, &|seen| {
+            let us = seen.subsystems.get(index).map_or(0.0, |(_, us)| *us);
+            format!("{us:.2}")
+        }));
+    }
     line!(
         text,
         "\n## Where the CPU time goes\n\n\
@@ -253,10 +274,12 @@ mod tests {
             every_us: 4.0,
             events: vec![wakeups; EVENTS.len()],
             functions: vec![(25.0, format!("[.] of {name}")); FUNCTIONS + 1],
+            subsystems: vec![("client".to_owned(), wakeups), ("journal".to_owned(), 1.0)],
         };
         let text = tables(&[seen("read", 0.5), seen("write", 0.0)]);
         assert!(text.contains("| for one request | read | write |\n| --- | --- | --- |\n"));
         assert!(text.contains("| readv | 0.5000 | 0.0000 |\n"));
+        assert!(text.contains("| client | 0.50 | 0.00 |\n| journal | 1.00 | 1.00 |\n"));
         assert!(text.contains("| requests per wake-up | 2.0 |  |\n"));
         let row = "| read | `[.] of read` | 25.0 % | 0.50 |\n";
         assert_eq!(text.matches(row).count(), FUNCTIONS, "{text}");

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::bounded::Bounded;
+use super::snapshots::rest;
 use crate::Failure;
 use crate::client::Address;
 use crate::rig::programs::{Owned, wait_for};
@@ -307,6 +308,42 @@ impl Server {
     pub fn cpu(&self) -> Result<Duration, Failure> {
         cpu(self.pid())
     }
+
+    /// CPU seconds of the reactors of a server of ours by subsystem, in a fixed order.
+    ///
+    /// # Errors
+    /// If it does not tell.
+    pub fn cpu_by_subsystem(&self) -> Result<Vec<(String, f64)>, Failure> {
+        let Process::Ours(daemon) = &self.process else {
+            return Err(Failure::Rig("only our server tells".to_owned()));
+        };
+        let text = rest::page(daemon.metrics.as_deref().unwrap_or_default(), "/metrics")?;
+        let sums = subsystems(&text);
+        if sums.is_empty() {
+            return Err(Failure::Rig("no CPU time in /metrics".to_owned()));
+        }
+        Ok(sums)
+    }
+}
+
+/// Sums over all reactors of what a page of metrics says, in the order of the page.
+fn subsystems(page: &str) -> Vec<(String, f64)> {
+    let mut sums: Vec<(String, f64)> = Vec::new();
+    for line in page.lines() {
+        let found = line
+            .strip_prefix("everglade_cpu_seconds_total{reactor=")
+            .and_then(|rest| rest.split_once("subsystem=\""))
+            .and_then(|(_, rest)| rest.split_once("\"} "))
+            .and_then(|(name, seconds)| Some((name, seconds.parse::<f64>().ok()?)));
+        let Some((name, seconds)) = found else {
+            continue;
+        };
+        match sums.iter_mut().find(|(known, _)| known == name) {
+            Some((_, sum)) => *sum += seconds,
+            None => sums.push((name.to_owned(), seconds)),
+        }
+    }
+    sums
 }
 
 /// A tick of `/proc/PID/stat`. The sum of both times is as exact as the scheduler's own account;
@@ -453,9 +490,25 @@ pub(super) fn start_ours(
 ) -> Result<Server, Failure> {
     let (size, pool) = (bytes.to_string(), pool.map(|bytes| bytes.to_string()));
     let mut words = vec!["--lun-size", &size, "--memory", memory];
+    words.extend(["--metrics-tcp", ":0"]);
     if let Some(pool) = &pool {
         words.extend(["--aggregate-size", pool]);
     }
     let daemon = installation.serve(&words)?;
     Server::of_daemon(daemon, "vol0/lun0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_times_of_all_reactors_are_added() {
+        let page = "# TYPE everglade_cpu_seconds_total counter\n\
+            everglade_cpu_seconds_total{reactor=\"0\",subsystem=\"client\"} 1.5\n\
+            everglade_cpu_seconds_total{reactor=\"0\",subsystem=\"journal\"} 0.25\n\
+            everglade_cpu_seconds_total{reactor=\"1\",subsystem=\"client\"} 2.0\n";
+        let sums = [("client".to_owned(), 3.5), ("journal".to_owned(), 0.25)];
+        assert_eq!(subsystems(page), sums);
+    }
 }

@@ -123,6 +123,10 @@ impl Outside for RamOutside {
         self.now
     }
 
+    fn thread_cpu(&self) -> Nanos {
+        self.now()
+    }
+
     fn wall_seconds(&self) -> u64 {
         1
     }
