@@ -5,7 +5,7 @@
 //! * [`stamp`]: contents that say which version they are. · [`history`]: what a crash may leave.
 //! * [`rig`]: the server as a process, and a device whose power can be cut.
 //! * [`run`]: rounds of all that. · [`mod@bench`]: the same client as a load generator. ·
-//!   [`versus`]: the server against its peers.
+//!   [`versus`]: the server against its peers. · [`oltp`]: the load of a database.
 //!
 //! Nothing of ours is in here but this, not even the codec of the protocol, so that it can be wrong
 //! only in its own ways.
@@ -15,6 +15,7 @@ pub mod client;
 mod failure;
 pub mod history;
 pub mod load;
+pub mod oltp;
 mod random;
 pub mod rig;
 pub mod run;

@@ -7,6 +7,8 @@
 //! `protocols [--rounds N] [--folder DIR] [--write FILE]`: one server over NBD and over NVMe/TCP.
 //!
 //! `raid [--rounds N] [--folder DIR] [--write FILE]`: double parity beside no redundancy and btrfs.
+//!
+//! `oltp [--rounds N] [--folder DIR] [--write FILE]`: the knee of the load of a database.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,17 +16,20 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use everglade_torture::Failure;
-use everglade_torture::bench::{flush, longest, recovery};
+use everglade_torture::bench::{Summary, flush, longest, recovery};
+use everglade_torture::oltp::knee::Point;
 use everglade_torture::rig::Installation;
-use everglade_torture::versus::{protocols, raid};
+use everglade_torture::versus::{knee, protocols, raid};
 
 const USAGE: &str = "everglade-bench flush [--rounds N] [--folder DIR] [--write FILE] \
     [--only flushes|longest|recovery]\n\
-    everglade-bench protocols|raid [--rounds N] [--folder DIR] [--write FILE]";
+    everglade-bench protocols|raid|oltp [--rounds N] [--folder DIR] [--write FILE]";
 /// Fewer pairs say nothing about a ratio on a shared machine.
 const ROUNDS: u64 = 9;
 /// Of each half of a pair.
 const ROUND: Duration = Duration::from_millis(1500);
+/// Of each rate of the load of a database.
+const OLTP: Duration = Duration::from_secs(3);
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// Adds a line. Writing to memory does not fail.
@@ -43,6 +48,8 @@ enum Rig {
     Protocols,
     /// What parity costs.
     Raid,
+    /// The load of a database.
+    Oltp,
 }
 
 struct Arguments {
@@ -62,6 +69,7 @@ impl Arguments {
             Some("flush") => Rig::Flush,
             Some("protocols") => Rig::Protocols,
             Some("raid") => Rig::Raid,
+            Some("oltp") => Rig::Oltp,
             _ => return Err("which rig?".to_owned()),
         };
         let mut arguments = Arguments {
@@ -103,6 +111,7 @@ fn main() -> ExitCode {
         Rig::Flush => page(&arguments),
         Rig::Protocols => protocols_page(&arguments),
         Rig::Raid => raid_page(&arguments),
+        Rig::Oltp => oltp_page(&arguments),
     };
     match written {
         Ok(text) => {
@@ -210,6 +219,77 @@ fn raid_page(arguments: &Arguments) -> Result<String, Failure> {
         }
         Ok(())
     })?;
+    Ok(text)
+}
+
+fn oltp_page(arguments: &Arguments) -> Result<String, Failure> {
+    let mut text = String::from(
+        "# The load of a database\n\n\
+         <!-- Written by `cargo xtask bench oltp --write docs/benchmarks/oltp.md`. -->\n\n\
+         Eight streams as SPC-1 has them, each request at its time whatever the answers take\n\
+         (`everglade-load`). The knee is the rate beyond which mean latency grows faster than\n\
+         rate, by the half-latency rule. 2 GiB, of which 1 GiB of memory has a part; clients run\n\
+         on the same processors. This is no SPC-1 result.\n\n",
+    );
+    machine(&mut text, arguments);
+    let folder = tempfile::tempdir_in(&arguments.folder)
+        .map_err(|error| Failure::rig("make a temporary folder", &error))?;
+    let this = std::env::current_exe().unwrap_or_default();
+    let everglade = this.with_file_name("everglade");
+    let found = knee::run(folder.path(), &everglade, arguments.rounds, OLTP)?;
+    line!(
+        text,
+        "\n| server | knee, requests/s: median, least, most | mean latency there | rounds with one \
+         |\n| --- | --- | --- | --- |"
+    );
+    for one in &found {
+        let of = |part: fn(&Point) -> f64| one.knees.iter().map(part).collect::<Vec<f64>>();
+        if one.knees.is_empty() {
+            line!(
+                text,
+                "| {} | none | | 0 of {} |",
+                one.name,
+                arguments.rounds
+            );
+            continue;
+        }
+        let rates = Summary::of(&of(|point| point.rate));
+        let latency = Summary::of(&of(|point| point.latency)).median * 1e6;
+        line!(
+            text,
+            "| {} | {:.0} [{:.0}–{:.0}] | {latency:.0} µs | {} of {} |",
+            one.name,
+            rates.median,
+            rates.min,
+            rates.max,
+            one.knees.len(),
+            arguments.rounds
+        );
+    }
+    text.push_str("\n## Latency by rate, last round\n\nIn microseconds.\n\n");
+    line!(
+        text,
+        "| server | requests/s | mean | 50 % | 99 % | 99.9 % | 99 % of reads | 99 % of writes |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- |"
+    );
+    for one in &found {
+        for row in &one.rows {
+            let (all, measured) = (row.measured.points(), &row.measured);
+            let parts = [measured.mean(), all.p50, all.p99, all.p999];
+            let kinds = [measured.reads.points().p99, measured.writes.points().p99];
+            let cells = parts
+                .iter()
+                .chain(&kinds)
+                .map(|time| time.as_micros().to_string());
+            let cells = cells.collect::<Vec<_>>().join(" | ");
+            let more = if measured.is_overloaded {
+                ", too much"
+            } else {
+                ""
+            };
+            line!(text, "| {} | {:.0}{more} | {cells} |", one.name, row.rate);
+        }
+    }
     Ok(text)
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -46,6 +47,13 @@ impl Stream {
         }
     }
 
+    pub(crate) fn set_nonblocking(&self) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.set_nonblocking(true),
+            Stream::Unix(stream) => stream.set_nonblocking(true),
+        }
+    }
+
     pub(super) fn try_clone(&self) -> io::Result<Stream> {
         match self {
             Stream::Tcp(stream) => stream.try_clone().map(Stream::Tcp),
@@ -65,6 +73,15 @@ impl Stream {
             self.write_all(&header[sent..])?;
         }
         self.write_all(&payload[sent.saturating_sub(header.len())..])
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Tcp(stream) => stream.as_fd(),
+            Stream::Unix(stream) => stream.as_fd(),
+        }
     }
 }
 

@@ -12,6 +12,7 @@ const BUCKETS: usize = 40 * 64;
 pub struct Latencies {
     counts: Box<[u64]>,
     count: u64,
+    sum: u64,
     longest: u64,
 }
 
@@ -51,6 +52,7 @@ impl Default for Latencies {
         Latencies {
             counts: vec![0; BUCKETS].into_boxed_slice(),
             count: 0,
+            sum: 0,
             longest: 0,
         }
     }
@@ -72,24 +74,29 @@ fn end(bucket: usize) -> u64 {
 }
 
 impl Latencies {
-    pub(super) fn push(&mut self, nanos: u64) {
+    pub(crate) fn push(&mut self, nanos: u64) {
         self.counts[bucket(nanos)] += 1;
         self.count += 1;
+        self.sum = self.sum.saturating_add(nanos);
         self.longest = self.longest.max(nanos);
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "it is used up")]
-    pub(super) fn append(&mut self, other: Latencies) {
+    pub(crate) fn append(&mut self, other: &Latencies) {
         for (sum, count) in self.counts.iter_mut().zip(&other.counts) {
             *sum += count;
         }
         self.count += other.count;
+        self.sum = self.sum.saturating_add(other.sum);
         self.longest = self.longest.max(other.longest);
     }
 
-    #[cfg(test)]
-    pub(super) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.count
+    }
+
+    /// All times together, in nanoseconds.
+    pub(crate) fn sum(&self) -> u64 {
+        self.sum
     }
 
     /// Looks at the distribution.

@@ -73,8 +73,17 @@ impl From<&PathBuf> for Place {
 }
 
 impl Place {
+    /// Returns the size of an export or a subsystem in bytes.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn size_bytes(&self, name: &str) -> io::Result<u64> {
+        let (client, size) = self.open(name)?;
+        client.close().map(|()| size)
+    }
+
     /// Connects to an export or a subsystem; returns its size as well.
-    fn open(&self, name: &str) -> io::Result<(Box<dyn Client>, u64)> {
+    pub(crate) fn open(&self, name: &str) -> io::Result<(Box<dyn Client>, u64)> {
         Ok(match self {
             Place::Nbd(address) => {
                 let (socket, size) = Socket::open(address, name)?;
@@ -209,7 +218,7 @@ impl Load {
                 Err(panic) => std::panic::resume_unwind(panic),
             };
             sample.operations += one.operations;
-            sample.latencies.append(one.latencies);
+            sample.latencies.append(&one.latencies);
             sample.by_second.resize(
                 one.by_second.len().max(sample.by_second.len()),
                 Second::default(),

@@ -8,8 +8,9 @@
 
 use std::io;
 use std::net::TcpStream;
+use std::time::Duration;
 
-use super::socket::{Ask, Client, Verb};
+use super::socket::{Ask, Client, Verb, wait};
 use super::stream::{Batch, Heard, Room};
 use crate::client::nvme_wire::{
     BLOCK_BYTES, Controller, DATA, ENTRIES, Entry, FORCE_UNIT_ACCESS, HEADER_BYTES,
@@ -52,6 +53,16 @@ impl Queue {
 }
 
 impl Client for Queue {
+    fn wait(&self, patience: Duration, or_sent: bool) -> io::Result<bool> {
+        wait(&self.stream, patience, or_sent)
+    }
+
+    fn set_nonblocking(&mut self) -> io::Result<()> {
+        self.stream.set_nonblocking(true)?;
+        (self.batch.may_wait, self.room.may_wait) = (true, true);
+        Ok(())
+    }
+
     fn queue(&mut self, ask: Ask, payload: usize) {
         let (opcode, flags) = match ask.verb {
             Verb::Read => (2, 0),
@@ -87,7 +98,7 @@ impl Client for Queue {
         }
     }
 
-    fn send(&mut self, noise: &[u8]) -> io::Result<()> {
+    fn send(&mut self, noise: &[u8]) -> io::Result<bool> {
         self.batch.send(&mut self.stream, noise)
     }
 

@@ -6,6 +6,10 @@
 //! newstyle, `NBD_OPT_EXPORT_NAME`, simple replies: what every server of the comparison speaks.
 
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::client::Address;
 use crate::client::stream::Stream;
@@ -19,7 +23,7 @@ const REPLY_BYTES: usize = 16;
 
 /// A command of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
+pub(crate) enum Verb {
     Read,
     Write,
     /// With FUA: the reply says that it is durable.
@@ -29,24 +33,32 @@ pub(super) enum Verb {
 
 /// A request. The cookie comes back with the reply.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ask {
-    pub(super) verb: Verb,
-    pub(super) cookie: u32,
-    pub(super) offset: u64,
-    pub(super) length: u32,
+pub(crate) struct Ask {
+    pub(crate) verb: Verb,
+    pub(crate) cookie: u32,
+    pub(crate) offset: u64,
+    pub(crate) length: u32,
 }
 
 /// A connection on which requests are queued, sent together, and answered in any order.
-pub(super) trait Client: Send {
+pub(crate) trait Client: Send {
     /// Queues a request; `payload` is the first byte of a write's contents in the noise.
     fn queue(&mut self, ask: Ask, payload: usize);
 
-    /// Sends all that is queued with one call, or as few as the kernel allows.
-    fn send(&mut self, noise: &[u8]) -> io::Result<()>;
+    /// Sends all that is queued with one call, or as few as the kernel allows. Returns false if the
+    /// connection does not block and took only a part; the rest is sent by the next call.
+    fn send(&mut self, noise: &[u8]) -> io::Result<bool>;
+
+    /// From now on neither sending nor receiving blocks.
+    fn set_nonblocking(&mut self) -> io::Result<()>;
 
     /// Waits for replies, and passes the cookie of each to `replied`, which says how many bytes a
     /// read returns. There may be none, if the server wants more to be sent.
     fn receive(&mut self, replied: &mut dyn FnMut(u32) -> usize) -> io::Result<()>;
+
+    /// Waits, at most so long, until something can be received, or also until something can be
+    /// sent. Returns true if something can be received.
+    fn wait(&self, patience: Duration, or_sent: bool) -> io::Result<bool>;
 
     /// Says goodbye, which has no reply.
     fn close(self: Box<Self>) -> io::Result<()>;
@@ -86,7 +98,33 @@ impl Socket {
     }
 }
 
+/// See [`Client::wait`].
+pub(super) fn wait(stream: impl AsFd, patience: Duration, or_sent: bool) -> io::Result<bool> {
+    let flags = match or_sent {
+        true => PollFlags::IN | PollFlags::OUT,
+        false => PollFlags::IN,
+    };
+    let mut polled = [PollFd::new(&stream, flags)];
+    let time = Timespec::try_from(patience).map_err(io::Error::other)?;
+    match rustix::event::poll(&mut polled, Some(&time)) {
+        // The end of a connection is heard of by receiving.
+        Ok(_) => Ok(polled[0].revents().intersects(!PollFlags::OUT)),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
 impl Client for Socket {
+    fn wait(&self, patience: Duration, or_sent: bool) -> io::Result<bool> {
+        wait(&self.stream, patience, or_sent)
+    }
+
+    fn set_nonblocking(&mut self) -> io::Result<()> {
+        self.stream.set_nonblocking()?;
+        (self.batch.may_wait, self.room.may_wait) = (true, true);
+        Ok(())
+    }
+
     fn close(mut self: Box<Self>) -> io::Result<()> {
         let mut header = [0; REQUEST_BYTES];
         header[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
@@ -113,7 +151,7 @@ impl Client for Socket {
         self.batch.push(header, payload);
     }
 
-    fn send(&mut self, noise: &[u8]) -> io::Result<()> {
+    fn send(&mut self, noise: &[u8]) -> io::Result<bool> {
         self.batch.send(&mut self.stream, noise)
     }
 

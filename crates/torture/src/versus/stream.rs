@@ -11,6 +11,10 @@ pub(super) struct Batch<H> {
     heads: Vec<H>,
     /// Which part of the noise follows each head: its first byte, and its length.
     payloads: Vec<Option<(usize, usize)>>,
+    /// Bytes that are sent already.
+    sent: usize,
+    /// The stream does not block; otherwise one that would is one that was silent for too long.
+    pub(super) may_wait: bool,
 }
 
 impl<H: AsRef<[u8]>> Batch<H> {
@@ -18,6 +22,8 @@ impl<H: AsRef<[u8]>> Batch<H> {
         Batch {
             heads: Vec::new(),
             payloads: Vec::new(),
+            sent: 0,
+            may_wait: false,
         }
     }
 
@@ -26,8 +32,9 @@ impl<H: AsRef<[u8]>> Batch<H> {
         self.payloads.push(payload);
     }
 
-    /// Sends all with one call, or as few as the kernel allows.
-    pub(super) fn send(&mut self, stream: &mut impl Write, noise: &[u8]) -> io::Result<()> {
+    /// Sends all with one call, or as few as the kernel allows. Returns false if the stream does
+    /// not block and took only a part; the rest is for the next call.
+    pub(super) fn send(&mut self, stream: &mut impl Write, noise: &[u8]) -> io::Result<bool> {
         let mut pieces = Vec::with_capacity(2 * self.heads.len());
         for (head, payload) in self.heads.iter().zip(&self.payloads) {
             pieces.push(IoSlice::new(head.as_ref()));
@@ -36,14 +43,22 @@ impl<H: AsRef<[u8]>> Batch<H> {
             }
         }
         let mut rest = &mut pieces[..];
+        IoSlice::advance_slices(&mut rest, self.sent);
         while !rest.is_empty() {
-            let sent = stream.write_vectored(rest)?;
+            let sent = match stream.write_vectored(rest) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.may_wait => {
+                    return Ok(false);
+                }
+                sent => sent?,
+            };
+            self.sent += sent;
             IoSlice::advance_slices(&mut rest, sent);
         }
         drop(pieces);
         self.heads.clear();
         self.payloads.clear();
-        Ok(())
+        self.sent = 0;
+        Ok(true)
     }
 }
 
@@ -62,6 +77,8 @@ pub(super) struct Room<const N: usize> {
     kept: usize,
     /// Bytes of data still to come.
     skip: usize,
+    /// The stream does not block: there may be nothing to receive.
+    pub(super) may_wait: bool,
 }
 
 impl<const N: usize> Room<N> {
@@ -70,10 +87,12 @@ impl<const N: usize> Room<N> {
             bytes: vec![0; ROOM_BYTES].into_boxed_slice(),
             kept: 0,
             skip: 0,
+            may_wait: false,
         }
     }
 
-    /// Waits until there is an answer, and passes all headers that have come to `hear`.
+    /// Waits until there is an answer, unless the stream does not block, and passes all headers
+    /// that have come to `hear`.
     pub(super) fn receive(
         &mut self,
         stream: &mut impl Read,
@@ -81,7 +100,12 @@ impl<const N: usize> Room<N> {
     ) -> io::Result<()> {
         let mut got_one = false;
         while !got_one {
-            let bytes = stream.read(&mut self.bytes[self.kept..])?;
+            let bytes = match stream.read(&mut self.bytes[self.kept..]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.may_wait => {
+                    return Ok(());
+                }
+                bytes => bytes?,
+            };
             if bytes == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }

@@ -92,7 +92,7 @@ impl Record {
             }),
             _ => None,
         };
-        self.latencies.append(turn.latencies);
+        self.latencies.append(&turn.latencies);
         self.told.extend(turn.points);
         self.host_bytes = turn.host_bytes;
         self.restless += u64::from(!turn.is_at_rest);
