@@ -378,4 +378,6 @@ pub(crate) struct Context<'a> {
     pub(crate) reclaim_budget: u64,
     /// New snapshots are scanned.
     pub(crate) create_scan: bool,
+    /// LUNs that a step of cleaning takes at most.
+    pub(crate) luns_together: usize,
 }

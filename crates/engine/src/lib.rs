@@ -85,9 +85,9 @@ pub use crate::pool::mended::{MendedInfo, RepairInfo, RepairState};
 pub use crate::pool::refused::RefusedInfo;
 pub use crate::pool::scrub::{ScrubInfo, ScrubState};
 pub use crate::pool::space::Usage;
-pub use crate::pool::trigger::{CpCounts, PHASE_BOUNDS, PhaseTimes};
+pub use crate::pool::trigger::{Cleaned, CpCounts, PHASE_BOUNDS, PhaseTimes};
 pub use crate::reactor::{AdminDone, Core, Joined};
 pub use crate::shared::{
-    AggregateInfo, Engine, Found, LunInfo, MemberInfo, Options, VolumeId, VolumeInfo,
+    AggregateInfo, Engine, Found, LUNS_TOGETHER, LunInfo, MemberInfo, Options, VolumeId, VolumeInfo,
 };
 pub use crate::tree::notes::Unreadable;

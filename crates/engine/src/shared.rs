@@ -64,7 +64,13 @@ pub struct Options {
     /// the map when it is first changed. For benchmarks that show what the scan would cost: both
     /// are right, and media may have been used with either.
     pub create_scan: bool,
+    /// LUNs of which one step of cleaning takes changed regions, at least one (D-23). With one,
+    /// each LUN is cleaned by itself, for comparison.
+    pub luns_together: usize,
 }
+
+/// The usual [`Options::luns_together`]: as many as a step has regions.
+pub const LUNS_TOGETHER: usize = 32;
 
 impl Default for Options {
     fn default() -> Self {
@@ -74,6 +80,7 @@ impl Default for Options {
             cp_interval: 10_000_000_000,
             reclaim_regions: RECLAIM_REGIONS,
             create_scan: false,
+            luns_together: LUNS_TOGETHER,
         }
     }
 }

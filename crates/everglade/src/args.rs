@@ -8,7 +8,7 @@ use everglade_server::config::{
     AcceptRollback, IoMode, IscsiSettings, NbdSettings, NvmeSettings, Pinning, TcpListen,
     UnixListen,
 };
-use everglade_server::{Interval, Name, Settings, Size};
+use everglade_server::{Ablation, Interval, Name, Settings, Size};
 
 /// A copy-on-write storage server in user space: thin volumes on pooled files or devices, served
 /// over NBD, iSCSI and NVMe/TCP.
@@ -255,6 +255,10 @@ pub(crate) struct Serve {
         hide_env_values = true
     )]
     pub(crate) cp_interval: Option<Interval>,
+
+    /// A mechanism to switch off, for benchmarks
+    #[arg(long, value_name = "NAME", hide = true)]
+    pub(crate) ablation: Vec<Ablation>,
 
     /// Time from the beginning of a scrub to that of the next one; 0 for never [default: 7d]
     #[arg(

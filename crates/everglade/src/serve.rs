@@ -10,8 +10,9 @@ use crate::exit::{self, Failure};
 
 pub(crate) fn run(global: &Global, serve: &Serve) -> Result<ExitCode, Failure> {
     log::start(global.quiet);
-    let config = Config::resolve(serve.settings(global), global.config.as_deref())
+    let mut config = Config::resolve(serve.settings(global), global.config.as_deref())
         .map_err(|error| Failure::new(exit::FAILED, StartError::from(error)))?;
+    config.ablations.clone_from(&serve.ablation);
     let output = Output {
         json: global.json,
         quiet: global.quiet,

@@ -60,7 +60,7 @@ pub mod watch;
 /// Version of the bytes this build writes to devices.
 pub use everglade_format::FORMAT_VERSION as MEDIA_VERSION;
 
-pub use config::{Config, Settings};
+pub use config::{Ablation, Config, Settings};
 pub use datadir::DataDir;
 pub use descriptors::Descriptors;
 pub use error::{ServeError, StartError};

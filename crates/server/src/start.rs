@@ -116,13 +116,18 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
     };
     let world = World::new(&options).map_err(StartError::engine)?;
     tracing::info!("device I/O by {}", world.io());
-    let engine = Engine::new(Options {
+    let options = Options {
         reactors: config.reactors,
         memory_bytes: config.memory.bytes(),
         cp_interval: u64::try_from(config.cp_interval.duration().as_nanos())
             .expect("at most an hour"),
         ..Options::default()
-    });
+    };
+    for ablation in &config.ablations {
+        tracing::warn!("{} is switched off, for a benchmark", ablation.name());
+    }
+    let switched = config.ablations.iter();
+    let engine = Engine::new(switched.fold(options, |options, it| it.apply(options)));
     let plane = Arc::new(Plane::new(world.clone(), stop.clone(), config.reactors));
     creation::undo_unfinished(&world, &mut directory);
     let is_first = first_start::is_needed(&directory);

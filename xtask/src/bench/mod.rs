@@ -8,6 +8,7 @@
 //! | `protocols` | `everglade-bench` of `torture` | – |
 //! | `raid` | the same | `docs/benchmarks/raid.md` |
 //! | `oltp` | the same | `docs/benchmarks/oltp.md` |
+//! | `paper s001` | the same | `docs/benchmarks/paper-s001.md` |
 //! | `snapshots` | `everglade-versus` | `docs/benchmarks/snapshots.md` |
 //! | `anatomy` | the same, with `perf` | `docs/benchmarks/anatomy.md` |
 //! | `parity` | `parity` of `raid` | `docs/benchmarks/parity.md` |
@@ -28,13 +29,15 @@ use crate::tally::Tally;
 /// The verb.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
     let rigs = "there are 'nbd', 'steady', 'anatomy', 'snapshots', 'flush', 'protocols', 'raid', \
-        'oltp', 'parity', 'instructions' and 'lines'";
+        'oltp', 'paper', 'parity', 'instructions' and 'lines'";
     let Some((rig, rest)) = words.split_first() else {
         return Err(Usage(format!("which rig? {rigs}")));
     };
     let mut tally = Tally::default();
     match rig.as_str() {
-        "flush" | "protocols" | "raid" | "oltp" => driven(&mut tally, "everglade-bench", words),
+        "flush" | "protocols" | "raid" | "oltp" | "paper" => {
+            driven(&mut tally, "everglade-bench", words)
+        }
         "nbd" | "steady" | "anatomy" | "snapshots" => driven(&mut tally, "everglade-versus", words),
         "parity" => parity(&mut tally, rest),
         "instructions" => match rest {

@@ -1,12 +1,16 @@
 //! Clean: overlay entries become blocks and pointers (C-07, D-25). No other module writes client
 //! data.
 //!
-//! Works on a few dozen regions (level-1 blocks) of one LUN at a time. Load: the level-1 blocks,
+//! Works on a few dozen regions (level-1 blocks) of one volume at a time. Load: the level-1 blocks,
 //! then everything that freeing the replaced blocks changes, then enough numbers. Clean: each
 //! region is turned into blocks and pointers ([`super::cleaner`]), from its inputs only. Apply: the
 //! results go into the trees and maps of the volume and of the aggregate, and to the writer.
+//!
+//! LUNs with few changed regions are cleaned together (D-23): a step takes the next ones until it
+//! has enough regions. So their blocks are loaded together, and what a step costs is shared. With
+//! [`crate::Options::luns_together`] a step takes fewer LUNs, for comparison.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use everglade_env::PageRef;
 use everglade_format::{FileId, Pointer};
@@ -31,28 +35,73 @@ const STEP_BLOCKS: usize = 128;
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
     let run = home.run.as_mut().expect("under way");
     run.writer.throttle(&home.aggregate.media)?;
-    let Some(mut job) = run.plan.pop_front() else {
+    let mut jobs = take_jobs(&mut run.plan, run.luns_together);
+    let Some(volume) = jobs.first().map(|job| job.volume) else {
         return Ok(true);
     };
     // Put back whatever happens: a stopped step runs again from here.
-    let outcome = clean_some(&mut home.site(job.volume).0, cx, &job);
+    let outcome = clean_some(&mut home.site(volume).0, cx, &jobs);
     let run = home.under_way();
-    match outcome {
-        Ok(done) => {
-            let lun = job.lun;
-            for (region, overlay) in job.regions.drain(..done) {
-                let weight = overlay.regions[&(lun, region)].weight();
+    let outcome = outcome.inspect(|done| {
+        for (job, done) in jobs.iter_mut().zip(done) {
+            for (region, overlay) in job.regions.drain(..*done) {
+                let weight = overlay.regions[&(job.lun, region)].weight();
                 run.cleaned += u64::try_from(weight).unwrap_or(0);
             }
-            if !job.regions.is_empty() {
-                run.plan.push_front(job);
-            }
-            Ok(false)
         }
-        Err(stop) => {
+    });
+    for job in jobs.into_iter().rev() {
+        if !job.regions.is_empty() {
             run.plan.push_front(job);
-            Err(stop)
         }
+    }
+    let done = outcome?;
+    let counts = &home.aggregate.counts;
+    counts.count_cleaned(done.len(), done.iter().sum());
+    Ok(false)
+}
+
+/// Takes the first jobs of one volume: as many as fit one step.
+fn take_jobs(plan: &mut VecDeque<Job>, luns_max: usize) -> Vec<Job> {
+    let mut room = Room::default();
+    let mut jobs: Vec<Job> = Vec::new();
+    while let Some(job) = plan.front()
+        && jobs.len() < luns_max
+        && jobs.first().is_none_or(|first| first.volume == job.volume)
+        && !room.is_over()
+    {
+        room.take(job);
+        jobs.extend(plan.pop_front());
+    }
+    jobs
+}
+
+/// What a step can still take.
+#[derive(Default)]
+struct Room {
+    regions: usize,
+    blocks: usize,
+}
+
+impl Room {
+    fn is_over(&self) -> bool {
+        self.regions >= STEP_REGIONS || self.blocks >= STEP_BLOCKS
+    }
+
+    /// Takes the first regions of a job that there is room for.
+    fn take<'a>(&mut self, job: &'a Job) -> Vec<(u64, &'a Region)> {
+        let mut taken = Vec::new();
+        for (region, overlay) in &job.regions {
+            if self.is_over() {
+                break;
+            }
+            let changes = overlay.regions.get(&job.key(*region));
+            let changes = changes.expect("planned from this overlay");
+            self.regions += 1;
+            self.blocks += changes.entries().len();
+            taken.push((*region, changes));
+        }
+        taken
     }
 }
 
@@ -63,50 +112,66 @@ struct Loaded<'a> {
     replaced: Vec<Pointer>,
 }
 
-/// Regions of which everything is loaded and prepared that cleaning them takes.
+/// Regions of one LUN of which everything is loaded and prepared that cleaning them takes.
 struct Ready<'a> {
+    lun: FileId,
     regions: Vec<Loaded<'a>>,
     fragments: Fragments,
     /// Places that they need at most. So many are in stock.
     places: usize,
 }
 
-/// Returns how many regions are done.
-fn clean_some(site: &mut Site<'_>, cx: &mut LoadCx<'_>, job: &Job) -> Result<usize, Stop> {
-    let regions = some_regions(job);
-    let count = regions.len();
-    let ready = load(site, cx, job.lun, regions)?;
-    clean_all(site, cx, job.lun, ready);
-    Ok(count)
+/// Returns how many regions of each job are done.
+fn clean_some(site: &mut Site<'_>, cx: &mut LoadCx<'_>, jobs: &[Job]) -> Result<Vec<usize>, Stop> {
+    let mut room = Room::default();
+    let taken = jobs.iter().map(|job| (job.lun, room.take(job)));
+    let taken: Vec<_> = taken.collect();
+    let done = taken.iter().map(|(_, regions)| regions.len()).collect();
+    for ready in load(site, cx, taken)? {
+        clean_all(site, cx, ready);
+    }
+    Ok(done)
 }
 
-/// Load phase of [`clean_all`].
+/// Load phase of [`clean_all`], for several LUNs.
 fn load<'a>(
     site: &mut Site<'_>,
     cx: &mut LoadCx<'_>,
-    lun: FileId,
-    regions: Vec<(u64, &'a Region)>,
-) -> Result<Ready<'a>, Stop> {
-    let mut regions = load_blocks(site, cx, lun, regions)?;
-    let fragments = load_replaced(site, cx, lun, &mut regions)?;
-    // One block for each leaf with content, and one for each level-1 block.
-    let end = site.file(lun).inode.block_count();
-    let leaves = |it: &Loaded<'_>| {
-        let changes = within(it.region, it.changes, end);
-        changes.filter(|(_, change)| change.is_block()).count()
-    };
-    let places = regions.len() + regions.iter().map(leaves).sum::<usize>();
+    luns: Vec<(FileId, Vec<(u64, &'a Region)>)>,
+) -> Result<Vec<Ready<'a>>, Stop> {
+    let mut gather = Gather::default();
+    let mut ready = Vec::with_capacity(luns.len());
+    for (lun, regions) in luns {
+        ready.push(Ready {
+            lun,
+            regions: load_blocks(site, cx, &mut gather, lun, regions),
+            fragments: Fragments::default(),
+            places: 0,
+        });
+    }
+    gather.finish()?;
+    let mut gather = Gather::default();
+    let mut places = 0;
+    for ready in &mut ready {
+        load_replaced(site, cx, &mut gather, ready)?;
+        // One block for each leaf with content, and one for each level-1 block.
+        let end = site.file(ready.lun).inode.block_count();
+        let leaves = |it: &Loaded<'_>| {
+            let changes = within(it.region, it.changes, end);
+            changes.filter(|(_, change)| change.is_block()).count()
+        };
+        ready.places = ready.regions.len() + ready.regions.iter().map(leaves).sum::<usize>();
+        places += ready.places;
+    }
+    gather.finish()?;
     site.ensure(cx, Purpose::Data, places)?;
-    Ok(Ready {
-        regions,
-        fragments,
-        places,
-    })
+    Ok(ready)
 }
 
-/// Cleans regions, and applies what comes of it.
-fn clean_all(site: &mut Site<'_>, cx: &mut LoadCx<'_>, lun: FileId, ready: Ready<'_>) {
+/// Cleans regions of a LUN, and applies what comes of it.
+fn clean_all(site: &mut Site<'_>, cx: &mut LoadCx<'_>, ready: Ready<'_>) {
     let Ready {
+        lun,
         regions,
         fragments,
         places,
@@ -140,35 +205,17 @@ fn clean_all(site: &mut Site<'_>, cx: &mut LoadCx<'_>, lun: FileId, ready: Ready
     rest.put_back(&mut site.volume.fs, site.below, Purpose::Data);
 }
 
-/// The first regions of a job that fit one step.
-fn some_regions(job: &Job) -> Vec<(u64, &Region)> {
-    let mut blocks = 0;
-    let mut regions = Vec::new();
-    for (region, overlay) in job.regions.iter().take(STEP_REGIONS) {
-        let changes = overlay
-            .regions
-            .get(&job.key(*region))
-            .expect("planned from this overlay");
-        regions.push((*region, changes));
-        blocks += changes.entries().len();
-        if blocks >= STEP_BLOCKS {
-            break;
-        }
-    }
-    regions
-}
-
 /// Loads the level-1 blocks. A region is left out if all its changes are punches and it has no
 /// level-1 block: there is nothing to punch.
 fn load_blocks<'a>(
     site: &mut Site<'_>,
     cx: &mut LoadCx<'_>,
+    gather: &mut Gather,
     lun: FileId,
     regions: Vec<(u64, &'a Region)>,
-) -> Result<Vec<Loaded<'a>>, Stop> {
+) -> Vec<Loaded<'a>> {
     let file = site.file(lun);
     let end = file.inode.block_count();
-    let mut gather = Gather::default();
     let mut loaded = Vec::with_capacity(regions.len());
     for (region, changes) in regions {
         let pointer = match file.pointer(cx, 1, region) {
@@ -196,8 +243,7 @@ fn load_blocks<'a>(
     }
     let lost = std::mem::take(&mut file.lost);
     site.note_lost(lun, lost);
-    gather.finish()?;
-    Ok(loaded)
+    loaded
 }
 
 /// Fragments that were not merged in time.
@@ -213,16 +259,21 @@ struct Fragments {
 fn load_replaced(
     site: &mut Site<'_>,
     cx: &mut LoadCx<'_>,
-    lun: FileId,
-    loaded: &mut [Loaded<'_>],
-) -> Result<Fragments, Stop> {
-    let mut gather = Gather::default();
-    let mut fragments = Fragments::default();
+    gather: &mut Gather,
+    ready: &mut Ready<'_>,
+) -> Result<(), Stop> {
+    let Ready {
+        lun,
+        regions,
+        fragments,
+        ..
+    } = ready;
+    let lun = *lun;
     for Loaded {
         region,
         changes,
         replaced,
-    } in loaded
+    } in regions
     {
         let file = site.file(lun);
         *replaced = blocks_replaced(file, *region, changes)?;
@@ -261,8 +312,7 @@ fn load_replaced(
             }
         }
     }
-    gather.finish()?;
-    Ok(fragments)
+    Ok(())
 }
 
 /// The blocks that the changes of a region replace. Every slot that changes can be decoded.

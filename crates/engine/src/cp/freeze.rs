@@ -79,6 +79,7 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut change::Con
         frees_log: home.replaying.is_none() && home.aggregate.log.is_some(),
         frozen,
         active,
+        luns_together: context.luns_together,
         create_scan: context.create_scan,
         answers,
         last: home.aggregate.state() == State::Stopping,

@@ -33,6 +33,8 @@ pub(crate) struct Run {
     pub(crate) cleaned: u64,
     /// Volumes that have anything to write.
     pub(crate) active: BTreeSet<FileId>,
+    /// LUNs that a step of cleaning takes at most.
+    pub(crate) luns_together: usize,
     /// New snapshots are scanned.
     pub(crate) create_scan: bool,
     pub(crate) publication: Publication,
@@ -70,6 +72,7 @@ impl Run {
             plan: VecDeque::new(),
             cleaned: 0,
             active: BTreeSet::new(),
+            luns_together: 1,
             create_scan: false,
             publication: Publication::default(),
             answers: Vec::new(),

@@ -29,9 +29,11 @@ impl VolumeHome {
     /// Takes note of blocks of a LUN that became lost. Halts the aggregate instead if it has lost
     /// segment files.
     pub(crate) fn note_lost(&mut self, aggregate: &Aggregate, lun: FileId, lost: Vec<Lost>) {
-        if let Some(first) = lost.first()
-            && !aggregate.lost_segments.is_empty()
-        {
+        // A search in the directory is not for each LUN that is cleaned.
+        let Some(first) = lost.first() else {
+            return;
+        };
+        if !aggregate.lost_segments.is_empty() {
             // The block may come back with its file. The consistency point does not commit.
             let reason = &first.reason;
             return aggregate.halt(format!(

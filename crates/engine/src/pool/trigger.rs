@@ -74,6 +74,7 @@ impl Trigger {
 pub(crate) struct Counts {
     begun: [AtomicU64; Trigger::ALL.len()],
     back_to_back: AtomicU64,
+    cleaner: [AtomicU64; 3],
     phases: Mutex<Phases>,
 }
 
@@ -116,6 +117,18 @@ pub struct PhaseTimes {
     pub sum: Nanos,
 }
 
+/// What cleaning has done since start: one LUN may be cleaned in several steps, and one step may
+/// clean several LUNs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cleaned {
+    /// Steps.
+    pub steps: u64,
+    /// LUNs, once for each step that took regions of them.
+    pub luns: u64,
+    /// Regions: level-1 blocks with what changed below them.
+    pub regions: u64,
+}
+
 /// Counts of consistency points since start, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpCounts {
@@ -123,6 +136,8 @@ pub struct CpCounts {
     pub by_trigger: Vec<(&'static str, u64)>,
     /// Consistency points that began under pressure as soon as the one before was committed.
     pub back_to_back: u64,
+    /// What cleaning has done.
+    pub cleaned: Cleaned,
     /// Durations of each phase, by its name.
     pub phases: Vec<(&'static str, PhaseTimes)>,
     /// Total waiting time of consistency points, by the kind of wait.
@@ -166,6 +181,13 @@ impl Counts {
         }
     }
 
+    /// A step of cleaning has taken regions of so many LUNs.
+    pub(crate) fn count_cleaned(&self, luns: usize, regions: usize) {
+        for (count, more) in self.cleaner.iter().zip([1, luns, regions]) {
+            count.fetch_add(more as u64, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn read(&self) -> CpCounts {
         let count = |trigger: Trigger| self.begun[trigger as usize].load(Ordering::Relaxed);
         let phases = self.phases();
@@ -178,6 +200,14 @@ impl Counts {
                 .map(|trigger| (trigger.name(), count(trigger)))
                 .collect(),
             back_to_back: self.back_to_back.load(Ordering::Relaxed),
+            cleaned: {
+                let of = |index: usize| self.cleaner[index].load(Ordering::Relaxed);
+                Cleaned {
+                    steps: of(0),
+                    luns: of(1),
+                    regions: of(2),
+                }
+            },
             phases: times.map(|(name, times)| (*name, times.clone())).collect(),
             waits: all.map(|wait| (wait.name(), waited(wait))).to_vec(),
         }

@@ -351,6 +351,7 @@ impl<O: Outside> Core<O> {
             reclaim_regions: options.reclaim_regions,
             reclaim_budget,
             create_scan: options.create_scan,
+            luns_together: options.luns_together,
         };
         freeze::freeze(home, &permit, &mut context);
         self.leave(Some(permit));

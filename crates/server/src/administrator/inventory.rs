@@ -13,7 +13,8 @@ use everglade_api::{
     counted,
 };
 use everglade_engine::{
-    AggregateInfo, JournalInfo, LunInfo, PhaseTimes, RecoveryInfo, State, Subsystem, VolumeInfo,
+    AggregateInfo, Cleaned, JournalInfo, LunInfo, PhaseTimes, RecoveryInfo, State, Subsystem,
+    VolumeInfo,
 };
 use everglade_env::{DeviceFiles, DeviceId, Nanos};
 use everglade_format::volume::Sync as MediaSync;
@@ -34,6 +35,8 @@ pub struct EngineCounts {
     pub device_errors: Vec<(String, [(&'static str, u64); 3])>,
     /// Durations of the phases of consistency points, by aggregate.
     pub phases: Vec<(String, Vec<(&'static str, PhaseTimes)>)>,
+    /// What cleaning did in each aggregate.
+    pub cleaned: Vec<(String, Cleaned)>,
     /// Nanoseconds that the consistency points of each aggregate waited, by reason.
     pub waits: Vec<(String, Vec<(&'static str, u64)>)>,
     /// Operations that did not run at once.
@@ -349,6 +352,10 @@ impl Administrator {
             phases: aggregates
                 .iter()
                 .map(|info| (info.name.clone(), info.cp_counts.phases.clone()))
+                .collect(),
+            cleaned: aggregates
+                .iter()
+                .map(|info| (info.name.clone(), info.cp_counts.cleaned))
                 .collect(),
             waits: aggregates
                 .iter()

@@ -5,6 +5,7 @@
 //! relation between values. So every [`Config`] can be served. Nothing here touches the data
 //! directory.
 
+pub mod ablation;
 pub mod address;
 pub mod callers;
 pub mod error;
@@ -28,6 +29,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+pub use ablation::Ablation;
 pub use address::{TcpListen, UnixListen};
 pub use callers::{Callers, Origin, Rules, Tls, TlsClients};
 pub use error::ConfigError;
@@ -237,6 +239,8 @@ pub struct Config {
     pub accept_rollback: Vec<AcceptRollback>,
     /// Mirrors that are opened although drives are missing that may have newer data.
     pub degraded: Vec<Name>,
+    /// Mechanisms that are switched off, for benchmarks.
+    pub ablations: Vec<Ablation>,
 }
 
 impl Config {
@@ -364,6 +368,7 @@ impl Config {
         };
         let journal = journal(settings.journal_device, settings.journal_half_size)?;
         Ok(Config {
+            ablations: Vec::new(),
             memory: memory(settings.memory)?,
             reactors: in_range(
                 "reactors",

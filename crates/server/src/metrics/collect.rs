@@ -308,6 +308,12 @@ fn engine(page: &mut Page, administrator: &Administrator) {
             family.histogram(&labels, &PHASE_BOUNDS, &times.buckets, times.sum);
         }
     }
+    let mut family = page.family("everglade_cleaner_total");
+    for (aggregate, cleaned) in &counts.cleaned {
+        family.value(&[aggregate, "step"], cleaned.steps);
+        family.value(&[aggregate, "lun"], cleaned.luns);
+        family.value(&[aggregate, "region"], cleaned.regions);
+    }
     let mut family = page.family("everglade_cp_wait_seconds_total");
     for (aggregate, waits) in &counts.waits {
         for (cause, nanos) in waits {

@@ -216,6 +216,8 @@ const REST: &[Metric] = &[
         not_copied (blocks that it did not get when it caught up)."),
     counter("everglade_metadata_mended_total", &["aggregate", "file"], "Blocks of metadata that \
         could not be read and were derived from others since the aggregate was opened."),
+    counter("everglade_cleaner_total", &["aggregate", "kind"], "What cleaning did: step, lun (once \
+        for each step that took regions of it), region (level-1 blocks with changes below them)."),
     histogram("everglade_cp_phase_seconds", &["aggregate", "phase"], "How long each phase of the \
         consistency points took; clients wait for freeze and publish only."),
     counter("everglade_cp_wait_seconds_total", &["aggregate", "cause"], "How long consistency \

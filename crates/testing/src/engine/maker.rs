@@ -1,7 +1,9 @@
 //! Devices, labels, mounting, offline checks.
 
 use everglade_check::Kind;
-use everglade_engine::{Engine, Expected, Options, ParityPlan, Plan, RECLAIM_REGIONS, State};
+use everglade_engine::{
+    Engine, Expected, LUNS_TOGETHER, Options, ParityPlan, Plan, RECLAIM_REGIONS, State,
+};
 use everglade_env::{BLOCK_SIZE, DeviceId, Nanos};
 use everglade_format::Config;
 use everglade_format::config::CONFIG_BYTES;
@@ -63,6 +65,8 @@ pub struct EngineMaker {
     pub reclaim_regions: u64,
     /// New snapshots are scanned, as before there was a way without.
     pub create_scan: bool,
+    /// LUNs that are cleaned together.
+    pub luns_together: usize,
 }
 
 impl EngineMaker {
@@ -84,6 +88,7 @@ impl EngineMaker {
         journal_device: false,
         reclaim_regions: RECLAIM_REGIONS,
         create_scan: false,
+        luns_together: LUNS_TOGETHER,
     };
 
     /// The same settings with a journal whose halves fill up.
@@ -110,6 +115,7 @@ impl EngineMaker {
             journal_device: rng.one_in(5),
             reclaim_regions: RECLAIM_REGIONS,
             create_scan: false,
+            luns_together: [1, 2, 3, LUNS_TOGETHER, LUNS_TOGETHER][rng.index(5)],
         }
         .with_a_journal_to_put_there()
     }
@@ -145,6 +151,7 @@ impl EngineMaker {
             cp_interval: self.cp_interval,
             reclaim_regions: self.reclaim_regions,
             create_scan: self.create_scan,
+            luns_together: self.luns_together,
         }
     }
 

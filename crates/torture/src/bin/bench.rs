@@ -9,6 +9,8 @@
 //! `raid [--rounds N] [--folder DIR] [--write FILE]`: double parity beside no redundancy and btrfs.
 //!
 //! `oltp [--rounds N] [--folder DIR] [--write FILE]`: the knee of the load of a database.
+//!
+//! `paper s001 [--rounds N] [--folder DIR] [--write FILE]`: measured claims of a paper.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -19,11 +21,11 @@ use everglade_torture::Failure;
 use everglade_torture::bench::{Summary, flush, longest, recovery};
 use everglade_torture::oltp::knee::Point;
 use everglade_torture::rig::Installation;
-use everglade_torture::versus::{knee, protocols, raid};
+use everglade_torture::versus::{knee, paper, protocols, raid};
 
 const USAGE: &str = "everglade-bench flush [--rounds N] [--folder DIR] [--write FILE] \
     [--only flushes|longest|recovery]\n\
-    everglade-bench protocols|raid|oltp [--rounds N] [--folder DIR] [--write FILE]";
+    everglade-bench protocols|raid|oltp|paper s001 [--rounds N] [--folder DIR] [--write FILE]";
 /// Fewer pairs say nothing about a ratio on a shared machine.
 const ROUNDS: u64 = 9;
 /// Of each half of a pair.
@@ -50,6 +52,8 @@ enum Rig {
     Raid,
     /// The load of a database.
     Oltp,
+    /// Claims of the paper S001.
+    Paper,
 }
 
 struct Arguments {
@@ -70,6 +74,10 @@ impl Arguments {
             Some("protocols") => Rig::Protocols,
             Some("raid") => Rig::Raid,
             Some("oltp") => Rig::Oltp,
+            Some("paper") => match words.next().as_deref() {
+                Some("s001") => Rig::Paper,
+                _ => return Err("which paper? there is s001".to_owned()),
+            },
             _ => return Err("which rig?".to_owned()),
         };
         let mut arguments = Arguments {
@@ -112,6 +120,7 @@ fn main() -> ExitCode {
         Rig::Protocols => protocols_page(&arguments),
         Rig::Raid => raid_page(&arguments),
         Rig::Oltp => oltp_page(&arguments),
+        Rig::Paper => paper_page(&arguments),
     };
     match written {
         Ok(text) => {
@@ -290,6 +299,24 @@ fn oltp_page(arguments: &Arguments) -> Result<String, Failure> {
             line!(text, "| {} | {:.0}{more} | {cells} |", one.name, row.rate);
         }
     }
+    Ok(text)
+}
+
+fn paper_page(arguments: &Arguments) -> Result<String, Failure> {
+    let mut text = String::from(
+        "# Claims of S001\n\n\
+         <!-- Written by `cargo xtask bench paper s001 --write docs/benchmarks/paper-s001.md`. -->\
+         \n\n\
+         Each row is one server with a mechanism and without it (`everglade serve --ablation`),\n\
+         by turns; medians of the rounds. Published figures are of 20 processors and another\n\
+         system, so only the direction is compared. No constant is fitted to them.\n\n",
+    );
+    machine(&mut text, arguments);
+    text.push('\n');
+    apart(arguments, |installation, _| {
+        text.push_str(&paper::table(&paper::s001(installation, arguments.rounds)?));
+        Ok(())
+    })?;
     Ok(text)
 }
 

@@ -139,9 +139,9 @@ fn tables(looks: &[Seen]) -> String {
         }
     }));
     text.push_str(
-        "\n## CPU time by subsystem\n\nµs of a request, by the server's own count: \
-        `everglade_cpu_seconds_total`. The journal writes and consistency points of a load that \
-        ends before them are counted with the next load.\n\n",
+        "\n## CPU time by subsystem\n\n\
+        µs of a request, by the server's own count (`everglade_cpu_seconds_total`). What a load\n\
+        leaves to a later consistency point is counted with the next load.\n\n",
     );
     text.push_str(&row("subsystem", &|seen| seen.name.clone()));
     text.push_str(&row("---", &|_| "---".to_owned()));

@@ -26,6 +26,7 @@ pub mod latency;
 pub mod load;
 mod nvme;
 pub mod page;
+pub mod paper;
 pub mod plot;
 pub mod protocols;
 pub mod raid;

@@ -40,7 +40,8 @@ fn job(scene: &Scene, overlay: Overlay) -> Job {
 }
 
 /// The reference: the same without a cleaner, and each block of the trees changed where it is.
-fn leaf_by_leaf(site: &mut Site<'_>, cx: &mut LoadCx<'_>, lun: FileId, ready: Ready<'_>) {
+fn leaf_by_leaf(site: &mut Site<'_>, cx: &mut LoadCx<'_>, ready: Ready<'_>) {
+    let lun = ready.lun;
     let fragments = ready.fragments;
     site.note_lost(lun, fragments.unreadable);
     for Loaded {
@@ -101,7 +102,7 @@ fn leaf_by_leaf(site: &mut Site<'_>, cx: &mut LoadCx<'_>, lun: FileId, ready: Re
     }
 }
 
-type Modify = fn(&mut Site<'_>, &mut LoadCx<'_>, FileId, Ready<'_>);
+type Modify = fn(&mut Site<'_>, &mut LoadCx<'_>, Ready<'_>);
 
 impl Scene {
     /// Cleans what an overlay has, and begins the next consistency point.
@@ -109,11 +110,12 @@ impl Scene {
         let mut job = job(self, overlay);
         while !job.regions.is_empty() {
             let mut site = self.home.site(self.volume).0;
-            let regions = some_regions(&job);
+            let regions = Room::default().take(&job);
             let count = regions.len();
             let (outcome, wants) = self.shelf.load(|cx| {
-                let loaded = load(&mut site, cx, job.lun, regions)?;
-                modify(&mut site, cx, job.lun, loaded);
+                for ready in load(&mut site, cx, vec![(job.lun, regions)])? {
+                    modify(&mut site, cx, ready);
+                }
                 Ok::<_, Stop>(())
             });
             assert_eq!(wants, [], "all is in memory");
@@ -319,6 +321,46 @@ fn no_block_becomes_lost_while_a_segment_file_is_and_the_aggregate_halts() {
     assert!(state.contains("a change needs a block"), "{state}");
     assert!(state.contains("; /d/00000001.seg is missing"), "{state}");
     assert_eq!(site.volume.fs.lost, 0);
+}
+
+/// A plan: volume, LUN and number of changed regions of each job.
+fn plan(jobs: &[(u32, u32, u64)]) -> VecDeque<Job> {
+    let job = |(volume, lun, count): &(u32, u32, u64)| {
+        let mut overlay = Overlay::default();
+        for region in 0..*count {
+            overlay.insert(FileId(*lun), region * SPAN, data(1));
+        }
+        let overlay = Arc::new(overlay);
+        Job {
+            volume: FileId(*volume),
+            lun: FileId(*lun),
+            regions: (0..*count).map(|it| (it, overlay.clone())).collect(),
+        }
+    };
+    jobs.iter().map(job).collect()
+}
+
+#[test]
+fn a_step_takes_several_luns_of_one_volume() {
+    let taken = |jobs: &[(u32, u32, u64)], luns_max| {
+        let mut plan = plan(jobs);
+        let taken = take_jobs(&mut plan, luns_max);
+        let taken: Vec<u32> = taken.iter().map(|job| job.lun.0).collect();
+        (taken, plan.len())
+    };
+    let small = [(1, 64, 1), (1, 65, 2), (1, 66, 1), (2, 64, 1)];
+    assert_eq!(taken(&small, 32), (vec![64, 65, 66], 1), "one volume");
+    assert_eq!(taken(&small, 2), (vec![64, 65], 2));
+    assert_eq!(taken(&small, 1), (vec![64], 3), "each by itself");
+    let large = [(1, 64, 40), (1, 65, 1)];
+    assert_eq!(taken(&large, 32), (vec![64], 1), "there is no more room");
+    let cut = [(1, 64, 20), (1, 65, 20), (1, 66, 1)];
+    assert_eq!(taken(&cut, 32), (vec![64, 65], 1), "a part of the second");
+    assert_eq!(taken(&[], 32), (vec![], 0));
+    let plan = plan(&cut);
+    let mut room = Room::default();
+    let regions: Vec<usize> = plan.iter().map(|job| room.take(job).len()).collect();
+    assert_eq!(regions, [20, 12, 0]);
 }
 
 #[test]

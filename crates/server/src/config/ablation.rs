@@ -1,0 +1,73 @@
+//! Mechanisms that can be switched off, for benchmarks that show what each of them does (N-06).
+//!
+//! Both ways are right and are tested, and media may have been used with either. Operators have no
+//! use for this, so it is in no configuration file and no help.
+
+use std::str::FromStr;
+
+use everglade_engine::Options;
+
+/// A mechanism that is switched off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ablation {
+    /// LUNs with few changes are cleaned together (D-23).
+    LunBatching,
+}
+
+impl Ablation {
+    /// All of them.
+    pub const ALL: [Ablation; 1] = [Ablation::LunBatching];
+
+    /// Its name after `--ablation`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Ablation::LunBatching => "lun-batching",
+        }
+    }
+
+    /// Switches it off.
+    pub(crate) fn apply(self, options: Options) -> Options {
+        match self {
+            Ablation::LunBatching => Options {
+                luns_together: 1,
+                ..options
+            },
+        }
+    }
+}
+
+impl FromStr for Ablation {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Ablation, String> {
+        let found = Ablation::ALL.into_iter().find(|it| it.name() == word);
+        found.ok_or_else(|| {
+            let names = Ablation::ALL.map(Ablation::name).join(", ");
+            format!("there is no such mechanism; known are: {names}")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everglade_engine::LUNS_TOGETHER;
+
+    use super::*;
+
+    #[test]
+    fn each_is_known_by_its_name_and_switches_something_off() {
+        for ablation in Ablation::ALL {
+            assert_eq!(ablation.name().parse(), Ok(ablation));
+        }
+        assert!(
+            "all"
+                .parse::<Ablation>()
+                .unwrap_err()
+                .contains("lun-batching")
+        );
+        let usual = Options::default();
+        assert_eq!(usual.luns_together, LUNS_TOGETHER);
+        assert_eq!(Ablation::LunBatching.apply(usual).luns_together, 1);
+    }
+}

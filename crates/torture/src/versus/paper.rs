@@ -1,0 +1,195 @@
+//! Measured claims of the papers: the same server with a mechanism and without it
+//! (`everglade serve --ablation NAME`), everything else the same.
+//!
+//! | claim | paper | here |
+//! | --- | --- | --- |
+//! | R001-19, R001-20 | batched inode cleaning: 3.8 % more operations, 3 % less latency | time of cleaning in a consistency point that has one changed block of each of many LUNs |
+//!
+//! No constant is fitted to a published figure. Where the figures cannot be compared, as here, only
+//! the direction is.
+
+use std::time::{Duration, Instant};
+
+use super::snapshots::rest;
+use crate::Failure;
+use crate::bench::Summary;
+use crate::client::{Address, Ask, Command, Connection};
+use crate::random::mix;
+use crate::rig::{Daemon, Installation};
+
+const LUNS: u64 = 2000;
+const LUN_SIZE: &str = "64MiB";
+const BLOCK_BYTES: u64 = 4096;
+/// Blocks of each LUN that are written before: one of each of so many level-1 blocks.
+const REGIONS: u64 = 4;
+const REGION_BYTES: u64 = 255 * BLOCK_BYTES;
+const SWITCH: [&str; 2] = ["--ablation", "lun-batching"];
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A claim, and what was measured of it.
+#[derive(Debug)]
+pub struct Claim {
+    /// Numbers in the list of results.
+    pub ids: &'static str,
+    /// What the paper claims.
+    pub claim: &'static str,
+    /// Its figure.
+    pub published: &'static str,
+    /// What was measured here.
+    pub measured: &'static str,
+    /// With the mechanism and without it: medians of the rounds.
+    pub figures: [f64; 2],
+    /// Of the figures.
+    pub unit: &'static str,
+}
+
+/// Measures the claims of S001 that can be measured so far.
+///
+/// # Errors
+/// What fails.
+pub fn s001(installation: &Installation, rounds: u64) -> Result<Vec<Claim>, Failure> {
+    fill(installation)?;
+    let mut times = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
+    for round in 0..rounds.max(1) {
+        for turn in 0..2 {
+            let arm = usize::try_from((round + turn) % 2).unwrap_or(0);
+            let [cold, warm] = cleaned(installation, arm == 0, 2 * round + turn)?;
+            times[0][arm].push(cold);
+            times[1][arm].push(warm);
+        }
+    }
+    let claim = |measured, times: &[Vec<f64>; 2]| Claim {
+        ids: "R001-19, R001-20",
+        claim: "files with few changed blocks are cleaned together (D-23)",
+        published: "+3.8 % operations, −3 % latency",
+        measured,
+        figures: [&times[0], &times[1]].map(|times| Summary::of(times).median),
+        unit: "ms",
+    };
+    Ok(vec![
+        claim("cleaning, 2,000 LUNs, after a start", &times[0]),
+        claim("cleaning, 2,000 LUNs, all in memory", &times[1]),
+    ])
+}
+
+fn start(installation: &Installation, words: &[&str]) -> Result<Daemon, Failure> {
+    let mut all = vec!["--memory", "512MiB", "--aggregate-size", "8GiB"];
+    all.extend(["--lun-size", LUN_SIZE, "--metrics-tcp", ":0"]);
+    all.extend(words);
+    installation.serve(&all)
+}
+
+/// Ends a server in an orderly way: the next one replays nothing.
+fn stop(mut daemon: Daemon) -> Result<(), Failure> {
+    let pid = i32::try_from(daemon.pid()).ok();
+    let pid = pid.and_then(rustix::process::Pid::from_raw);
+    let pid = pid.ok_or_else(|| Failure::Rig("the server has no number".to_owned()))?;
+    let sent = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    sent.map_err(|error| Failure::rig("stop the server", &std::io::Error::from(error)))?;
+    wait("the server ends", || Ok(daemon.has_ended()))
+}
+
+fn wait(what: &str, mut is_done: impl FnMut() -> Result<bool, Failure>) -> Result<(), Failure> {
+    let since = Instant::now();
+    while !is_done()? {
+        if since.elapsed() > PATIENCE {
+            return Err(Failure::Rig(format!("waited in vain: {what}")));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// Makes the LUNs.
+fn fill(installation: &Installation) -> Result<(), Failure> {
+    let daemon = start(installation, &[])?;
+    for lun in 0..LUNS {
+        installation.must(&["lun", "create", &name(lun), "--size", LUN_SIZE])?;
+        for region in 0..REGIONS {
+            write(&daemon.unix, lun, region * REGION_BYTES, lun ^ region << 32)?;
+        }
+    }
+    stop(daemon)
+}
+
+fn name(lun: u64) -> String {
+    format!("vol0/l{lun}")
+}
+
+/// Writes one block.
+fn write(address: &Address, lun: u64, offset: u64, seed: u64) -> Result<(), Failure> {
+    let problem = |error: std::io::Error| Failure::rig("write a block", &error);
+    let mut connection = Connection::open(address, &name(lun)).map_err(problem)?;
+    let words = 0..BLOCK_BYTES / 8;
+    let content: Vec<u8> = words
+        .flat_map(|word| mix(seed ^ mix(word)).to_le_bytes())
+        .collect();
+    let ask = Ask {
+        command: Command::Write,
+        fua: false,
+        cookie: 1,
+        offset,
+        length: 4096,
+    };
+    let answer = connection.call(ask, &content).map_err(problem)?;
+    match answer.error {
+        0 => Ok(()),
+        error => Err(Failure::Rig(format!("a write failed: error {error}"))),
+    }
+}
+
+/// Milliseconds that cleaning takes in two consistency points of a new server, each with one
+/// changed block of each LUN: the first has to load what it changes.
+fn cleaned(installation: &Installation, is_on: bool, round: u64) -> Result<[f64; 2], Failure> {
+    let words: &[&str] = if is_on { &[] } else { &SWITCH };
+    let daemon = start(installation, words)?;
+    let mut times = [0.0; 2];
+    for (part, time) in times.iter_mut().enumerate() {
+        let before = cleaning(&daemon)?;
+        for lun in 0..LUNS {
+            let seed = mix(round << 32 | lun << 1 | part as u64);
+            write(&daemon.unix, lun, seed % REGIONS * REGION_BYTES, seed)?;
+        }
+        // A new LUN makes a consistency point, which has what was written.
+        let tick = format!("vol0/tick-{round}-{part}");
+        installation.must(&["lun", "create", &tick, "--size", "1MiB"])?;
+        *time = cleaning(&daemon)? - before;
+        installation.must(&["lun", "delete", &tick, "--yes"])?;
+    }
+    stop(daemon)?;
+    Ok(times)
+}
+
+/// Milliseconds that all consistency points of the server have cleaned.
+fn cleaning(daemon: &Daemon) -> Result<f64, Failure> {
+    let page = rest::page(daemon.metrics.as_deref().unwrap_or_default(), "/metrics")?;
+    let sum = page.lines().find_map(|line| {
+        let rest = line.strip_prefix("everglade_cp_phase_seconds_sum{")?;
+        let (labels, seconds) = rest.split_once("} ")?;
+        let is_it = labels.contains("phase=\"clean\"");
+        is_it.then(|| seconds.parse::<f64>().ok()).flatten()
+    });
+    Ok(sum.unwrap_or(0.0) * 1000.0)
+}
+
+/// The page.
+#[must_use]
+pub fn table(claims: &[Claim]) -> String {
+    let mut text = String::from(
+        "| claim | what | published | measured here | with | without | with ÷ without |\n\
+         | --- | --- | --- | --- | --- | --- | --- |\n",
+    );
+    for it in claims {
+        let [with, without] = it.figures;
+        text.push_str(&format!(
+            "| {} | {} | {} | {} | {with:.1} {unit} | {without:.1} {unit} | {:.2} |\n",
+            it.ids,
+            it.claim,
+            it.published,
+            it.measured,
+            with / without,
+            unit = it.unit
+        ));
+    }
+    text
+}
