@@ -257,7 +257,7 @@ pub(crate) struct Serve {
     pub(crate) cp_interval: Option<Interval>,
 
     /// A mechanism to switch off, for benchmarks
-    #[arg(long, value_name = "NAME", hide = true)]
+    #[arg(long, value_name = "NAME")]
     pub(crate) ablation: Vec<Ablation>,
 
     /// Time from the beginning of a scrub to that of the next one; 0 for never [default: 7d]

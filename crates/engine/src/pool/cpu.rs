@@ -49,7 +49,7 @@ pub enum Subsystem {
 }
 
 impl Subsystem {
-    /// All of them, in the order of [`CpuTimes`].
+    /// All of them, in the order of their times.
     pub const ALL: [Subsystem; 8] = [
         Subsystem::Protocol,
         Subsystem::Client,

@@ -1,7 +1,7 @@
 //! Mechanisms that can be switched off, for benchmarks that show what each of them does (N-06).
 //!
 //! Both ways are right and are tested, and media may have been used with either. Operators have no
-//! use for this, so it is in no configuration file and no help.
+//! use for this, so no configuration file has it.
 
 use std::str::FromStr;
 

@@ -1,8 +1,8 @@
-//! The order of requests: each stream asks at random times, as many independent users do.
+//! The order of requests (N-10): each stream asks at random times, as many independent users do.
 //!
 //! The users of a stream are independent of each other, so the times of its requests are a Poisson
 //! process: the time from one to the next is exponential. Users come in groups of up to
-//! [`GROUP_BSUS`] units, and the streams of a group have their places in common.
+//! 100 units (BSU), and the streams of a group have their places in common.
 //!
 //! 1. The rate sets only the times. The requests of a stream are the same at any rate.
 

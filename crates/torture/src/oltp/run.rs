@@ -4,7 +4,7 @@
 //! A loop that waits for answers asks less often when the server is slow, and so misses the
 //! latencies that users would have had. Here requests that are due and find no room on the
 //! connection wait in the client, and that is part of their latency. When more than
-//! [`PATIENCE`] of requests wait, the rate is more than the server can do.
+//! three seconds of requests wait, the rate is more than the server can do.
 
 use std::collections::VecDeque;
 use std::io;

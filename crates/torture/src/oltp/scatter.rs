@@ -4,7 +4,7 @@
 //! new places then has neighbours of the disk far from each other on its media. A power cut in
 //! between loses nothing, because every write has what was there before.
 //!
-//! 1. Every block is written once ([`Permutation`]).
+//! 1. Every block is written once: the order is a permutation.
 //! 2. A block is written only after it was read. Nobody else may write meanwhile.
 
 use std::io;

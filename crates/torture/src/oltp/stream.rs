@@ -63,7 +63,7 @@ pub struct Stream {
     pub share: u64,
     /// Of 100 requests, how many read.
     pub reads: u64,
-    /// One block, or a mixture of sizes ([`SIZES`]).
+    /// A mixture of sizes from one to 16 blocks; otherwise one block.
     pub is_mixed: bool,
     /// Where they go.
     pub pattern: Pattern,
