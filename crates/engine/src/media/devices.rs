@@ -303,8 +303,16 @@ impl Media {
 
     /// Records a client's read that a device completed at `now` after the duration `took`.
     pub(crate) fn note_read(&self, took: Nanos, now: Nanos) {
-        let is_slow = self.share.note_read(took, now, self.pace.is_busy());
-        self.pace.note_read(is_slow, now);
+        self.pace.hear(now);
+        match (self.share.is_writing(), self.pace.is_busy()) {
+            (false, false) => self.share.note_alone(took),
+            (_, is_busy) => {
+                let is_slow = self.share.note_read(took, now);
+                if is_busy {
+                    self.pace.note_read(is_slow, now);
+                }
+            }
+        }
     }
 
     /// True if a drive catches up, or is there to do so.

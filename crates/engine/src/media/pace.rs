@@ -109,13 +109,15 @@ impl Pace {
         }
     }
 
-    /// Records a client's read that a device completed at `now`.
+    /// Records a client's read that a device completed at `now`, while a job reads.
     pub(crate) fn note_read(&self, is_slow: bool, now: Nanos) {
-        self.hear(now);
         let since = now.saturating_sub(self.changed.load(Ordering::Relaxed));
+        if since < PERIOD {
+            return;
+        }
         let rests = self.rests.load(Ordering::Relaxed);
         let next = match is_slow {
-            true if self.is_busy() && since >= PERIOD => (rests * 2).min(MOST_RESTS),
+            true => (rests * 2).min(MOST_RESTS),
             false if since >= CALM => (rests - rests / 4).max(LEAST_RESTS),
             _ => return,
         };
@@ -154,33 +156,30 @@ mod tests {
     #[test]
     fn work_rests_longer_after_slow_reads_beside_it_and_shorter_after_a_calm() {
         let pace = Pace::default();
-        pace.note_read(true, SECOND);
-        assert_eq!(
-            pace.rest(Job::Scrub, MS, SECOND),
-            4 * MS,
-            "it was not at work"
-        );
-        pace.set_busy(Job::Scrub, true);
-        pace.note_read(true, SECOND);
-        pace.note_read(true, SECOND + PERIOD - 1);
+        let read = |is_slow, at| {
+            pace.hear(at);
+            pace.note_read(is_slow, at);
+        };
+        read(true, SECOND);
+        read(true, SECOND + PERIOD - 1);
         assert_eq!(
             pace.rest(Job::Scrub, MS, SECOND),
             8 * MS,
             "once in a period"
         );
         for turn in 1..10 {
-            pace.note_read(true, SECOND + turn * PERIOD);
+            read(true, SECOND + turn * PERIOD);
         }
         assert_eq!(pace.rest(Job::Scrub, MS, SECOND), 64 * MS);
         let catch_up = pace.rest(Job::CatchUp, MS, SECOND);
         assert_eq!(catch_up, 16 * MS);
         let calm = SECOND + 9 * PERIOD;
-        pace.note_read(false, calm + CALM - 1);
+        read(false, calm + CALM - 1);
         assert_eq!(pace.rest(Job::Scrub, MS, calm), 64 * MS);
-        pace.note_read(false, calm + CALM);
+        read(false, calm + CALM);
         assert_eq!(pace.rest(Job::Scrub, MS, calm), 48 * MS);
         for turn in 2..20 {
-            pace.note_read(false, calm + turn * CALM);
+            read(false, calm + turn * CALM);
         }
         assert_eq!(pace.rest(Job::Scrub, MS, calm + 19 * CALM), 4 * MS);
     }

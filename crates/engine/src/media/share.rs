@@ -94,16 +94,26 @@ impl DeviceShare {
         }
     }
 
+    /// True while writes of a consistency point are under way.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.is_writing.load(Ordering::Relaxed)
+    }
+
+    /// Records a client's read that took so long and that nothing of our own was beside.
+    pub(crate) fn note_alone(&self, took: Nanos) {
+        let alone = self.alone.load(Ordering::Relaxed);
+        let average = alone - alone / MEMORY + took / MEMORY;
+        self.alone.store(average, Ordering::Relaxed);
+    }
+
     /// Records a client's read that a device completed at `now` after the duration `took`, beside
-    /// other work of our own ([`super::pace`]) or not. Returns true if it was slow.
-    pub(crate) fn note_read(&self, took: Nanos, now: Nanos, is_beside: bool) -> bool {
+    /// writes of a consistency point or other work of our own ([`super::pace`]). Returns true if it
+    /// was slow.
+    pub(crate) fn note_read(&self, took: Nanos, now: Nanos) -> bool {
         let alone = self.alone.load(Ordering::Relaxed);
         let is_slow = took > (alone * SLOW_FACTOR).max(FAST_ENOUGH);
-        if self.is_writing.load(Ordering::Relaxed) {
+        if self.is_writing() {
             self.adjust(is_slow, now);
-        } else if !is_beside {
-            let average = alone - alone / MEMORY + took / MEMORY;
-            self.alone.store(average, Ordering::Relaxed);
         }
         is_slow
     }
@@ -147,24 +157,24 @@ mod tests {
     fn slow_reads_beside_writes_take_from_a_consistency_point_and_fast_ones_give_back() {
         let share = DeviceShare::new(1);
         assert_eq!(share.blocks(), MOST_BLOCKS);
-        for turn in 1..100 {
-            share.note_read(MS / 2, turn * MS, false);
+        for _ in 1..100 {
+            share.note_alone(MS / 2);
         }
-        share.note_read(50 * MS, 100 * MS, false);
+        share.note_alone(50 * MS);
         assert_eq!(share.blocks(), MOST_BLOCKS, "nothing is written");
         share.set_writing(true);
-        share.note_read(60 * MS, 200 * MS, false);
-        share.note_read(60 * MS, 201 * MS, false);
+        share.note_read(60 * MS, 200 * MS);
+        share.note_read(60 * MS, 201 * MS);
         assert_eq!(share.blocks(), MOST_BLOCKS / 2, "once in a period");
         for turn in 0..10 {
-            share.note_read(60 * MS, 300 * MS + turn * PERIOD, false);
+            share.note_read(60 * MS, 300 * MS + turn * PERIOD);
         }
         assert_eq!(share.blocks(), LEAST_BLOCKS);
         for turn in 0..100 {
-            share.note_read(MS / 2, 500 * MS + turn * CALM, false);
+            share.note_read(MS / 2, 500 * MS + turn * CALM);
         }
         assert_eq!(share.blocks(), MOST_BLOCKS);
-        share.note_read(60 * MS, 5_000 * MS, false);
+        share.note_read(60 * MS, 5_000 * MS);
         assert_eq!(share.blocks(), MOST_BLOCKS / 2);
         share.begin(6_000 * MS);
         assert_eq!(share.blocks(), MOST_BLOCKS / 2, "somebody may be reading");
@@ -177,15 +187,15 @@ mod tests {
         let share = DeviceShare::new(1);
         share.set_writing(true);
         for turn in 0..10 {
-            share.note_read(60 * MS, 1_000 * MS + turn * PERIOD, false);
+            share.note_read(60 * MS, 1_000 * MS + turn * PERIOD);
         }
         assert_eq!(share.blocks(), LEAST_BLOCKS);
-        share.note_read(MS / 2, 1_045 * MS + 3 * CALM, false);
+        share.note_read(MS / 2, 1_045 * MS + 3 * CALM);
         assert_eq!(share.blocks(), 128 + 16 + 18 + 20, "three steps");
-        share.note_read(MS / 2, 1_045 * MS + QUIET, false);
+        share.note_read(MS / 2, 1_045 * MS + QUIET);
         assert_eq!(share.blocks(), MOST_BLOCKS, "it is long ago");
-        share.note_read(60 * MS, 10_000 * MS, false);
-        share.note_read(MS / 2, 10_000 * MS + QUIET / 2, false);
+        share.note_read(60 * MS, 10_000 * MS);
+        share.note_read(MS / 2, 10_000 * MS + QUIET / 2);
         share.begin(10_000 * MS + QUIET);
         assert_eq!(
             share.blocks(),
@@ -197,11 +207,11 @@ mod tests {
     #[test]
     fn a_device_that_is_slow_without_writes_is_not_slow_because_of_them() {
         let share = DeviceShare::new(1);
-        for turn in 1..200 {
-            share.note_read(20 * MS, turn * MS, false);
+        for _ in 1..200 {
+            share.note_alone(20 * MS);
         }
         share.set_writing(true);
-        share.note_read(60 * MS, 300 * MS, false);
+        share.note_read(60 * MS, 300 * MS);
         assert_eq!(share.blocks(), MOST_BLOCKS);
     }
 }

@@ -139,11 +139,8 @@ impl<O: Outside> Core<O> {
     /// Wakes the drivers of homes where something is due, and scrubs that have rested.
     pub(super) fn wake_homes(&mut self) {
         let now = self.outside.now();
-        let homes = self.homes.iter();
-        let rested = homes.filter(|(_, home)| home.scrub.rests_until().is_some_and(|at| at <= now));
-        let rested: Vec<u32> = rested.map(|(id, _)| *id).collect();
-        for aggregate in rested {
-            self.scrub(aggregate);
+        if !self.resting.is_empty() {
+            self.wake_scrubs(now);
         }
         let due: Vec<u32> = self
             .homes
@@ -202,18 +199,20 @@ impl<O: Outside> Core<O> {
         let has_wrong = media.has_groups() && media.copies.has_notes();
         let is_optional = home.scrub.is_waiting() || has_wrong;
         let has_work = turns::has_work(home) || home.repair.is_some() || is_optional;
-        let rest = match aggregate.has_changes() {
-            true => RECLAIM_REST_BUSY,
-            false => RECLAIM_REST,
-        };
-        let rested = home.last_begin + rest.min(interval);
         let catches_up = media.is_any_behind();
-        // A drive that is yet to begin must not make consistency points without a rest.
-        let copying = catches_up.then(|| home.catching_up.rests_until().unwrap_or(rested));
-        let working = has_work.then_some(rested);
-        if let Some(at) = copying.into_iter().chain(working).min()
-            && !is_mounting
-        {
+        if (has_work || catches_up) && !is_mounting {
+            let rest = match aggregate.has_changes() {
+                true => RECLAIM_REST_BUSY,
+                false => RECLAIM_REST,
+            };
+            let rested = home.last_begin + rest.min(interval);
+            // A drive that is yet to begin must not make consistency points without a rest.
+            let copying = catches_up.then(|| home.catching_up.rests_until().unwrap_or(rested));
+            let at = match copying {
+                Some(at) if has_work => at.min(rested),
+                Some(at) => at,
+                None => rested,
+            };
             return Some((at, Trigger::Reclaim));
         }
         aggregate

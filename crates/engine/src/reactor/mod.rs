@@ -164,6 +164,8 @@ pub struct Core<O: Outside> {
     drivers: BTreeMap<u32, usize>,
     /// Deleted aggregates whose homes are still here.
     leaving: BTreeSet<u32>,
+    /// Aggregates whose scrubs rest.
+    resting: BTreeSet<u32>,
     /// Open LUNs by handle.
     luns: HashMap<u64, OpenLun, BySpread>,
     shortcuts: Shortcuts,
@@ -207,6 +209,7 @@ impl<O: Outside> Core<O> {
             homes: BTreeMap::new(),
             drivers: BTreeMap::new(),
             leaving: BTreeSet::new(),
+            resting: BTreeSet::new(),
             luns: HashMap::default(),
             shortcuts: Shortcuts::new(engine.0.options.memory_bytes, engine.0.options.reactors),
             ahead_blocks: 0,
@@ -285,8 +288,9 @@ impl<O: Outside> Core<O> {
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
         let homes = self.homes.values();
-        let begins = homes.clone().filter_map(|home| self.next_begin(home));
-        let scrubs = homes.filter_map(|home| home.scrub.rests_until());
+        let begins = homes.filter_map(|home| self.next_begin(home));
+        let resting = self.resting.iter().filter_map(|id| self.homes.get(id));
+        let scrubs = resting.filter_map(|home| home.scrub.rests_until());
         begins.map(|(at, _)| at).chain(scrubs).min()
     }
 

@@ -1,6 +1,6 @@
 //! The home reactor reads what a scrub has listed, one run at a time, from all drives that have it.
 
-use everglade_env::{BLOCK_SIZE, Completion, DeviceId, DiskError, Op, Outside, Page};
+use everglade_env::{BLOCK_SIZE, Completion, DeviceId, DiskError, Nanos, Op, Outside, Page};
 use everglade_format::seat::COPIES_MAX;
 
 use crate::home::scrubbing::READ_BLOCKS;
@@ -57,6 +57,28 @@ impl<O: Outside> Core<O> {
         }
     }
 
+    /// Goes on with scrubs that have rested.
+    pub(super) fn wake_scrubs(&mut self, now: Nanos) {
+        for aggregate in self.resting.clone() {
+            let home = self.homes.get(&aggregate);
+            let until = home.and_then(|home| home.scrub.rests_until());
+            if until.is_none_or(|at| at <= now) {
+                self.resting.remove(&aggregate);
+                self.scrub(aggregate);
+            }
+        }
+    }
+
+    /// Drives have answered a scrub, which may rest now.
+    fn note_answered(&mut self, aggregate: u32) {
+        let now = self.outside.now();
+        let home = self.homes.get_mut(&aggregate).expect("it scrubs here");
+        home.scrub.note_answered(&home.aggregate.media.pace, now);
+        if home.scrub.rests_until().is_some() {
+            self.resting.insert(aggregate);
+        }
+    }
+
     /// Reads the next stripes, if there are any and none are being read.
     fn scrub_parity(&mut self, aggregate: u32, bite: Bite) {
         let now = self.outside.now();
@@ -93,7 +115,6 @@ impl<O: Outside> Core<O> {
         (aggregate, column): (u32, usize),
         completion: Completion,
     ) {
-        let now = self.outside.now();
         let Some(home) = self.homes.get_mut(&aggregate) else {
             return;
         };
@@ -113,8 +134,8 @@ impl<O: Outside> Core<O> {
         let shared = home.aggregate.clone();
         let wrong = home.scrub.parity.compare(shared.media.stripes_version());
         home.scrub.add_wrong_parity(wrong);
-        home.scrub.note_answered(&shared.media.pace, now);
         shared.set_scrub(home.scrub.info());
+        self.note_answered(aggregate);
         if wrong > 0 {
             self.ask_for_commit(&shared);
         }
@@ -126,7 +147,6 @@ impl<O: Outside> Core<O> {
         (aggregate, drive): (u32, usize),
         completion: Completion,
     ) {
-        let now = self.outside.now();
         let Some(home) = self.homes.get_mut(&aggregate) else {
             return;
         };
@@ -144,9 +164,9 @@ impl<O: Outside> Core<O> {
         }
         let shared = home.aggregate.clone();
         let has_notes = home.scrub.compare(&shared.media, &shared.key);
-        home.scrub.note_answered(&shared.media.pace, now);
         let is_waiting = home.scrub.is_waiting();
         shared.set_scrub(home.scrub.info());
+        self.note_answered(aggregate);
         if has_notes {
             self.ask_for_commit(&shared);
         }
