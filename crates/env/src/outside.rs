@@ -20,7 +20,7 @@ pub trait Outside {
     /// Returns monotonic time.
     fn now(&self) -> Nanos;
 
-    /// Returns the CPU time of the calling thread, which is the reactor's.
+    /// Returns the CPU time that the calling thread has used. A reactor calls this on its thread.
     fn thread_cpu(&self) -> Nanos;
 
     /// Seconds since 1970-01-01 UTC, for timestamps shown to people.

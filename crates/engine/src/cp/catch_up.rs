@@ -110,7 +110,7 @@ pub(super) fn give_up(home: &mut Home) {
     tell(home);
 }
 
-/// Tells of what was done in this consistency point: it is over.
+/// Tells how far the drive is, and that this consistency point copies no more.
 fn tell(home: &Home) {
     home.aggregate.media.pace.set_busy(Job::CatchUp, false);
     let progress = home.catching_up.progress();
@@ -143,7 +143,7 @@ fn contents_of(
     }
 }
 
-/// Queues the writes of a chunk's blocks. Returns their number.
+/// Queues the writes of a chunk's blocks. Returns the number of blocks.
 fn copy(home: &mut Home, device: DeviceId, chunk: Chunk, (pages, not_copied): (Pages, u64)) -> u64 {
     if not_copied > 0 {
         let copies = &home.aggregate.media.copies;

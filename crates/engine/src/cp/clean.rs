@@ -35,45 +35,47 @@ const STEP_BLOCKS: usize = 128;
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
     let run = home.run.as_mut().expect("under way");
     run.writer.throttle(&home.aggregate.media)?;
-    let mut jobs = take_jobs(&mut run.plan, run.luns_together);
-    let Some(volume) = jobs.first().map(|job| job.volume) else {
+    let mut plan = std::mem::take(&mut run.plan);
+    let luns_max = run.luns_together;
+    let Some(volume) = plan.front().map(|job| job.volume) else {
         return Ok(true);
     };
-    // Put back whatever happens: a stopped step runs again from here.
-    let outcome = clean_some(&mut home.site(volume).0, cx, &jobs);
+    let outcome = clean_some(&mut home.site(volume).0, cx, taken(&plan, luns_max));
     let run = home.under_way();
-    let outcome = outcome.inspect(|done| {
-        for (job, done) in jobs.iter_mut().zip(done) {
-            for (region, overlay) in job.regions.drain(..*done) {
-                let weight = overlay.regions[&(job.lun, region)].weight();
-                run.cleaned += u64::try_from(weight).unwrap_or(0);
-            }
+    // Only the last of the jobs may have more regions.
+    for done in outcome.iter().flatten() {
+        let job = plan.front_mut().expect("it was taken from");
+        for (region, overlay) in job.regions.drain(..*done) {
+            let weight = overlay.regions[&(job.lun, region)].weight();
+            run.cleaned += u64::try_from(weight).unwrap_or(0);
         }
-    });
-    for job in jobs.into_iter().rev() {
-        if !job.regions.is_empty() {
-            run.plan.push_front(job);
+        if job.regions.is_empty() {
+            plan.pop_front();
         }
     }
+    // Put back whatever happens: a stopped step runs again from here.
+    run.plan = plan;
     let done = outcome?;
     let counts = &home.aggregate.counts;
     counts.count_cleaned(done.len(), done.iter().sum());
     Ok(false)
 }
 
-/// Takes the first jobs of one volume: as many as fit one step.
-fn take_jobs(plan: &mut VecDeque<Job>, luns_max: usize) -> Vec<Job> {
+/// Changed regions of a LUN.
+type Regions<'a> = (FileId, Vec<(u64, &'a Region)>);
+
+/// Returns what one step takes: regions of the first jobs, all of one volume.
+fn taken(plan: &VecDeque<Job>, luns_max: usize) -> Vec<Regions<'_>> {
     let mut room = Room::default();
-    let mut jobs: Vec<Job> = Vec::new();
-    while let Some(job) = plan.front()
-        && jobs.len() < luns_max
-        && jobs.first().is_none_or(|first| first.volume == job.volume)
-        && !room.is_over()
-    {
-        room.take(job);
-        jobs.extend(plan.pop_front());
+    let mut taken = Vec::new();
+    let first = plan.front().map(|job| job.volume);
+    for job in plan.iter().take(luns_max) {
+        if Some(job.volume) != first || room.is_over() {
+            break;
+        }
+        taken.push((job.lun, room.take(job)));
     }
-    jobs
+    taken
 }
 
 /// What a step can still take.
@@ -121,11 +123,12 @@ struct Ready<'a> {
     places: usize,
 }
 
-/// Returns how many regions of each job are done.
-fn clean_some(site: &mut Site<'_>, cx: &mut LoadCx<'_>, jobs: &[Job]) -> Result<Vec<usize>, Stop> {
-    let mut room = Room::default();
-    let taken = jobs.iter().map(|job| (job.lun, room.take(job)));
-    let taken: Vec<_> = taken.collect();
+/// Returns how many regions of each LUN are done: all that are taken.
+fn clean_some(
+    site: &mut Site<'_>,
+    cx: &mut LoadCx<'_>,
+    taken: Vec<Regions<'_>>,
+) -> Result<Vec<usize>, Stop> {
     let done = taken.iter().map(|(_, regions)| regions.len()).collect();
     for ready in load(site, cx, taken)? {
         clean_all(site, cx, ready);
@@ -137,7 +140,7 @@ fn clean_some(site: &mut Site<'_>, cx: &mut LoadCx<'_>, jobs: &[Job]) -> Result<
 fn load<'a>(
     site: &mut Site<'_>,
     cx: &mut LoadCx<'_>,
-    luns: Vec<(FileId, Vec<(u64, &'a Region)>)>,
+    luns: Vec<Regions<'a>>,
 ) -> Result<Vec<Ready<'a>>, Stop> {
     let mut gather = Gather::default();
     let mut ready = Vec::with_capacity(luns.len());

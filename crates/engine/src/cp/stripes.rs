@@ -259,8 +259,8 @@ fn plan(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Returns the stripes of the next wave: those of a group from stripe `first` on. The flag is true
-/// if the wave ends because the log, with `room` for so many blocks, has none for another stripe.
+/// Returns the stripes of the next wave: those of a group from stripe `first` on. The log has room
+/// for `room` blocks. The flag is true if the wave ends because the next stripe would need more.
 fn drafts(
     home: &Home,
     cx: &mut LoadCx<'_>,

@@ -23,7 +23,7 @@ use crate::media::pace::{Bite, Job, Pace};
 struct Share {
     /// Blocks that are copied.
     blocks: u64,
-    /// Chunks that are looked at, with or without used blocks.
+    /// Chunks that are passed, also those without used blocks.
     chunks: u64,
     /// Blocks of a chunk.
     chunk_blocks: u64,

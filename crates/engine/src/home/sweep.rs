@@ -56,7 +56,8 @@ impl Sweep {
         })
     }
 
-    /// Returns the next chunks of at most so many blocks each, fewer chunks at the end.
+    /// Returns the next `count` chunks of at most `blocks` blocks each; at the end, those that are
+    /// left.
     pub(crate) fn next_chunks(&self, count: usize, blocks: u64) -> Vec<Chunk> {
         let mut ahead = self.clone();
         let mut chunks = Vec::new();

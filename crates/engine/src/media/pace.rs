@@ -25,7 +25,9 @@ const MOST_RESTS: u64 = 64;
 /// A drive of 4 TB that is written at 200 MB/s catches up in four days then. More rest would leave
 /// the aggregate without its redundancy for too long.
 const CATCH_UP_RESTS: u64 = 16;
+/// The least time between two steps to longer rests, so that the effect of one is seen.
 const PERIOD: Nanos = 50_000_000;
+/// The time without a slow read after which rests become shorter.
 const CALM: Nanos = 500_000_000;
 
 /// How much is done before the next rest.

@@ -99,7 +99,7 @@ impl DeviceShare {
         self.is_writing.load(Ordering::Relaxed)
     }
 
-    /// Records a client's read that took so long and that nothing of our own was beside.
+    /// Records the duration of a client's read. Nothing else of ours used the devices meanwhile.
     pub(crate) fn note_alone(&self, took: Nanos) {
         let alone = self.alone.load(Ordering::Relaxed);
         let average = alone - alone / MEMORY + took / MEMORY;

@@ -103,8 +103,6 @@ pub(crate) struct Meter {
     spent: [Nanos; Subsystem::ALL.len()],
     /// Operations that sessions began.
     begun: u8,
-    /// What clients had when the operation began that is timed now.
-    sampled: Nanos,
     /// The thread's CPU time when times were last given out.
     cpu: Nanos,
 }
@@ -116,7 +114,6 @@ impl Meter {
             since: 0,
             spent: [0; Subsystem::ALL.len()],
             begun: 0,
-            sampled: 0,
             cpu: 0,
         }
     }
@@ -138,16 +135,15 @@ impl Meter {
         self.begun == 0 && self.current == Subsystem::Protocol
     }
 
-    /// It begins.
-    pub(crate) fn enter_sample(&mut self, now: impl FnOnce() -> Nanos) {
-        self.sampled = self.spent[Subsystem::Client as usize];
-        self.enter(Subsystem::Client, now);
+    /// Returns the time of clients that is not given out yet.
+    pub(crate) fn of_clients(&self) -> Nanos {
+        self.spent[Subsystem::Client as usize]
     }
 
-    /// The session goes on. What the others took is taken from its time.
-    pub(crate) fn leave_sample(&mut self, now: impl FnOnce() -> Nanos) {
-        self.enter(Subsystem::Protocol, now);
-        let took = self.spent[Subsystem::Client as usize].saturating_sub(self.sampled);
+    /// An operation was timed, and clients had `before` when it began. What the other operations
+    /// took that it stands for is taken from the time of sessions.
+    pub(crate) fn count_others(&mut self, before: Nanos) {
+        let took = self.of_clients().saturating_sub(before);
         let others = took.saturating_mul(u64::from(SAMPLE) - 1);
         let protocol = &mut self.spent[Subsystem::Protocol as usize];
         let others = others.min(*protocol);
@@ -252,8 +248,10 @@ mod tests {
         // In 100 us, 16 operations of 1 us each.
         meter.enter(Subsystem::Journal, || 95_000);
         meter.enter(Subsystem::Protocol, || 99_000);
-        meter.enter_sample(|| 99_000);
-        meter.leave_sample(|| 100_000);
+        let before = meter.of_clients();
+        meter.enter(Subsystem::Client, || 99_000);
+        meter.enter(Subsystem::Protocol, || 100_000);
+        meter.count_others(before);
         meter.enter(Subsystem::Device, || 100_000);
         meter.fold(100_000, &times);
         assert_eq!(time(&times, Subsystem::Client), 16_000);

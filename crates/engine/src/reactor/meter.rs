@@ -23,18 +23,6 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    /// The reactor begins an operation that is timed for others, too.
-    pub(super) fn enter_sample(&mut self) {
-        let outside = &self.outside;
-        self.meter.enter_sample(|| outside.now());
-    }
-
-    /// It goes back to its session.
-    pub(super) fn leave_sample(&mut self) {
-        let outside = &self.outside;
-        self.meter.leave_sample(|| outside.now());
-    }
-
     /// The reactor works for an operation from now on.
     pub(super) fn enter_for(&mut self, id: usize) {
         let subsystem = match &self.operations[id].work {

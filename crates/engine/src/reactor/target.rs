@@ -6,6 +6,7 @@ use everglade_env::Outside;
 use everglade_target::{Completion, Error, Export, Image, LunHandle, Op, Target, Token};
 
 use crate::ops::{Client, Origin};
+use crate::pool::cpu::Subsystem;
 use crate::pool::image;
 use crate::pool::volume::{Lun, Volume};
 use crate::reactor::ahead::Stream;
@@ -117,9 +118,11 @@ impl<O: Outside> Target for Core<O> {
         if !self.meter.is_sample() {
             return self.begin(lun, op, token);
         }
-        self.enter_sample();
+        let before = self.meter.of_clients();
+        let session = self.enter(Subsystem::Client);
         self.begin(lun, op, token);
-        self.leave_sample();
+        self.enter(session);
+        self.meter.count_others(before);
     }
 
     fn expect_reads(&mut self, lun: LunHandle, reads: &[(u64, u32)]) {

@@ -235,10 +235,10 @@ fn oltp_page(arguments: &Arguments) -> Result<String, Failure> {
     let mut text = String::from(
         "# The load of a database\n\n\
          <!-- Written by `cargo xtask bench oltp --write docs/benchmarks/oltp.md`. -->\n\n\
-         Eight streams as SPC-1 has them, each request at its time whatever the answers take\n\
-         (`everglade-load`). The knee is the rate beyond which mean latency grows faster than\n\
-         rate, by the half-latency rule. 2 GiB, of which 1 GiB of memory has a part; clients run\n\
-         on the same processors. This is no SPC-1 result.\n\n",
+         Eight streams as SPC-1 has them (`everglade-load`). Each request is sent when it is due,\n\
+         even if earlier ones have no answer. The knee is the rate beyond which mean latency\n\
+         grows faster than rate, by the half-latency rule. The load uses 2 GiB, the server 1 GiB\n\
+         of memory; clients run on the same processors. This is no SPC-1 result.\n\n",
     );
     machine(&mut text, arguments);
     let folder = tempfile::tempdir_in(&arguments.folder)

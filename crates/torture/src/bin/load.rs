@@ -24,8 +24,8 @@ Usage:
   everglade-load age ADDRESS --overwrite [--bytes SIZE] [--seed N] [--json]
   everglade-load scatter ADDRESS --overwrite [--bytes SIZE] [--seed N]
 
-  oltp   eight streams of reads and writes as SPC-1 has them, each request at its time whatever the
-         answers take; prints latencies for each rate (default: 1000 requests/s)
+  oltp   eight streams of reads and writes as SPC-1 has them; each request is sent when it is due,
+         even if earlier ones have no answer; prints latencies for each rate (default: 1000/s)
   knee   the same at growing rates; prints the rate beyond which latency grows faster than rate
   fill   writes all blocks once
   age    overwrites random blocks until the rate does not change any more
@@ -297,6 +297,10 @@ fn scatter_all(arguments: &Arguments) -> std::io::Result<()> {
     })
 }
 
+fn us(time: Duration) -> String {
+    format!("{} us", time.as_micros())
+}
+
 /// Rows as a table, or as lines of JSON.
 struct Printer {
     is_json: bool,
@@ -313,14 +317,6 @@ impl Printer {
         Printer { is_json }
     }
 
-    #[expect(
-        clippy::unused_self,
-        reason = "there is a printer only where rows are printed"
-    )]
-    fn us(&self, time: Duration) -> String {
-        format!("{} us", time.as_micros())
-    }
-
     fn row(&self, rate: f64, measured: &Measured) {
         let points = measured.points();
         let (reads, writes) = (measured.reads.points(), measured.writes.points());
@@ -332,12 +328,12 @@ impl Printer {
         println!(
             "{rate:>10.0} {:>10.0} {mib:>9.1}  {:>9} {:>9} {:>9} {:>9}  {:>9} {:>9}{}",
             measured.rate(),
-            self.us(measured.mean()),
-            self.us(points.p50),
-            self.us(points.p99),
-            self.us(points.p999),
-            self.us(reads.p99),
-            self.us(writes.p99),
+            us(measured.mean()),
+            us(points.p50),
+            us(points.p99),
+            us(points.p999),
+            us(reads.p99),
+            us(writes.p99),
             if measured.is_overloaded {
                 "  too much"
             } else {

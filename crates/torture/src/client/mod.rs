@@ -102,6 +102,21 @@ pub struct Answer {
     pub data: Vec<u8>,
 }
 
+impl Answer {
+    /// The answer, if nothing is wrong.
+    ///
+    /// # Errors
+    /// The server answered an error.
+    pub fn right(self) -> io::Result<Answer> {
+        match self.error {
+            0 => Ok(self),
+            error => Err(io::Error::other(format!(
+                "the server answered error {error}"
+            ))),
+        }
+    }
+}
+
 impl Connection {
     /// Connects and opens an export.
     ///

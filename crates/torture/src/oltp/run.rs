@@ -17,10 +17,8 @@ use super::stream::{BLOCK_BYTES, Request};
 use crate::Random;
 use crate::versus::latency::{Latencies, Points};
 use crate::versus::load::Place;
-use crate::versus::socket::{Ask, Client, Verb};
+use crate::versus::socket::{Ask, Client, Noise, Verb};
 
-/// Contents that nothing can compress or deduplicate.
-const NOISE_BYTES: usize = 4 << 20;
 /// Requests of this time may wait before the rate is too much.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// A server that answers nothing for so long hangs.
@@ -99,7 +97,7 @@ impl Run {
     /// # Errors
     /// Those of the sockets, error replies, and an export that is too small.
     pub fn run(&self) -> io::Result<Measured> {
-        let noise: Arc<[u8]> = noise(self.seed).into();
+        let noise = Arc::new(Noise::new(self.seed));
         let mut users = Vec::new();
         for connection in 0..self.connections.max(1) {
             users.push(User::new(self, connection, noise.clone())?);
@@ -126,17 +124,11 @@ impl Run {
     }
 }
 
-fn noise(seed: u64) -> Vec<u8> {
-    let mut random = Random::new(seed ^ 0x5eed);
-    let words = (0..NOISE_BYTES / 8).flat_map(|_| random.number().to_le_bytes());
-    words.collect()
-}
-
 /// One connection.
 struct User {
     socket: Box<dyn Client>,
     generator: Generator,
-    noise: Arc<[u8]>,
+    noise: Arc<Noise>,
     random: Random,
     warm_up: Duration,
     end: Duration,
@@ -150,7 +142,7 @@ struct User {
 }
 
 impl User {
-    fn new(run: &Run, connection: u32, noise: Arc<[u8]>) -> io::Result<User> {
+    fn new(run: &Run, connection: u32, noise: Arc<Noise>) -> io::Result<User> {
         let (mut socket, size) = run.place.open(&run.export)?;
         socket.set_nonblocking()?;
         let bytes = run.bytes.unwrap_or(size);
@@ -168,7 +160,7 @@ impl User {
         bytes: u64,
         run: &Run,
         connection: u32,
-        noise: Arc<[u8]>,
+        noise: Arc<Noise>,
     ) -> User {
         let rate = run.rate / f64::from(run.connections.max(1));
         let seed = run.seed ^ u64::from(connection) << 48;
@@ -257,8 +249,7 @@ impl User {
             self.backlog.pop_front();
             self.flight[cookie as usize] = (due, request);
             let length = request.blocks * BLOCK_BYTES;
-            let parts = (NOISE_BYTES as u64 - length) / BLOCK_BYTES + 1;
-            let from = self.random.below(parts) * BLOCK_BYTES;
+            let length = u32::try_from(length).map_err(io::Error::other)?;
             let ask = Ask {
                 verb: if request.is_read {
                     Verb::Read
@@ -267,10 +258,10 @@ impl User {
                 },
                 cookie,
                 offset: request.block * BLOCK_BYTES,
-                length: u32::try_from(length).map_err(io::Error::other)?,
+                length,
             };
-            let from = usize::try_from(from).map_err(io::Error::other)?;
-            self.socket.queue(ask, from);
+            self.socket
+                .queue(ask, Noise::part(length, &mut self.random));
         }
         self.socket.send(&self.noise)
     }
@@ -372,7 +363,7 @@ mod tests {
             connections: 1,
             seed: 3,
         };
-        let noise = noise(1).into();
+        let noise = Arc::new(Noise::new(1));
         User::with(socket, BYTES_MIN, &run, 0, noise)
     }
 

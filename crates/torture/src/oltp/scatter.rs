@@ -9,7 +9,7 @@
 
 use std::io;
 
-use crate::client::{Address, Answer, Ask, Command, Connection};
+use crate::client::{Address, Ask, Command, Connection};
 use crate::random::mix;
 
 const BLOCK_BYTES: u32 = 4096;
@@ -91,7 +91,7 @@ pub fn scatter(
         offset: 0,
         length: 0,
     };
-    right(connection.call(flush, &[])?).map(drop)
+    connection.call(flush, &[])?.right().map(drop)
 }
 
 fn rewrite(connection: &mut Connection, blocks: &[u64]) -> io::Result<()> {
@@ -107,7 +107,10 @@ fn rewrite(connection: &mut Connection, blocks: &[u64]) -> io::Result<()> {
     }
     let mut contents = vec![Vec::new(); blocks.len()];
     for _ in blocks {
-        let answer = right(connection.receiver.receive(|_| Some(BLOCK_BYTES))?)?;
+        let answer = connection
+            .receiver
+            .receive(|_| Some(BLOCK_BYTES))?
+            .right()?;
         let place = usize::try_from(answer.cookie).ok();
         let place = place.and_then(|index| contents.get_mut(index));
         *place.ok_or_else(|| io::Error::other("an answer to nothing"))? = answer.data;
@@ -118,18 +121,9 @@ fn rewrite(connection: &mut Connection, blocks: &[u64]) -> io::Result<()> {
             .send(ask(Command::Write, cookie), content)?;
     }
     for _ in blocks {
-        right(connection.receiver.receive(|_| Some(0))?)?;
+        connection.receiver.receive(|_| Some(0))?.right()?;
     }
     Ok(())
-}
-
-fn right(answer: Answer) -> io::Result<Answer> {
-    match answer.error {
-        0 => Ok(answer),
-        error => Err(io::Error::other(format!(
-            "the server answered error {error}"
-        ))),
-    }
 }
 
 #[cfg(test)]

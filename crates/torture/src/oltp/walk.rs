@@ -27,7 +27,7 @@ const TRIES: u32 = 100;
 pub(super) struct Walk {
     first: u64,
     last_leaf: u64,
-    /// For each leaf, how many of its blocks were read, modulo their number.
+    /// The block of each leaf that its next read takes, 0 to 7.
     cursors: Vec<u8>,
     /// The next write goes here.
     again: Option<u64>,

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::load::{self, Place};
+use super::protocols::nvme_of;
 use super::server::{Server, sparse_file};
 use crate::Failure;
 use crate::oltp::knee::Point;
@@ -124,14 +125,7 @@ impl Started {
         ];
         let daemon = installation.serve(&words)?;
         let (place, export) = match arm {
-            Arm::Nvme => {
-                let address = daemon.nvme.clone();
-                let none = || Failure::Rig("the server has no NVMe/TCP".to_owned());
-                let words = ["lun", "show", "--no-header", "--columns", "nvme"];
-                let shown = installation.run(&words)?;
-                let subsystem = String::from_utf8_lossy(&shown.stdout).trim().to_owned();
-                (Place::Nvme(address.ok_or_else(none)?), subsystem)
-            }
+            Arm::Nvme => nvme_of(&installation, &daemon)?,
             _ => (Place::Nbd(daemon.unix.clone()), "vol0/lun0".to_owned()),
         };
         Ok(Started {

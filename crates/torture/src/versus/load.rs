@@ -10,12 +10,9 @@ use std::time::{Duration, Instant};
 
 use super::latency::Latencies;
 use super::nvme::Queue;
-use super::socket::{Ask, Client, Socket, Verb};
+use super::socket::{Ask, Client, Noise, Socket, Verb};
 use crate::Random;
 use crate::client::Address;
-
-/// Contents that nothing can compress or deduplicate.
-const NOISE_BYTES: usize = 4 << 20;
 
 /// Where the next request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -331,7 +328,7 @@ struct Runner {
     load: Load,
     socket: Box<dyn Client>,
     random: Random,
-    noise: Vec<u8>,
+    noise: Noise,
     next: u64,
     /// Requests to send before it is over, if time is not all that counts.
     left: Option<u64>,
@@ -353,12 +350,10 @@ impl Runner {
         if size < load.bytes {
             return Err(io::Error::other(format!("{export} has {size} bytes")));
         }
-        let mut random = Random::new(seed ^ 0x5eed);
-        let noise = (0..NOISE_BYTES / 8).flat_map(|_| random.number().to_le_bytes());
         Ok(Runner {
             load: *load,
             socket,
-            noise: noise.collect(),
+            noise: Noise::new(seed),
             random: Random::new(seed),
             next: 0,
             left: None,
@@ -512,10 +507,8 @@ impl Runner {
             *left -= 1;
         }
         self.flight[cookie as usize] = (now, false);
-        let parts = (NOISE_BYTES - self.load.block as usize) / 4096 + 1;
-        let part = self.random.below(parts as u64);
-        let part = usize::try_from(part).unwrap_or(0);
-        self.socket.queue(ask, part * 4096);
+        let from = Noise::part(self.load.block, &mut self.random);
+        self.socket.queue(ask, from);
     }
 
     fn queue_flush(&mut self, cookie: u32, now: Instant) {

@@ -8,13 +8,12 @@
 //! No constant is fitted to a published figure. Where the figures cannot be compared, as here, only
 //! the direction is.
 
-use std::time::{Duration, Instant};
-
 use super::snapshots::rest;
 use crate::Failure;
 use crate::bench::Summary;
 use crate::client::{Address, Ask, Command, Connection};
 use crate::random::mix;
+use crate::rig::programs::wait_for;
 use crate::rig::{Daemon, Installation};
 
 const LUNS: u64 = 2000;
@@ -24,7 +23,6 @@ const BLOCK_BYTES: u64 = 4096;
 const REGIONS: u64 = 4;
 const REGION_BYTES: u64 = 255 * BLOCK_BYTES;
 const SWITCH: [&str; 2] = ["--ablation", "lun-batching"];
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A claim, and what was measured of it.
 #[derive(Debug)]
@@ -86,18 +84,7 @@ fn stop(mut daemon: Daemon) -> Result<(), Failure> {
     let pid = pid.ok_or_else(|| Failure::Rig("the server has no number".to_owned()))?;
     let sent = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
     sent.map_err(|error| Failure::rig("stop the server", &std::io::Error::from(error)))?;
-    wait("the server ends", || Ok(daemon.has_ended()))
-}
-
-fn wait(what: &str, mut is_done: impl FnMut() -> Result<bool, Failure>) -> Result<(), Failure> {
-    let since = Instant::now();
-    while !is_done()? {
-        if since.elapsed() > PATIENCE {
-            return Err(Failure::Rig(format!("waited in vain: {what}")));
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    Ok(())
+    wait_for("end of the server", || daemon.has_ended().then_some(()))
 }
 
 /// Makes the LUNs.
@@ -132,10 +119,7 @@ fn write(address: &Address, lun: u64, offset: u64, seed: u64) -> Result<(), Fail
         length: 4096,
     };
     let answer = connection.call(ask, &content).map_err(problem)?;
-    match answer.error {
-        0 => Ok(()),
-        error => Err(Failure::Rig(format!("a write failed: error {error}"))),
-    }
+    answer.right().map(drop).map_err(problem)
 }
 
 /// Milliseconds that cleaning takes in two consistency points of a new server, each with one
@@ -163,13 +147,10 @@ fn cleaned(installation: &Installation, is_on: bool, round: u64) -> Result<[f64;
 /// Milliseconds that all consistency points of the server have cleaned.
 fn cleaning(daemon: &Daemon) -> Result<f64, Failure> {
     let page = rest::page(daemon.metrics.as_deref().unwrap_or_default(), "/metrics")?;
-    let sum = page.lines().find_map(|line| {
-        let rest = line.strip_prefix("everglade_cp_phase_seconds_sum{")?;
-        let (labels, seconds) = rest.split_once("} ")?;
-        let is_it = labels.contains("phase=\"clean\"");
-        is_it.then(|| seconds.parse::<f64>().ok()).flatten()
-    });
-    Ok(sum.unwrap_or(0.0) * 1000.0)
+    let mut sums = rest::samples(&page, "everglade_cp_phase_seconds_sum");
+    let sum = sums.find(|(labels, _)| labels.contains("phase=\"clean\""));
+    // A server that has not cleaned yet does not have the phase.
+    Ok(sum.map_or(0.0, |(_, seconds)| seconds) * 1000.0)
 }
 
 /// The page.

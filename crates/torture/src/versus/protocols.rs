@@ -87,13 +87,10 @@ pub fn run(
         "--memory",
         "1GiB",
     ])?;
-    let nvme = daemon.nvme.clone();
-    let nvme = nvme.ok_or_else(|| Failure::Rig("the server has no NVMe/TCP".to_owned()))?;
-    let shown = installation.run(&["lun", "show", "--no-header", "--columns", "nvme"])?;
-    let subsystem = String::from_utf8_lossy(&shown.stdout);
+    let (nvme, subsystem) = nvme_of(installation, &daemon)?;
     let places = [
         (Place::Nbd(daemon.tcp.clone()), EXPORT),
-        (Place::Nvme(nvme), subsystem.trim()),
+        (nvme, &*subsystem),
     ];
     let filled = |error: std::io::Error| Failure::rig("fill the LUN", &error);
     load::fill(places[0].0.clone(), EXPORT, LUN_BYTES).map_err(filled)?;
@@ -101,6 +98,18 @@ pub fn run(
     let rows = rows().into_iter();
     rows.map(|row| compare(&daemon, &places, &row, rounds, time))
         .collect()
+}
+
+/// Returns where the only LUN of a server is over NVMe/TCP, and the name of its subsystem.
+pub(super) fn nvme_of(
+    installation: &Installation,
+    daemon: &Daemon,
+) -> Result<(Place, String), Failure> {
+    let nvme = daemon.nvme.clone();
+    let nvme = nvme.ok_or_else(|| Failure::Rig("the server has no NVMe/TCP".to_owned()))?;
+    let shown = installation.run(&["lun", "show", "--no-header", "--columns", "nvme"])?;
+    let subsystem = String::from_utf8_lossy(&shown.stdout).trim().to_owned();
+    Ok((Place::Nvme(nvme), subsystem))
 }
 
 fn compare(

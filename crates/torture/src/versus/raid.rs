@@ -252,10 +252,10 @@ impl Rig<'_> {
         let metrics = self.daemon()?.metrics.as_deref();
         let text = rest::page(metrics.unwrap_or_default(), "/metrics")?;
         let value = |name: &str, kind: &str| {
-            let labels = format!("{name}{{aggregate=\"double\",kind=\"{kind}\"}} ");
-            let mut lines = text.lines();
-            let found = lines.find_map(|line| line.strip_prefix(&labels)?.parse().ok());
-            found.ok_or_else(|| Failure::Rig(format!("no {labels} in /metrics")))
+            let labels = format!("aggregate=\"double\",kind=\"{kind}\"");
+            let found = rest::samples(&text, name).find(|(found, _)| *found == labels);
+            let found = found.map(|(_, value)| value);
+            found.ok_or_else(|| Failure::Rig(format!("no {name} of {labels} in /metrics")))
         };
         Ok([
             value("everglade_stripes_total", "full")?,

@@ -329,15 +329,11 @@ impl Server {
 /// Sums over all reactors of what a page of metrics says, in the order of the page.
 fn subsystems(page: &str) -> Vec<(String, f64)> {
     let mut sums: Vec<(String, f64)> = Vec::new();
-    for line in page.lines() {
-        let found = line
-            .strip_prefix("everglade_cpu_seconds_total{reactor=")
-            .and_then(|rest| rest.split_once("subsystem=\""))
-            .and_then(|(_, rest)| rest.split_once("\"} "))
-            .and_then(|(name, seconds)| Some((name, seconds.parse::<f64>().ok()?)));
-        let Some((name, seconds)) = found else {
+    for (labels, seconds) in rest::samples(page, "everglade_cpu_seconds_total") {
+        let Some((_, name)) = labels.split_once("subsystem=\"") else {
             continue;
         };
+        let name = name.trim_end_matches('"');
         match sums.iter_mut().find(|(known, _)| known == name) {
             Some((_, sum)) => *sum += seconds,
             None => sums.push((name.to_owned(), seconds)),

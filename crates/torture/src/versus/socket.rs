@@ -6,20 +6,51 @@
 //! newstyle, `NBD_OPT_EXPORT_NAME`, simple replies: what every server of the comparison speaks.
 
 use std::io::{self, Read, Write};
+use std::ops::Deref;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
+use crate::Random;
 use crate::client::Address;
 use crate::client::stream::Stream;
 
 use super::stream::{Batch, Heard, Room};
 
+/// All of [`Noise`].
+const NOISE_BYTES: usize = 4 << 20;
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const REPLY_MAGIC: u32 = 0x6744_6698;
 const REQUEST_BYTES: usize = 28;
 const REPLY_BYTES: usize = 16;
+
+/// Contents of writes that nothing can compress or deduplicate.
+pub(crate) struct Noise(Box<[u8]>);
+
+impl Noise {
+    /// The contents of a seed.
+    pub(crate) fn new(seed: u64) -> Noise {
+        let mut random = Random::new(seed ^ 0x5eed);
+        let words = (0..NOISE_BYTES / 8).flat_map(|_| random.number().to_le_bytes());
+        Noise(words.collect())
+    }
+
+    /// Returns the first byte of a part of this length.
+    pub(crate) fn part(length: u32, random: &mut Random) -> usize {
+        let parts = (NOISE_BYTES - length as usize) / 4096 + 1;
+        let part = random.below(parts as u64);
+        usize::try_from(part).unwrap_or(0) * 4096
+    }
+}
+
+impl Deref for Noise {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
 
 /// A command of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

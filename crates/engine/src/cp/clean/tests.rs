@@ -343,10 +343,10 @@ fn plan(jobs: &[(u32, u32, u64)]) -> VecDeque<Job> {
 #[test]
 fn a_step_takes_several_luns_of_one_volume() {
     let taken = |jobs: &[(u32, u32, u64)], luns_max| {
-        let mut plan = plan(jobs);
-        let taken = take_jobs(&mut plan, luns_max);
-        let taken: Vec<u32> = taken.iter().map(|job| job.lun.0).collect();
-        (taken, plan.len())
+        let plan = plan(jobs);
+        let taken = taken(&plan, luns_max);
+        let luns: Vec<u32> = taken.iter().map(|(lun, _)| lun.0).collect();
+        (luns, plan.len() - taken.len())
     };
     let small = [(1, 64, 1), (1, 65, 2), (1, 66, 1), (2, 64, 1)];
     assert_eq!(taken(&small, 32), (vec![64, 65, 66], 1), "one volume");

@@ -44,6 +44,18 @@ pub(in super::super) fn page(address: &str, path: &str) -> Result<String, Failur
     exchange(stream, &what, "").map(|(_, text)| text)
 }
 
+/// Returns the labels and the value of each sample of a metric on a page.
+pub(in super::super) fn samples<'a>(
+    page: &'a str,
+    name: &'a str,
+) -> impl Iterator<Item = (&'a str, f64)> {
+    page.lines().filter_map(move |line| {
+        let rest = line.strip_prefix(name)?.strip_prefix('{')?;
+        let (labels, value) = rest.split_once("} ")?;
+        Some((labels, value.parse().ok()?))
+    })
+}
+
 fn exchange(
     mut stream: impl Read + Write,
     what: &str,
