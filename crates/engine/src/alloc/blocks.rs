@@ -390,19 +390,17 @@ impl FileSystem {
         Ok(is_last)
     }
 
-    /// Looks for areas that were not known since start until one is found that could be prepared or
-    /// used. A full host can be asked in vain for bare and untouched areas, so only one counts that
-    /// may have its space.
+    /// Looks for areas that were not known since start until each extent has one that could be
+    /// prepared, or all of its areas are known. A full host can be asked in vain for bare and
+    /// untouched areas, so only one counts that may have its space. Ready areas do not count: they
+    /// are not enough, or nobody would search.
     pub(crate) fn search(&mut self, cx: &mut LoadCx<'_>, host: &Host) -> Result<(), Stop> {
         let is_usable = |areas: &Areas| match host.full || host.refuses {
             true => areas.empty().is_some(),
             false => areas.unprepared().is_some(),
         };
         for extent in 0..self.areas.len() {
-            while !self.areas[extent].is_complete()
-                && !is_usable(&self.areas[extent])
-                && self.areas[extent].ready_count() == 0
-            {
+            while !self.areas[extent].is_complete() && !is_usable(&self.areas[extent]) {
                 if self.scan(None, cx, extent)? {
                     break;
                 }

@@ -195,8 +195,11 @@ impl<O: Outside> Core<O> {
             if is_enough {
                 return;
             }
+            // A search since the last area that got its space found nothing to ask for, or what it
+            // found was refused. It may have seen more areas than are remembered, so it does not
+            // always make all of them known.
             let is_known = home.fs.areas.iter().all(Areas::is_complete);
-            if is_known || is_refusing && home.host.searched {
+            if is_known || home.host.searched {
                 // Operations do not wait for this area.
                 return self.note_refusal(aggregate);
             }

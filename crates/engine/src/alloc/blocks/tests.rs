@@ -119,6 +119,17 @@ fn a_host_is_asked_before_an_area_is_used_and_a_full_one_is_not() {
 }
 
 #[test]
+fn a_search_finds_what_is_not_known_though_an_area_is_ready() {
+    let mut fs = file_system(Layer::Aggregate, 512, &[(0, 4)]);
+    fs.areas = vec![Areas::new(4, 512, 3)];
+    assert!(fs.areas[0].prepared(3), "the last one is ready");
+    assert!(!fs.areas[0].is_complete());
+    load(|cx| fs.search(cx, &full_host())).expect("the map is readable");
+    assert_eq!(fs.areas[0].empty(), Some(1));
+    assert!(fs.areas[0].is_complete());
+}
+
+#[test]
 fn a_volume_grows_by_an_area_when_none_is_half_free() {
     let Pair { mut aggregate, .. } = Pair::new();
     let mut volume = file_system(Layer::Volume, 512, &[(0, 1)]);

@@ -157,3 +157,9 @@ fn drives_of_parity_groups_break_while_clients_work() {
 fn a_volume_without_luns_is_known_by_its_name() {
     passes_in_groups(Kind::Snapshots, 0x3866_dba4_c5de_5619);
 }
+
+/// A write waited for the host's answer about an area that nobody looked for.
+#[test]
+fn areas_that_are_not_known_are_searched_though_one_is_ready() {
+    passes_in_groups(Kind::Faults, 0x6a45_5631_d8e4_22d6);
+}
