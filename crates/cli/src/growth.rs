@@ -19,6 +19,7 @@ pub(crate) fn add(
     let request = AddDevices {
         devices: devices.collect::<Result<_, _>>()?,
         size_bytes: add.size.map(Size::bytes),
+        group: add.group.map(u64::from),
         discard_contents: yes,
         dry_run: add.dry_run,
     };

@@ -207,9 +207,11 @@ pub struct AggregateRename {
 Examples:
   everglade aggregate add aggr0 --devices /dev/sdc,/dev/sdd
   everglade aggregate add aggr0 --devices /srv/more --size 1TiB
+  everglade aggregate add aggr1 --devices /dev/sde --group 1
 
 New writes use the new space; data that is there stays where it is. A device cannot be taken out
-again. An aggregate of mirrors or parity groups gets whole groups, as large as those it has; without
+again. An aggregate of mirrors or parity groups gets whole groups, with as many drives as the last
+one; with --group, a parity group gets more data drives, which are filled with zeroes first. Without
 redundancy, if one device is lost, the aggregate is lost. A file or block device with data is
 overwritten only with --yes.")]
 pub struct AggregateAdd {
@@ -225,6 +227,10 @@ pub struct AggregateAdd {
     /// Size of each device that is a directory; space is taken only as it is used
     #[arg(long, value_name = "SIZE")]
     pub size: Option<Size>,
+
+    /// Parity group that gets the devices as data drives; `aggregate show NAME` has its number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub group: Option<u16>,
 
     /// Show by how much the aggregate would grow, and what would be lost; change nothing
     #[arg(long)]

@@ -73,6 +73,15 @@ pub trait Storage: Send + Sync {
     /// [`DiskError::NoSpace`] if the host is full; it has the range back.
     fn allocate(&self, device: DeviceId, offset: u64, length: u64) -> Result<(), DiskError>;
 
+    /// Makes a range of a device read as zeroes. Waits for the host, which may have to write all
+    /// of it.
+    ///
+    /// # Errors
+    /// The device's error; the range then holds old contents, zeroes, or both.
+    fn zero(&self, device: DeviceId, offset: u64, length: u64) -> Result<(), DiskError> {
+        write_zeroes(self, device, offset, length)
+    }
+
     /// Says which ranges of a device were written, in bytes, and returns the segment files that are
     /// missing, empty or too short although a part of them was written. From then on these are
     /// *lost*: a read of what is not there is an error, and so is every write and allocation in
@@ -81,6 +90,22 @@ pub trait Storage: Send + Sync {
     fn find_lost(&self, _device: DeviceId, _written: &[Range<u64>]) -> Vec<SegmentFault> {
         Vec::new()
     }
+}
+
+/// Writes zeroes to a range.
+pub(crate) fn write_zeroes<S: Storage + ?Sized>(
+    storage: &S,
+    device: DeviceId,
+    offset: u64,
+    length: u64,
+) -> Result<(), DiskError> {
+    const CHUNK: usize = 1 << 20;
+    let zeroes = vec![0; CHUNK];
+    for at in (0..length).step_by(CHUNK) {
+        let bytes = usize::try_from(length - at).map_or(CHUNK, |left| left.min(CHUNK));
+        storage.write(device, offset + at, &zeroes[..bytes])?;
+    }
+    Ok(())
 }
 
 /// A segment file that is absent, empty or too short.

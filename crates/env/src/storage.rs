@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use crate::device::Piece;
+use crate::outside::write_zeroes;
 use crate::transfer::{self, Fault};
 use crate::{BLOCK_SIZE, DeviceId, DiskError, Page, PageRef, SegmentFault, Storage, World};
 
@@ -79,6 +80,16 @@ impl Storage for World {
         let device = self.opened(device)?;
         device.assert_range(offset, length);
         device.allocate(offset, length, self.budget())
+    }
+
+    fn zero(&self, device: DeviceId, offset: u64, length: u64) -> Result<(), DiskError> {
+        let opened = self.opened(device)?;
+        opened.assert_range(offset, length);
+        let mut pieces = opened.pieces(offset, length);
+        match pieces.try_for_each(|piece| opened.zero(piece, self.budget())) {
+            Err(fault) if fault.is_unsupported() => write_zeroes(self, device, offset, length),
+            result => result.map_err(Fault::disk_error),
+        }
     }
 
     fn find_lost(&self, device: DeviceId, written: &[Range<u64>]) -> Vec<SegmentFault> {

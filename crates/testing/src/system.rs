@@ -61,6 +61,8 @@ pub enum Admin {
 pub enum PoolGrowth {
     /// Devices of these sizes in bytes appear, and join.
     New(Vec<u64>),
+    /// So many devices appear, and become data columns of the narrowest parity group.
+    Wider(usize),
     /// The devices join that appeared for a growth that came to nothing.
     Again,
     /// Devices, by their numbers in the world, become larger by some bytes. None, if the host made

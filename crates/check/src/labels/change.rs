@@ -4,9 +4,9 @@
 //! A change appends members and extents, and makes members larger. Nothing gets another number or
 //! another place, because blocks are found by them. A larger member keeps its former label copy, so
 //! the new extents of its group begin behind its former end. A member of a group keeps its place in
-//! it; only its state changes. Another drive may get the place of one that is behind: it is behind,
-//! too, or has caught up since. A record of a changed composition has a feature bit, so that builds
-//! which do not know this refuse it.
+//! it, except that parity comes after data columns that are added; its state changes. Another drive
+//! may get the place of one that is behind: it is behind, too, or has caught up since. A record of
+//! a changed composition has a feature bit, so that builds which do not know this refuse it.
 
 use std::fmt::Display;
 
@@ -18,9 +18,17 @@ use super::Labels;
 use crate::findings::Findings;
 use crate::problem::{Kind, Object, ProblemPlace};
 
-/// What a change of the composition leaves as it is.
-fn place_of(seat: Seat) -> (u16, u8, Role) {
-    (seat.group, seat.column, seat.role)
+/// What a change of the composition leaves as it is: the group of a member, its column, and what it
+/// has there. Parity moves behind data columns that are added, so its column is counted from there.
+fn place_of(config: &Config, seat: Seat) -> (u16, usize, Role) {
+    let seats = config.members.iter().map(|member| member.seat);
+    let data = seats.filter(|other| other.group == seat.group && other.role == Role::Data);
+    let column = usize::from(seat.column);
+    let column = match seat.role {
+        Role::Parity => column.saturating_sub(data.count()),
+        Role::Data | Role::Copy => column,
+    };
+    (seat.group, column, seat.role)
 }
 
 /// Returns the first block at which new extents of a member may begin: behind the former end of
@@ -81,7 +89,7 @@ impl Labels {
                 let is_replaced = is_replaced((before.epoch, old), (now.epoch, it));
                 (is_same || is_replaced)
                     && it.data_first == old.data_first
-                    && place_of(it.seat) == place_of(old.seat)
+                    && place_of(now, it.seat) == place_of(before, old.seat)
             });
             if !kept {
                 let expected = format_args!("member {index} as before, or larger: {old:?}");

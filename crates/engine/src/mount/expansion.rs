@@ -1,5 +1,5 @@
-//! Expansion of an aggregate of mirrors or parity groups: it gets another group, or the drives of a
-//! group became larger (decision 0050).
+//! Expansion of an aggregate of mirrors or parity groups: it gets another group, the drives of a
+//! group became larger (decision 0050), or a parity group gets more data drives (decision 0052).
 //!
 //! ```text
 //! empty labels where there were none, flushed ─▶ Change::Grow, in a consistency point
@@ -8,20 +8,24 @@
 //!
 //! 1. The consistency point writes the record, as it writes those of losses. So drives may be lost
 //!    at any time, and the record says so.
-//! 2. A group that is added is like the one that has the last extent: as many drives, and as many
-//!    of them with parity.
+//! 2. A group that is added is like the one that was added last: as many drives, and as many of
+//!    them with parity.
 //! 3. A group becomes larger by what all of its drives have become larger by, or have more than the
 //!    drives that they replaced. The new extents begin behind the old copies of labels that move:
 //!    they are needed until the change is committed.
-//! 4. What is written here is outside of all extents of the present layout. A new drive has no
+//! 4. A drive that becomes a data column of a group that is there has zeroes in all of its stripes
+//!    before it joins. So parity is right as it is, with the new column and without it.
+//! 5. What is written here is outside of all extents of the present layout. A new drive has no
 //!    record and no superblock, and its RAID log is zeroes. A drive that became larger gets a label
 //!    at its new end with the present record, and without a superblock.
 
 use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Storage};
 use everglade_format::config::{ENTRIES_MAX, EXTENTS_MAX, Uuid};
 use everglade_format::label::{
-    CONFIG_OFFSETS, config_slot, data_region, grown_region, label_offsets, size_for, size_to_grow,
+    CONFIG_OFFSETS, LABEL_BLOCKS, config_slot, data_region, grown_region, label_offsets, size_for,
+    size_to_grow,
 };
+use everglade_format::seat::DATA_MAX;
 use everglade_format::{Config, Dbn, Extent, Member, Role, Seat};
 
 use crate::media::layout::expansion::Expansion;
@@ -47,11 +51,15 @@ pub(crate) fn plan(
         former_extents: config.extents.len(),
         added: Vec::new(),
         enlarged: Vec::new(),
+        widened: None,
         extents: Vec::new(),
         reserve_blocks: 0,
     };
     match growth {
         Growth::Add(added) => add(storage, present, added, &mut expansion)?,
+        Growth::Widen { group, added } => {
+            widen(storage, present, (*group, added), &mut expansion)?;
+        }
         Growth::Extend(devices) => extend(storage, present, devices, &mut expansion)?,
         Growth::Replace { .. } => unreachable!("it changes no extent"),
     }
@@ -80,6 +88,9 @@ pub(crate) fn prepare(
     let first = present.config.members.len();
     for (index, (_, device)) in (first..).zip(&expansion.added) {
         make_ready(storage, &next, index, *device).map_err(|error| failed(*device, error))?;
+        if expansion.widened.is_some() {
+            zero_stripes(storage, &next, index, *device).map_err(|error| failed(*device, error))?;
+        }
     }
     for (index, _, blocks) in &expansion.enlarged {
         let device = device_of(&present, *index).expect("it was looked at");
@@ -124,6 +135,58 @@ fn add(
             expansion.added.push((member, *device));
         }
     }
+    Ok(())
+}
+
+/// Gives a parity group more data columns.
+fn widen(
+    storage: &dyn Storage,
+    present: &Layout,
+    (group, added): (u16, &[(DeviceId, Uuid)]),
+    expansion: &mut Expansion,
+) -> Result<(), GrowError> {
+    let config = &present.config;
+    let mut members = config.members.iter().zip(0..);
+    let of_group = members.find(|(member, _)| member.seat.group == group && group > 0);
+    let columns = of_group.and_then(|(_, index)| config.parity_group_of(index));
+    let columns = columns.ok_or(GrowError::NoParityGroup(group))?;
+    let (data, drives) = (columns.data.len(), columns.data.len() + added.len());
+    if added.is_empty() || drives > DATA_MAX {
+        return Err(GrowError::TooWide {
+            group,
+            drives,
+            most: DATA_MAX,
+        });
+    }
+    let first = config.members[columns.data[0] as usize].clone();
+    let like = config.extents.iter();
+    let like: Vec<&Extent> = like.filter(|it| it.member == columns.data[0]).collect();
+    let ends = like.iter().map(|extent| extent.first_dbn.0 + extent.length);
+    let least = ends.max().unwrap_or(0) + LABEL_BLOCKS;
+    let small = |number: usize| u8::try_from(number).expect("few drives");
+    for (column, (device, uuid)) in (data..).zip(added) {
+        let is_twice = added.iter().filter(|(other, _)| other == device).count() > 1;
+        check_new(
+            storage,
+            *device,
+            least,
+            present.has_device(*device) || is_twice,
+        )?;
+        let seat = Seat::of_parity_group(group, small(column), small(drives));
+        let index = config.members.len() + expansion.added.len();
+        for extent in &like {
+            let region = (extent.first_dbn, extent.length);
+            append(config, expansion, (index, seat), region);
+        }
+        let member = Member {
+            uuid: *uuid,
+            size_blocks: blocks_of(storage, *device),
+            data_first: first.data_first,
+            seat,
+        };
+        expansion.added.push((member, *device));
+    }
+    expansion.widened = Some((group, small(added.len())));
     Ok(())
 }
 
@@ -261,9 +324,11 @@ struct Shape {
 }
 
 impl Shape {
-    /// The shape of the group that has the last extent.
+    /// The shape of the group that was added last.
     fn of(config: &Config) -> Shape {
-        let last = config.extents.last().map_or(0, |extent| extent.member);
+        let members = config.members.iter().zip(0..);
+        let last = members.max_by_key(|(member, _)| member.seat.group);
+        let last = last.map_or(0, |(_, index)| index);
         let group = config.parity_group_of(last);
         Shape {
             drives: match &group {
@@ -304,6 +369,22 @@ fn make_ready(
             next.config.raid_log_blocks,
         );
         zero_region(storage, device, log)?;
+    }
+    storage.flush(device)
+}
+
+/// Fills the stripes of a new data column with zeroes.
+fn zero_stripes(
+    storage: &dyn Storage,
+    next: &Layout,
+    index: usize,
+    device: DeviceId,
+) -> Result<(), DiskError> {
+    let extents = next.config.extents.iter();
+    let own = extents.filter(|extent| extent.member as usize == index);
+    let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
+    for extent in own {
+        storage.zero(device, bytes(extent.first_dbn.0), bytes(extent.length))?;
     }
     storage.flush(device)
 }

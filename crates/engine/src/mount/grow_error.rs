@@ -29,6 +29,19 @@ pub enum GrowError {
         /// Drives of each group.
         together: usize,
     },
+    /// Only a parity group becomes wider.
+    #[error("group {0} is no parity group; only a parity group gets more data drives")]
+    NoParityGroup(u16),
+    /// A parity group has room for no more.
+    #[error("a parity group has at most {most} data drives; group {group} would have {drives}")]
+    TooWide {
+        /// Number of the group.
+        group: u16,
+        /// Data drives that it would have.
+        drives: usize,
+        /// Most data drives.
+        most: usize,
+    },
     /// A drive is the only one that has all blocks of its mirror, so it cannot be taken out.
     #[error(
         "no other drive of the mirror has everything; wait until one has caught up, or bring one \

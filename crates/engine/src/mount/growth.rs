@@ -151,6 +151,7 @@ fn plan(
                 extend(storage, &mut config, &devices, *device)?;
             }
         }
+        Growth::Widen { group, .. } => return Err(GrowError::NoParityGroup(*group)),
         Growth::Replace { .. } => unreachable!("it changes no extent"),
     }
     if config.extents.len() > EXTENTS_MAX

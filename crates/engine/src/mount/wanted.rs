@@ -12,6 +12,14 @@ pub enum Growth {
     /// Devices that become members, each with a random UUID. If the aggregate has mirrors or parity
     /// groups, the drives of one group after the other.
     Add(Vec<(DeviceId, Uuid)>),
+    /// Drives that become data columns of a parity group, each with a random UUID. What they have
+    /// where the group has its stripes is lost.
+    Widen {
+        /// Number of the group, from 1.
+        group: u16,
+        /// The drives.
+        added: Vec<(DeviceId, Uuid)>,
+    },
     /// Members whose devices have become larger: [`Storage::size_bytes`] says the new size. Of
     /// each mirror or parity group, one drive is enough: the sizes of all of its drives count.
     Extend(Vec<DeviceId>),

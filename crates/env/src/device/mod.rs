@@ -555,6 +555,26 @@ impl Device {
         }
     }
 
+    /// Makes a piece read as zeroes, without writing it if the host can do that. Waits for the
+    /// host.
+    pub(crate) fn zero(self: &Arc<Self>, piece: Piece, budget: &Budget) -> Result<(), Fault> {
+        let opened = self.open_segment(piece.segment, false, budget);
+        // A segment that is not there reads as zeroes.
+        let Some(handle) = opened.map_err(|_| Fault::from(Errno::IO))? else {
+            return Ok(());
+        };
+        let result = match transfer::punch(&handle, piece.offset, piece.bytes) {
+            // A disk that cannot forget a range with zeroes as the result has it zeroed in place.
+            Err(fault) if fault.is_unsupported() && self.kind == DeviceKind::Block => {
+                transfer::zero(&handle, piece.offset, piece.bytes)
+            }
+            result => result,
+        };
+        self.segment(piece.segment).soil();
+        self.measure_host();
+        result
+    }
+
     pub(crate) fn host_free_bytes(&self) -> Option<u64> {
         let free = self.host_free.load(Ordering::Relaxed);
         (self.kind != DeviceKind::Block && free != UNKNOWN).then_some(free)

@@ -69,6 +69,27 @@ fn unwritten_ranges_read_as_zeroes() {
 }
 
 #[test]
+fn a_range_that_was_zeroed_reads_as_zeroes_and_its_neighbours_stay() {
+    everywhere(Memory, |mut rig| {
+        for device in [rig.directory(SIZE), rig.file(SIZE)] {
+            let bytes = pattern(7, 3 * SEGMENT as usize);
+            rig.write(device, SEGMENT, &bytes).unwrap();
+            let zeroed = SEGMENT + BLOCK;
+            rig.world.zero(device, zeroed, 2 * SEGMENT).unwrap();
+            rig.world.flush(device).unwrap();
+            let read = rig.read(device, SEGMENT, bytes.len()).unwrap();
+            let (first, rest) = read.split_at(BLOCK as usize);
+            let (middle, last) = rest.split_at(2 * SEGMENT as usize);
+            assert_eq!(first, &bytes[..first.len()]);
+            assert!(middle.iter().all(|byte| *byte == 0));
+            assert_eq!(last, &bytes[bytes.len() - last.len()..]);
+            // Segments that are not there.
+            rig.world.zero(device, SIZE - SEGMENT, SEGMENT).unwrap();
+        }
+    });
+}
+
+#[test]
 fn durable_writes_and_flushes_complete() {
     everywhere(Disk, |mut rig| {
         let device = rig.directory(SIZE);

@@ -192,14 +192,19 @@ fn data_devices(
 }
 
 /// Returns the devices that a request adds to an aggregate, to be recorded as joining. Sizes of
-/// files and block devices are left at 0.
+/// files and block devices are left at 0. Directories without a size get the `usual` one, if there
+/// is one.
 pub(super) fn added(
     directory: &DataDir,
     aggregate: &AggregateState,
     request: &AddDevices,
+    usual: Option<Size>,
 ) -> Result<Vec<Device>, Problem> {
     refuse_too_many(directory, request.devices.len().max(1))?;
-    let size = request.size_bytes.map(Size);
+    let mut paths = request.devices.iter().map(Path::new);
+    let takes_size = request.devices.is_empty() || paths.any(Path::is_dir);
+    let usual = usual.filter(|_| takes_size);
+    let size = request.size_bytes.map(Size).or(usual);
     if let Some(size) = size {
         check_size(size)?;
     }
@@ -779,10 +784,11 @@ mod tests {
             let request = AddDevices {
                 devices: devices.iter().map(|path| (*path).to_owned()).collect(),
                 size_bytes,
+                group: None,
                 discard_contents: false,
                 dry_run: false,
             };
-            added(&bench.directory, &aggregate, &request)
+            added(&bench.directory, &aggregate, &request, None)
         };
         let devices = add(&[&file, &folder], Some(GIB)).expect("chosen");
         assert!(devices.iter().all(|device| device.joining));

@@ -30,6 +30,7 @@ use super::candidates;
 use super::creation::{self, Contents, CreationError};
 use super::imagined::Imagined;
 use super::units::bytes;
+use super::zeroing::Zeroing;
 use super::{joining, kinds, points, room};
 use crate::datadir::{AggregateState, Device, DeviceKind, Phase};
 use crate::{DataDir, Size};
@@ -53,6 +54,31 @@ pub(super) struct Candidate {
     pub(super) former_bytes: Option<u64>,
     /// Whether it has contents that are lost.
     pub(super) holds_data: bool,
+}
+
+/// What devices are to become: groups or single devices, or data drives of a parity group.
+#[derive(Clone, Copy)]
+struct Addition {
+    group: Option<u16>,
+}
+
+impl Addition {
+    fn of(request: &AddDevices) -> Result<Addition, Problem> {
+        let small = |group: u64| {
+            let small = u16::try_from(group).ok().filter(|group| *group > 0);
+            let refused = || Problem::invalid("group", "groups are numbered from 1 to 65535");
+            small.ok_or_else(refused)
+        };
+        let group = request.group.map(small).transpose()?;
+        Ok(Addition { group })
+    }
+
+    fn growth(self, added: Vec<(DeviceId, [u8; 16])>) -> everglade_engine::Growth {
+        match self.group {
+            Some(group) => everglade_engine::Growth::Widen { group, added },
+            None => everglade_engine::Growth::Add(added),
+        }
+    }
 }
 
 impl Candidate {
@@ -87,7 +113,10 @@ impl Administrator {
     pub fn add_devices(&self, name: &str, request: &AddDevices) -> Result<Growth, Problem> {
         let mut directory = self.directory();
         let pool = self.pool_to_grow(&mut directory, name)?;
-        let devices = candidates::added(&directory, &pool.recorded, request)?;
+        let addition = Addition::of(request)?;
+        let usual = addition.group.map(|group| self.size_of_group(&pool, group));
+        let usual = usual.transpose()?;
+        let devices = candidates::added(&directory, &pool.recorded, request, usual)?;
         let contents = match request.discard_contents || request.dry_run {
             true => Contents::Discarded,
             false => Contents::Kept,
@@ -95,7 +124,7 @@ impl Administrator {
         let mut chosen = Vec::new();
         let checked = self
             .open_chosen(&directory, devices, contents, &mut chosen)
-            .and_then(|()| self.examine_addition(&directory, &pool, &chosen));
+            .and_then(|()| self.examine_addition(&directory, &pool, (addition, &chosen)));
         let info = match checked {
             Ok(info) if !request.dry_run => info,
             refused_or_planned => {
@@ -103,7 +132,8 @@ impl Administrator {
                 return refused_or_planned.map(|info| view(name, true, &info, &chosen));
             }
         };
-        if let Err(problem) = self.join_chosen(&mut directory, &pool, &mut chosen) {
+        let joined = self.join_chosen(&mut directory, &pool, (addition, &mut chosen));
+        if let Err(problem) = joined {
             // Whether they are members is found out by the next start.
             if problem.outcome != Some(Outcome::Unknown) {
                 self.close_chosen(&chosen);
@@ -156,6 +186,23 @@ impl Administrator {
         }
         self.note_growth(&mut directory, name, &info, &chosen);
         Ok(view(name, false, &info, &chosen))
+    }
+
+    /// Returns the size of the largest drive of a group that is there.
+    fn size_of_group(&self, pool: &Pool, group: u16) -> Result<Size, Problem> {
+        let members = pool.known.members.iter();
+        let mut members = members.filter(|it| it.seat.group == group).peekable();
+        if members.peek().is_none() {
+            let name = &pool.recorded.name;
+            let text = format!(
+                "aggregate {name} has no group {group}; `everglade aggregate show {name}` lists \
+                them"
+            );
+            return Err(Problem::invalid("group", text));
+        }
+        let drives = members.filter_map(|member| member.device);
+        let sizes = drives.map(|device| self.plane.world.size_bytes(device));
+        Ok(Size(sizes.max().unwrap_or(0)))
     }
 
     /// Returns the aggregate, if it can become larger now.
@@ -447,7 +494,7 @@ impl Administrator {
         &self,
         directory: &DataDir,
         pool: &Pool,
-        chosen: &[Candidate],
+        (addition, chosen): (Addition, &[Candidate]),
     ) -> Result<GrowthInfo, Problem> {
         let mut imagined = Imagined::new(&self.plane.world);
         let mut chosen = chosen.to_vec();
@@ -457,7 +504,7 @@ impl Administrator {
             let id = *candidate.id.get_or_insert_with(new);
             added.push((id, [0; 16]));
         }
-        let growth = everglade_engine::Growth::Add(added);
+        let growth = addition.growth(added);
         let info = self.examine(&imagined, pool, &chosen, &growth)?;
         let devices = chosen.iter().map(|it| &it.device);
         refuse_full_host(directory, pool, &info, devices, "devices")?;
@@ -504,7 +551,7 @@ impl Administrator {
         &self,
         directory: &mut DataDir,
         pool: &Pool,
-        chosen: &mut [Candidate],
+        (addition, chosen): (Addition, &mut [Candidate]),
     ) -> Result<(), Problem> {
         let mut state = directory.state().clone();
         let mut aggregates = state.aggregates.iter_mut();
@@ -523,7 +570,7 @@ impl Administrator {
             let uuid = creation::random().map_err(|error| refused(&error))?;
             added.push((id, uuid));
         }
-        self.commit_growth(pool, chosen, &everglade_engine::Growth::Add(added))
+        self.commit_growth(pool, chosen, &addition.growth(added))
     }
 
     /// Makes a directory device.
@@ -552,7 +599,7 @@ impl Administrator {
         growth: &everglade_engine::Growth,
     ) -> Result<(), Problem> {
         let (world, id) = (&self.plane.world, pool.known.id);
-        let next = self.engine.prepare_growth(world, id, growth);
+        let next = self.engine.prepare_growth(&Zeroing(world), id, growth);
         let next = next.map_err(|error| self.explain_growth(&error, chosen))?;
         let change = admin::Change::Grow { next: next.clone() };
         match self.change(id, change) {
@@ -613,7 +660,16 @@ impl Administrator {
             GrowError::InUse(device) => refused(&CreationError::Labelled {
                 path: path(*device),
             }),
-            GrowError::Groups { .. } => Problem::invalid("devices", error.to_string()),
+            GrowError::Groups { .. } => {
+                let text = format!(
+                    "{error}. To give a parity group more data drives instead, name it: `--group`, \
+                    in a request `group`"
+                );
+                Problem::invalid("devices", text)
+            }
+            GrowError::NoParityGroup(_) | GrowError::TooWide { .. } => {
+                Problem::invalid("group", error.to_string())
+            }
             GrowError::LastCopy | GrowError::SeatInUse => {
                 Problem::of_field(Code::Busy, "device", error.to_string())
             }

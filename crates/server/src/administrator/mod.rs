@@ -51,6 +51,7 @@ mod spares;
 mod splits;
 mod unavailable;
 mod units;
+mod zeroing;
 
 pub use administrator::{Administrator, Deleted};
 pub use copies::LostCopy;

@@ -20,6 +20,8 @@ pub struct GrowthRecord {
     pub geometry: Geometry,
     /// Devices that join.
     pub joining: Vec<DeviceId>,
+    /// They become columns of a parity group that is there.
+    pub is_wider: bool,
 }
 
 /// A growth between its labels and its answer.

@@ -8,6 +8,7 @@
 use everglade_engine::admin;
 use everglade_engine::{GrowError, Growth, NextGeometry};
 use everglade_env::DeviceId;
+use everglade_format::Role;
 use everglade_format::config::CONFIG_BYTES;
 use everglade_format::label::{CONFIG_OFFSETS, label_offsets};
 use everglade_target::Error;
@@ -60,11 +61,13 @@ impl EngineSystem {
         let info = info.map_err(refused)?;
         let geometry = self.geometry_of(info.epoch_after, info.total_blocks_after);
         let index = self.growths.len();
+        let is_wider = matches!(growth, Growth::Widen { .. });
         self.growths.push(GrowthRecord {
             asked,
             answered: None,
             geometry,
             joining,
+            is_wider,
         });
         let prepared = engine.prepare_growth(&*storage, self.aggregate, &growth);
         match prepared {
@@ -84,12 +87,12 @@ impl EngineSystem {
     fn growth_of(&self, request: &PoolGrowth) -> (Growth, Vec<DeviceId>) {
         let joining = match request {
             PoolGrowth::Larger(devices) => {
-                for (device, bytes) in devices {
-                    let device = DeviceId(*device);
-                    let size = self.world.spec(device).size_bytes;
-                    self.world.grow(device, size + bytes);
-                }
-                let devices = devices.iter().map(|(device, _)| DeviceId(*device));
+                let devices: Vec<(DeviceId, u64)> = devices
+                    .iter()
+                    .map(|(device, bytes)| (DeviceId(*device), *bytes))
+                    .collect();
+                self.enlarge(&devices);
+                let devices = devices.iter().map(|(device, _)| *device);
                 return (Growth::Extend(devices.collect()), Vec::new());
             }
             PoolGrowth::New(sizes) => {
@@ -98,7 +101,18 @@ impl EngineSystem {
                     size_bytes: *size_bytes,
                     ..like
                 };
-                let new = sizes.iter().map(|size| self.world.add_device(spec(size)));
+                // The last group may have become wider.
+                let together = self.drives_together();
+                let count = sizes.len().next_multiple_of(together);
+                let sizes = sizes.iter().cycle().take(count);
+                let new = sizes.map(|size| self.world.add_device(spec(size)));
+                new.collect()
+            }
+            PoolGrowth::Wider(count) => {
+                let (_, size_bytes) = self.narrowest().expect("it has parity");
+                let like = self.world.spec(DeviceId(0));
+                let spec = DeviceSpec { size_bytes, ..like };
+                let new = (0..*count).map(|_| self.world.add_device(spec));
                 new.collect()
             }
             PoolGrowth::Again => {
@@ -116,7 +130,78 @@ impl EngineSystem {
             Rng::for_part(attempt | u64::from(device.0), "joining").fill(&mut uuid);
             (*device, uuid)
         };
-        (Growth::Add(joining.iter().map(named).collect()), joining)
+        let added = joining.iter().map(named).collect();
+        let growth = match self.narrowest() {
+            // Of several growths that came to nothing, some may have been of a group.
+            Some((group, size_bytes)) if !self.makes_groups(request, joining.len()) => {
+                for device in &joining {
+                    let size = self.world.spec(*device).size_bytes;
+                    self.world.grow(*device, size.max(size_bytes));
+                }
+                Growth::Widen { group, added }
+            }
+            _ => Growth::Add(added),
+        };
+        (growth, joining)
+    }
+
+    /// True if so many devices are whole groups, for a request that does not ask for a wider one.
+    fn makes_groups(&self, request: &PoolGrowth, devices: usize) -> bool {
+        let is_wider = matches!(request, PoolGrowth::Wider(_));
+        !is_wider && devices.is_multiple_of(self.drives_together())
+    }
+
+    /// Drives of the last group, to which others are made alike; 1 without groups.
+    fn drives_together(&self) -> usize {
+        let info = self.info();
+        let groups = info.members.iter().map(|member| member.seat.group);
+        match groups.clone().max() {
+            None | Some(0) => 1,
+            Some(last) => groups.filter(|group| *group == last).count(),
+        }
+    }
+
+    /// Returns the number of the parity group with the fewest drives, and the size of its largest
+    /// drive; `None` without parity.
+    fn narrowest(&self) -> Option<(u16, u64)> {
+        let info = self.info();
+        let drives = |group: u16| {
+            let members = info.members.iter();
+            members.filter(move |member| member.seat.group == group)
+        };
+        let parity = info.members.iter();
+        let parity = parity.filter(|member| member.seat.role == Role::Parity);
+        let groups = parity.map(|member| member.seat.group);
+        let group = groups.min_by_key(|group| (drives(*group).count(), *group))?;
+        let sizes = drives(group).filter_map(|member| member.device);
+        let sizes = sizes.map(|device| self.world.spec(device).size_bytes);
+        Some((group, sizes.max()?))
+    }
+
+    /// The host makes devices larger by some bytes. A parity group may have become wider since they
+    /// were chosen: those of its drives that were not chosen become as large.
+    fn enlarge(&self, devices: &[(DeviceId, u64)]) {
+        let info = self.info();
+        let size = |device: DeviceId| self.world.spec(device).size_bytes;
+        let mut grown = Vec::new();
+        for (device, bytes) in devices {
+            grown.push((*device, size(*device) + bytes));
+            let group = info.members.iter().find(|it| it.device == Some(*device));
+            let group = group.map_or(0, |member| member.seat.group);
+            let mates = info.members.iter().filter(|it| it.seat.group == group);
+            let mates = mates.filter(|_| group > 0).filter_map(|it| it.device);
+            let mates: Vec<DeviceId> = mates.collect();
+            if mates
+                .iter()
+                .any(|mate| devices.iter().all(|(it, _)| it != mate))
+            {
+                let largest = mates.iter().map(|mate| size(*mate)).max().unwrap_or(0);
+                grown.extend(mates.into_iter().map(|mate| (mate, largest + bytes)));
+            }
+        }
+        for (device, bytes) in grown {
+            self.world.grow(device, size(device).max(bytes));
+        }
     }
 
     /// True if the host has made a member larger than the aggregate knows.

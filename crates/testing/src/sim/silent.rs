@@ -202,6 +202,7 @@ impl<M: Maker> Life<'_, M> {
         mut images: Images,
         mut model: Model,
     ) -> Result<(), Failure> {
+        let mut was_read_only = false;
         for again in 0..2 {
             let is_clean = self.is_clean(branch, &images)?;
             let world = self.start(images);
@@ -222,7 +223,12 @@ impl<M: Maker> Life<'_, M> {
                     return Ok(());
                 }
             };
-            let view = look(&world, &mut system, &model)?;
+            let mut view = look(&world, &mut system, &model)?;
+            if was_read_only {
+                // The start before made no consistency point, so the number that this one made may
+                // be that of one that failed. It says nothing of what joined that.
+                view.cp = None;
+            }
             if is_clean && view.errors() > 0 {
                 let (failed, read_only) = (&view.failed, &view.read_only);
                 let what = format!(
@@ -237,7 +243,8 @@ impl<M: Maker> Life<'_, M> {
                 .map_err(|failure| failure.within(format!("restart {again}")))?;
             model.set_writes(world.writes());
             (images, model) = self.live_with(branch, &world, system, model)?;
-            if view.read_only.is_some() {
+            was_read_only = view.read_only.is_some();
+            if was_read_only {
                 // Nothing changed, and objects that were left out may exist again.
                 model = known;
                 model.set_writes(world.writes());

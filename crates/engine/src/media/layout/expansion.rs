@@ -1,14 +1,14 @@
-//! Expansion of a layout with groups: another group, or a group whose drives became larger
-//! (decision 0050).
+//! Expansion of a layout with groups: another group, a group whose drives became larger, or a
+//! parity group with more data drives (decisions 0050 and 0052).
 //!
 //! 1. An expansion appends members and extents, and changes no former one but the sizes of drives
-//!    that became larger.
+//!    that became larger, and the columns of parity behind new data columns.
 //! 2. It is in the layout before it is in a config record. Until a consistency point has recorded
 //!    it, the layout is *grown*: its config is no record of any epoch.
 
 use everglade_env::DeviceId;
 use everglade_format::config::Uuid;
-use everglade_format::{Extent, Member};
+use everglade_format::{Extent, Member, Role};
 
 use super::{Layout, Use, rows_of};
 
@@ -23,6 +23,8 @@ pub(crate) struct Expansion {
     pub(crate) added: Vec<(Member, DeviceId)>,
     /// Members that became larger: index, UUID, and blocks now.
     pub(crate) enlarged: Vec<(usize, Uuid, u64)>,
+    /// A parity group that becomes wider, and the number of its new data columns.
+    pub(crate) widened: Option<(u16, u8)>,
     /// Extents that are added.
     pub(crate) extents: Vec<Extent>,
     /// Blocks kept back afterwards.
@@ -43,6 +45,12 @@ impl Layout {
                 return None;
             }
             member.size_blocks = *blocks;
+        }
+        if let Some((group, columns)) = expansion.widened {
+            let parity = config.members.iter_mut();
+            let parity = parity.map(|member| &mut member.seat);
+            let parity = parity.filter(|it| it.group == group && it.role == Role::Parity);
+            parity.for_each(|seat| seat.column += columns);
         }
         let (mut devices, mut uses) = (self.devices.clone(), self.uses.clone());
         for (member, device) in &expansion.added {

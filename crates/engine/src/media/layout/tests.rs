@@ -289,6 +289,7 @@ fn enlarged(layout: &Layout) -> Expansion {
         enlarged: members
             .map(|(index, member)| (index, member.uuid, 4000))
             .collect(),
+        widened: None,
         extents: more.collect(),
         reserve_blocks: 7,
     }
@@ -312,6 +313,52 @@ fn an_expansion_counts_when_a_record_has_it() {
     assert!(!recorded.config.members[1].seat.is_current());
     assert_eq!(recorded.config.members[1].size_blocks, 4000);
     assert_eq!(recorded.config.reserve_blocks, 7);
+}
+
+#[test]
+fn parity_comes_after_a_data_column_that_is_added() {
+    let layout = parity_group();
+    let like = *layout.config.extents.last().expect("the last data column");
+    let added = Member {
+        uuid: [9; 16],
+        seat: Seat::of_parity_group(layout.config.members[0].seat.group, 3, 4),
+        ..layout.config.members[0].clone()
+    };
+    let wider = Expansion {
+        enlarged: Vec::new(),
+        added: vec![(added, DeviceId(9))],
+        widened: Some((layout.config.members[0].seat.group, 1)),
+        extents: vec![Extent {
+            base: like.base + like.length,
+            column: 3,
+            member: 5,
+            ..like
+        }],
+        ..enlarged(&layout)
+    };
+    let next = layout.with_expansion(&wider).expect("planned");
+    let rows = &next.all_rows()[0];
+    assert_eq!((rows.code.data(), rows.code.parity()), (4, 2));
+    assert_eq!(rows.members, [0, 1, 2, 5, 3, 4]);
+    // The parity of stripes that are there is right as it is.
+    let data = [1, 2, 3].map(|byte| {
+        let mut page = Page::for_read();
+        page.fill(byte);
+        page.freeze()
+    });
+    let with_zeroes = [&data[..], &[PageRef::zero()]].concat();
+    let before = layout.all_rows()[0].parity_of(&data);
+    let after = rows.parity_of(&with_zeroes);
+    assert!(
+        before
+            .iter()
+            .zip(&after)
+            .all(|(old, new)| old[..] == new[..])
+    );
+    let recorded = next.with_uses_recorded(2);
+    let bytes = recorded.record_of(5).encode();
+    let read = Config::decode(&bytes).expect("valid");
+    assert_eq!(read, Some(recorded.record_of(5)), "the format allows it");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! added and by drives that became larger, and drives fail before and afterwards (decision 0050).
 
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use super::devices::sparse;
@@ -105,6 +106,67 @@ fn a_parity_group_becomes_larger_with_its_drives() {
     bring_back(&dir, &drives, &[0, 3]);
     let server = serve(&dir, &[]);
     within(PATIENCE, "they have everything", || all_online(&dir));
+    server.stop();
+    assert_clean(&dir, 2);
+}
+
+#[test]
+fn a_parity_group_gets_one_more_data_drive() {
+    let dir = TestDir::new();
+    let server = serve(&dir, &[]);
+    let drives = files(&dir, 5);
+    parity::make(&dir, "double", &drives[..4], &[]);
+    fill(&server, 0..64, 1);
+    let before = size(&dir);
+    // It held something else before, all over.
+    let rubbish = vec![0xee; 1 << 20];
+    let file = File::options().write(true).open(&drives[4]).expect("open");
+    for at in (0..900).step_by(7) {
+        let written = file.write_all_at(&rubbish, at << 20);
+        written.expect("room");
+    }
+    let one = text(&drives[4]);
+    let add = ["aggregate", "add", "m", "--devices", one];
+    let of = |group| [&add[..], &["--group", group]].concat();
+    refused(
+        &dir,
+        &[&add[..], &["--yes"]].concat(),
+        2,
+        &["groups of 4", "--group"],
+    );
+    refused(&dir, &of("2"), 2, &["no group 2"]);
+    let small = sparse(&dir, "small", 600 << 20);
+    let too_small = ["aggregate", "add", "m", "--devices", text(&small)];
+    let too_small = [&too_small[..], &["--group", "1"]].concat();
+    refused(&dir, &too_small, 1, &["too small"]);
+    let wider = of("1");
+    refused(&dir, &wider, 6, &["--yes"]);
+    let planned = ask_json(&dir, &[&wider[..], &["--dry-run"]].concat());
+    assert_eq!(size(&dir), before);
+    while_used(&server, |_| {
+        _ = ask(&dir, &[&wider[..], &["--yes"]].concat())
+    });
+    assert_eq!(planned["size_bytes"], size(&dir));
+    assert!(
+        size(&dir) > before * 14 / 10,
+        "three columns instead of two"
+    );
+    // What is behind stays from before the growth.
+    fill(&server, 0..32, 2);
+    server.stop();
+    assert_clean(&dir, 2);
+    // The new drive and an old one.
+    take_away(&dir, &drives, &[0, 4]);
+    let server = serve(&dir, &[]);
+    assert_holds(&server, 0..32, 2);
+    assert_holds(&server, 48..64, 1);
+    fill(&server, 0..20, 3);
+    server.stop();
+    bring_back(&dir, &drives, &[0, 4]);
+    let server = serve(&dir, &[]);
+    within(PATIENCE, "they have everything", || all_online(&dir));
+    assert_holds(&server, 0..20, 3);
+    assert_holds(&server, 48..64, 1);
     server.stop();
     assert_clean(&dir, 2);
 }

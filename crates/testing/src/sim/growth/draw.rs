@@ -75,6 +75,9 @@ pub(in super::super) fn any(rng: &mut Rng, world: &SimWorld, maker: &EngineMaker
     }
     let area_blocks = maker.area_blocks;
     let together = maker.drives_together();
+    if maker.parity.is_some() && rng.one_in(3) {
+        return PoolGrowth::Wider([1, 1, 2][rng.index(3)]);
+    }
     if rng.one_in(2) {
         let count = [1, 1, 2][rng.index(3)] * together;
         let blocks = |device: DeviceId| world.spec(device).blocks();

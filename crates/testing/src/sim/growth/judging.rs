@@ -102,8 +102,11 @@ impl<'a> Judging<'a> {
         let is_joining = |device: &DeviceId| images.is_joining(device.0 as usize);
         let mut opens_alone = false;
         if growth.joining.iter().any(is_joining) {
+            // A parity group may do without a data column that it has just got.
+            let spared = (is_made && growth.is_wider).then_some(growth.geometry);
+            let expected: Vec<Geometry> = spared.into_iter().chain([possible[0]]).collect();
             opens_alone = self
-                .judge_without(at, images, is_made, possible[0], report)
+                .judge_without(at, images, is_made, &expected, report)
                 .map_err(|failure| failure.within("without the devices that were joining"))?;
             report.growths[Growth::WithoutJoining] += 1;
         }
@@ -117,21 +120,21 @@ impl<'a> Judging<'a> {
     }
 
     /// Devices that were joining are not there any more. If the superblock of the growth is on one
-    /// of the others, the pool must not open; else it is as it was before, and nothing is lost.
-    /// Returns whether it opens.
+    /// of the others, the pool must not open, unless it can spare them; else it is as it was
+    /// before. Nothing is lost in either case. Returns whether it opens.
     fn judge_without(
         &self,
         at: u64,
         images: &Images,
         is_made: bool,
-        before: Geometry,
+        expected: &[Geometry],
         report: &mut Report,
     ) -> Result<bool, Failure> {
         let alone = images.without_joining();
         if !is_made {
             self.check(&alone)?;
         }
-        match self.start(&alone, at, &[before], report)? {
+        match self.start(&alone, at, expected, report)? {
             Ok(_) => Ok(true),
             Err(_) if is_made => Ok(false),
             Err(reason) => Err(Failure::new(reason).within("mount")),

@@ -483,7 +483,7 @@ fn second(first: &PoolGrowth, is_made: bool, images: &Images) -> PoolGrowth {
         PoolGrowth::Larger(devices) if !is_made => {
             PoolGrowth::Larger(devices.iter().map(|(device, _)| (*device, 0)).collect())
         }
-        PoolGrowth::New(_) if !is_made && has_strays => PoolGrowth::Again,
+        PoolGrowth::New(_) | PoolGrowth::Wider(_) if !is_made && has_strays => PoolGrowth::Again,
         growth => growth.clone(),
     }
 }

@@ -69,6 +69,7 @@ mod tests {
             answered,
             geometry: geometry(epoch),
             joining: Vec::new(),
+            is_wider: false,
         };
         let known = Geometries {
             base: geometry(1),

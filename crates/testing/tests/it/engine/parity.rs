@@ -163,3 +163,9 @@ fn a_volume_without_luns_is_known_by_its_name() {
 fn areas_that_are_not_known_are_searched_though_one_is_ready() {
     passes_in_groups(Kind::Faults, 0x6a45_5631_d8e4_22d6);
 }
+
+/// A life was read-only, and the number of a consistency point that failed was used again.
+#[test]
+fn a_number_that_is_used_again_says_nothing_of_what_joined_the_former() {
+    passes_in_groups(Kind::Silent, 0x945f_f3ba_e8d0_f6db);
+}
