@@ -17,12 +17,15 @@ pub struct AddDevices {
     /// Size of each device that is a directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
-    /// Number of the parity group that gets the devices as data drives, from 1. None: the devices
-    /// are groups of their own, or single devices. A directory is as large as the others of the
-    /// group, unless `size_bytes` says otherwise.
+    /// Number of the group that gets the devices, from 1: a parity group gets data drives, a mirror
+    /// gets copies. None: the devices are groups of their own, or single devices. A directory is as
+    /// large as the others of the group, unless `size_bytes` says otherwise.
     #[schema(minimum = 1, maximum = 65535)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<u64>,
+    /// Whether the parity group gets the devices for more parity instead.
+    #[schema(required = false)]
+    pub parity: bool,
     /// Whether existing contents of files and block devices may be overwritten.
     #[schema(required = false)]
     pub discard_contents: bool,
@@ -42,6 +45,7 @@ impl AddDevices {
             devices: fields.strings("devices", DEVICES_MAX)?,
             size_bytes: fields.integer("size_bytes")?,
             group: fields.integer("group")?,
+            parity: fields.flag("parity")?,
             discard_contents: fields.flag("discard_contents")?,
             dry_run: fields.flag("dry_run")?,
         };
@@ -128,6 +132,7 @@ mod tests {
             devices: vec!["/dev/sdb".to_owned()],
             size_bytes: Some(1 << 30),
             group: Some(2),
+            parity: true,
             discard_contents: true,
             dry_run: true,
         };

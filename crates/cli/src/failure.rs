@@ -221,7 +221,7 @@ impl From<Problem> for Failure {
             }
             Some("snapshot_policy") => format!("--snapshot-policy: {}", problem.detail),
             Some("safety_snapshot") => format!("--safety-snapshot: {}", problem.detail),
-            Some(field @ ("devices" | "device" | "group" | "aggregate")) => {
+            Some(field @ ("devices" | "device" | "group" | "parity" | "aggregate")) => {
                 format!("--{field}: {}", problem.detail)
             }
             _ => problem.to_string(),

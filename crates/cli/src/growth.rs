@@ -20,6 +20,7 @@ pub(crate) fn add(
         devices: devices.collect::<Result<_, _>>()?,
         size_bytes: add.size.map(Size::bytes),
         group: add.group.map(u64::from),
+        parity: add.parity,
         discard_contents: yes,
         dry_run: add.dry_run,
     };
@@ -77,10 +78,15 @@ fn text(growth: &Growth) -> String {
         }
         table.row(cells);
     }
-    format!(
-        "aggregate {name} {verb} from {before} to {after}\n\n{}",
-        table.text(true)
-    )
+    let what = match (
+        growth.former_size_bytes == growth.size_bytes,
+        growth.dry_run,
+    ) {
+        (false, _) => format!("aggregate {name} {verb} from {before} to {after}"),
+        (true, false) => format!("aggregate {name} has more redundancy as soon as these catch up"),
+        (true, true) => format!("aggregate {name} would get more redundancy, and no space"),
+    };
+    format!("{what}\n\n{}", table.text(true))
 }
 
 fn row(device: &GrownDevice) -> Vec<String> {

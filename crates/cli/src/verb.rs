@@ -208,11 +208,13 @@ Examples:
   everglade aggregate add aggr0 --devices /dev/sdc,/dev/sdd
   everglade aggregate add aggr0 --devices /srv/more --size 1TiB
   everglade aggregate add aggr1 --devices /dev/sde --group 1
+  everglade aggregate add aggr1 --devices /dev/sdf --group 1 --parity
 
 New writes use the new space; data that is there stays where it is. A device cannot be taken out
 again. An aggregate of mirrors or parity groups gets whole groups, with as many drives as the last
-one; with --group, a parity group gets more data drives, which are filled with zeroes first. Without
-redundancy, if one device is lost, the aggregate is lost. A file or block device with data is
+one. With --group, a parity group gets more data drives, which are filled with zeroes first, or with
+--parity more parity; a mirror gets another copy. Without redundancy, if one device is lost, the
+aggregate is lost. A file or block device with data is
 overwritten only with --yes.")]
 pub struct AggregateAdd {
     /// The aggregate
@@ -228,9 +230,15 @@ pub struct AggregateAdd {
     #[arg(long, value_name = "SIZE")]
     pub size: Option<Size>,
 
-    /// Parity group that gets the devices as data drives; `aggregate show NAME` has its number
+    /// Group that gets the devices: data drives of a parity group, copies of a mirror; `aggregate
+    /// show NAME` has its number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub group: Option<u16>,
+
+    /// Give the parity group more parity instead of data drives: it then survives the loss of one
+    /// drive more
+    #[arg(long, requires = "group")]
+    pub parity: bool,
 
     /// Show by how much the aggregate would grow, and what would be lost; change nothing
     #[arg(long)]

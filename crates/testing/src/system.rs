@@ -63,6 +63,9 @@ pub enum PoolGrowth {
     New(Vec<u64>),
     /// So many devices appear, and become data columns of the narrowest parity group.
     Wider(usize),
+    /// A device appears, and becomes more parity, or one more copy, of the group with the fewest of
+    /// them. If all have as many as possible, another group appears instead.
+    Stronger,
     /// The devices join that appeared for a growth that came to nothing.
     Again,
     /// Devices, by their numbers in the world, become larger by some bytes. None, if the host made

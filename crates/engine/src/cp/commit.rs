@@ -134,7 +134,9 @@ fn submit_records(run: &mut Run, media: &Media, recorded: &Layout) -> bool {
         let index = it.member as usize;
         (index, &recorded.config.members[index], it.device)
     });
-    for (index, member, device) in recorded.members().chain(newcomer) {
+    let newcomers = present.newcomers();
+    let newcomers = newcomers.map(|(index, it)| (index, &recorded.config.members[index], it));
+    for (index, member, device) in recorded.members().chain(newcomer).chain(newcomers) {
         let record = recorded.record_of(index).encode();
         let pages = record.chunks_exact(BLOCK_SIZE);
         let pages = pages.map(|page| Page::copy_of(page.try_into().expect("a block")).freeze());

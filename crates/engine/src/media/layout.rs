@@ -70,8 +70,9 @@ pub(crate) struct Layout {
     written: Vec<Vec<DeviceId>>,
     /// The drive that gets the seat of another one with the next record.
     successor: Option<Successor>,
-    /// True if there are members or extents that no record has ([`expansion`]).
-    is_grown: bool,
+    /// The number of members before, if there are members or extents that no record has
+    /// ([`expansion`]).
+    grown_from: Option<usize>,
 }
 
 /// A parity group: block *d* of all of its drives is stripe *d*.
@@ -174,7 +175,7 @@ impl Layout {
             row_of,
             written: Vec::new(),
             successor: None,
-            is_grown: false,
+            grown_from: None,
             config: Config {
                 member_index: 0,
                 ..config
@@ -508,12 +509,15 @@ impl Layout {
     pub(crate) fn is_unrecorded(&self) -> bool {
         let mut members = self.config.members.iter().zip(&self.uses);
         let differs = members.any(|(member, it)| member.seat.is_current() != (*it == Use::Full));
-        differs || self.is_grown || self.successor.is_some()
+        differs || self.is_grown() || self.successor.is_some()
     }
 
     /// Returns a member that is behind and out, though its device is there and has not failed: its
-    /// index and device.
+    /// index and device. A member that no record has waits for its record.
     pub(crate) fn returned(&self) -> Option<(u32, DeviceId)> {
+        if self.is_grown() {
+            return None;
+        }
         let mut members = (0..).zip(self.devices.iter().zip(&self.uses));
         members.find_map(|(member, (device, it))| {
             let is_behind = !self.config.members[member as usize].seat.is_current();
@@ -586,7 +590,7 @@ impl Layout {
             (next.devices[index], next.uses[index]) = (Some(successor.device), Use::Out);
             next = next.with_drives();
         }
-        next.is_grown = false;
+        next.grown_from = None;
         next.config.epoch = epoch;
         next.config.incompatible |= INCOMPATIBLE_CHANGED;
         for (member, it) in next.config.members.iter_mut().zip(&next.uses) {

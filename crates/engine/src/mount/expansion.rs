@@ -1,5 +1,6 @@
 //! Expansion of an aggregate of mirrors or parity groups: it gets another group, the drives of a
-//! group became larger (decision 0050), or a parity group gets more data drives (decision 0052).
+//! group became larger (decision 0050), a parity group gets more data drives (decision 0052), or a
+//! group gets more parity or copies (decision 0053).
 //!
 //! ```text
 //! empty labels where there were none, flushed ─▶ Change::Grow, in a consistency point
@@ -15,7 +16,9 @@
 //!    they are needed until the change is committed.
 //! 4. A drive that becomes a data column of a group that is there has zeroes in all of its stripes
 //!    before it joins. So parity is right as it is, with the new column and without it.
-//! 5. What is written here is outside of all extents of the present layout. A new drive has no
+//! 5. A drive with more parity, or another copy, is behind in the record that adds it, and catches
+//!    up afterwards. Until then the group is as strong as it was.
+//! 6. What is written here is outside of all extents of the present layout. A new drive has no
 //!    record and no superblock, and its RAID log is zeroes. A drive that became larger gets a label
 //!    at its new end with the present record, and without a superblock.
 
@@ -25,15 +28,15 @@ use everglade_format::label::{
     CONFIG_OFFSETS, LABEL_BLOCKS, config_slot, data_region, grown_region, label_offsets, size_for,
     size_to_grow,
 };
-use everglade_format::seat::DATA_MAX;
-use everglade_format::{Config, Dbn, Extent, Member, Role, Seat};
+use everglade_format::seat::{COPIES_MAX, DATA_MAX, PARITY_MAX};
+use everglade_format::{Config, Dbn, Extent, Member, Role, Seat, SeatState};
 
 use crate::media::layout::expansion::Expansion;
 use crate::media::next::{Kind, NextGeometry};
 use crate::media::{Layout, Media};
 use crate::mount::create::{AREAS_LEAST, reserve_for, zero_region};
 use crate::mount::grow_error::{GrowError, failed};
-use crate::mount::replacement::{zero_label, zero_labels};
+use crate::mount::replacement::{least_bytes, zero_label, zero_labels};
 use crate::mount::wanted::{Growth, blocks_of, check_new};
 
 /// Plans an expansion. Writes nothing. Returns it with the layout that it leads to.
@@ -52,6 +55,7 @@ pub(crate) fn plan(
         added: Vec::new(),
         enlarged: Vec::new(),
         widened: None,
+        changes_stripes: false,
         extents: Vec::new(),
         reserve_blocks: 0,
     };
@@ -59,6 +63,9 @@ pub(crate) fn plan(
         Growth::Add(added) => add(storage, present, added, &mut expansion)?,
         Growth::Widen { group, added } => {
             widen(storage, present, (*group, added), &mut expansion)?;
+        }
+        Growth::Strengthen { group, added } => {
+            strengthen(storage, present, (*group, added), &mut expansion)?;
         }
         Growth::Extend(devices) => extend(storage, present, devices, &mut expansion)?,
         Growth::Replace { .. } => unreachable!("it changes no extent"),
@@ -187,6 +194,63 @@ fn widen(
         expansion.added.push((member, *device));
     }
     expansion.widened = Some((group, small(added.len())));
+    expansion.changes_stripes = true;
+    Ok(())
+}
+
+/// Gives a parity group more parity, or a mirror more copies.
+fn strengthen(
+    storage: &dyn Storage,
+    present: &Layout,
+    (group, added): (u16, &[(DeviceId, Uuid)]),
+    expansion: &mut Expansion,
+) -> Result<(), GrowError> {
+    let config = &present.config;
+    let members = (0..).zip(&config.members);
+    let mates: Vec<(u32, &Member)> = members
+        .filter(|(_, member)| member.seat.group == group && group > 0)
+        .collect();
+    let Some((first, like)) = mates.first() else {
+        return Err(GrowError::NoGroup(group));
+    };
+    let parity = config.parity_group_of(*first).map(|it| it.parity.len());
+    let (what, role, drives, most) = match parity {
+        Some(parity) => ("with parity", Role::Parity, parity, PARITY_MAX),
+        None => ("of a mirror", Role::Copy, mates.len(), COPIES_MAX),
+    };
+    if added.is_empty() || drives + added.len() > most {
+        return Err(GrowError::Strongest {
+            group,
+            what,
+            drives,
+            most,
+        });
+    }
+    let least = least_bytes(present, *first) / BLOCK_SIZE as u64;
+    for (column, (device, uuid)) in (mates.len()..).zip(added) {
+        let is_twice = added.iter().filter(|(other, _)| other == device).count() > 1;
+        check_new(
+            storage,
+            *device,
+            least,
+            present.has_device(*device) || is_twice,
+        )?;
+        let seat = Seat {
+            column: u8::try_from(column).expect("few drives"),
+            role,
+            state: SeatState::Behind,
+            returns: 0,
+            ..like.seat
+        };
+        let member = Member {
+            uuid: *uuid,
+            size_blocks: blocks_of(storage, *device),
+            data_first: like.data_first,
+            seat,
+        };
+        expansion.added.push((member, *device));
+    }
+    expansion.changes_stripes = parity.is_some();
     Ok(())
 }
 
@@ -354,7 +418,7 @@ fn device_of(layout: &Layout, index: usize) -> Option<DeviceId> {
     layout.seats().nth(index)?.1
 }
 
-/// Fills the labels and the RAID log of a new drive with zeroes.
+/// Fills the labels, the RAID log and the journal of a new drive with zeroes.
 fn make_ready(
     storage: &dyn Storage,
     next: &Layout,
@@ -363,6 +427,10 @@ fn make_ready(
 ) -> Result<(), DiskError> {
     zero_labels(storage, device)?;
     let member = u32::try_from(index).expect("few devices");
+    let journal = &next.config.journal;
+    if next.config.journal_members().contains(&member) {
+        zero_region(storage, device, (journal.first, journal.blocks))?;
+    }
     if next.rows_of_member(member).is_some() {
         let log = (
             next.config.raid_log_first(member),

@@ -32,6 +32,21 @@ pub enum GrowError {
     /// Only a parity group becomes wider.
     #[error("group {0} is no parity group; only a parity group gets more data drives")]
     NoParityGroup(u16),
+    /// A group that is to be stronger is not there.
+    #[error("there is no group {0} of drives")]
+    NoGroup(u16),
+    /// A group has as many copies, or as much parity, as the format knows.
+    #[error("group {group} has {drives} drives {what} already, and at most {most} are possible")]
+    Strongest {
+        /// Number of the group.
+        group: u16,
+        /// What the drives would have.
+        what: &'static str,
+        /// Drives that have it.
+        drives: usize,
+        /// Most drives.
+        most: usize,
+    },
     /// A parity group has room for no more.
     #[error("a parity group has at most {most} data drives; group {group} would have {drives}")]
     TooWide {

@@ -152,6 +152,7 @@ fn plan(
             }
         }
         Growth::Widen { group, .. } => return Err(GrowError::NoParityGroup(*group)),
+        Growth::Strengthen { group, .. } => return Err(GrowError::NoGroup(*group)),
         Growth::Replace { .. } => unreachable!("it changes no extent"),
     }
     if config.extents.len() > EXTENTS_MAX

@@ -80,7 +80,7 @@ pub(crate) fn examine(
 
 /// Returns the size in bytes of the smallest drive that has room for all that is on the drives of a
 /// member's group.
-fn least_bytes(present: &Layout, member: u32) -> u64 {
+pub(super) fn least_bytes(present: &Layout, member: u32) -> u64 {
     let config = &present.config;
     let copies = match config.parity_group_of(member) {
         Some(group) => group.all().collect(),

@@ -20,6 +20,14 @@ pub enum Growth {
         /// The drives.
         added: Vec<(DeviceId, Uuid)>,
     },
+    /// Drives that get more parity of a parity group, or more copies of a mirror, each with a
+    /// random UUID. They are behind, and catch up.
+    Strengthen {
+        /// Number of the group, from 1.
+        group: u16,
+        /// The drives.
+        added: Vec<(DeviceId, Uuid)>,
+    },
     /// Members whose devices have become larger: [`Storage::size_bytes`] says the new size. Of
     /// each mirror or parity group, one drive is enough: the sizes of all of its drives count.
     Extend(Vec<DeviceId>),

@@ -785,6 +785,7 @@ mod tests {
                 devices: devices.iter().map(|path| (*path).to_owned()).collect(),
                 size_bytes,
                 group: None,
+                parity: false,
                 discard_contents: false,
                 dry_run: false,
             };

@@ -115,12 +115,12 @@ impl IdleDrives {
         self.uncertain.contains(&member)
     }
 
-    /// A member is about to be replaced by another one, which catches up then.
+    /// A drive is about to replace a member, or to make a group stronger, and catches up then.
     pub(super) fn replacing(&mut self, new: Member) {
         self.behind.insert(new);
     }
 
-    /// It was not replaced.
+    /// It is no member.
     pub(super) fn not_replaced(&mut self, new: Member) {
         self.behind.remove(&new);
     }
@@ -222,16 +222,20 @@ pub(super) fn group_size(info: &AggregateInfo) -> Option<u64> {
     groups.into_values().max()
 }
 
-/// Returns the word for an aggregate's redundancy.
+/// Returns the word for an aggregate's redundancy: that of its weakest group.
 pub(super) fn raid(info: &AggregateInfo) -> &'static str {
-    let with_parity = |it: &&MemberInfo| it.seat.group == 1 && it.seat.role == Role::Parity;
-    let parity = info.members.iter().filter(with_parity).count();
-    match (group_size(info), parity) {
-        (None, _) => "none",
-        (Some(_), 0) => "mirror",
-        (Some(_), 1) => "single",
-        (Some(_), 2) => "double",
-        (Some(_), _) => "triple",
+    let mut parity: BTreeMap<u16, usize> = BTreeMap::new();
+    for seat in info.members.iter().map(|member| member.seat) {
+        if seat.group > 0 {
+            *parity.entry(seat.group).or_default() += usize::from(seat.role == Role::Parity);
+        }
+    }
+    match parity.into_values().min() {
+        None => "none",
+        Some(0) => "mirror",
+        Some(1) => "single",
+        Some(2) => "double",
+        Some(_) => "triple",
     }
 }
 

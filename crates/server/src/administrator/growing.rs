@@ -24,6 +24,7 @@ use std::path::PathBuf;
 use everglade_api::{AddDevices, Code, GrownDevice, Growth, Outcome, Problem, ResizeAggregate};
 use everglade_engine::{AggregateInfo, GrowError, GrowthInfo, State, admin};
 use everglade_env::{DeviceId, DiskError, OpenError, Storage};
+use everglade_format::Role;
 
 use super::administrator::{Administrator, host, refused};
 use super::candidates;
@@ -32,7 +33,7 @@ use super::imagined::Imagined;
 use super::units::bytes;
 use super::zeroing::Zeroing;
 use super::{joining, kinds, points, room};
-use crate::datadir::{AggregateState, Device, DeviceKind, Phase};
+use crate::datadir::{AggregateState, Device, DeviceKind, Phase, Uuid};
 use crate::{DataDir, Size};
 
 /// An aggregate that is to become larger.
@@ -56,27 +57,64 @@ pub(super) struct Candidate {
     pub(super) holds_data: bool,
 }
 
-/// What devices are to become: groups or single devices, or data drives of a parity group.
+/// What devices are to become.
 #[derive(Clone, Copy)]
-struct Addition {
-    group: Option<u16>,
+enum Addition {
+    /// Groups, or single devices.
+    Alone,
+    /// Data drives of a parity group.
+    Data(u16),
+    /// More parity of a parity group, or more copies of a mirror.
+    Redundancy(u16),
 }
 
 impl Addition {
-    fn of(request: &AddDevices) -> Result<Addition, Problem> {
+    fn of(request: &AddDevices, known: &AggregateInfo) -> Result<Addition, Problem> {
         let small = |group: u64| {
             let small = u16::try_from(group).ok().filter(|group| *group > 0);
             let refused = || Problem::invalid("group", "groups are numbered from 1 to 65535");
             small.ok_or_else(refused)
         };
         let group = request.group.map(small).transpose()?;
-        Ok(Addition { group })
+        let Some(group) = group else {
+            let missing = || Problem::of_field(Code::MissingField, "group", "missing; say which");
+            return (!request.parity)
+                .then_some(Addition::Alone)
+                .ok_or_else(missing);
+        };
+        let seats = known.members.iter().map(|member| member.seat);
+        let mut seats = seats.filter(|seat| seat.group == group).peekable();
+        if seats.peek().is_none() {
+            let name = &known.name;
+            let text = format!(
+                "aggregate {name} has no group {group}; `everglade aggregate show {name}` lists \
+                them"
+            );
+            return Err(Problem::invalid("group", text));
+        }
+        match (seats.any(|seat| seat.role == Role::Parity), request.parity) {
+            (true, false) => Ok(Addition::Data(group)),
+            (true, true) | (false, false) => Ok(Addition::Redundancy(group)),
+            (false, true) => {
+                let text = format!("group {group} is a mirror; without this it gets another copy");
+                Err(Problem::invalid("parity", text))
+            }
+        }
+    }
+
+    /// The group that is there.
+    fn group(self) -> Option<u16> {
+        match self {
+            Addition::Alone => None,
+            Addition::Data(group) | Addition::Redundancy(group) => Some(group),
+        }
     }
 
     fn growth(self, added: Vec<(DeviceId, [u8; 16])>) -> everglade_engine::Growth {
-        match self.group {
-            Some(group) => everglade_engine::Growth::Widen { group, added },
-            None => everglade_engine::Growth::Add(added),
+        match self {
+            Addition::Alone => everglade_engine::Growth::Add(added),
+            Addition::Data(group) => everglade_engine::Growth::Widen { group, added },
+            Addition::Redundancy(group) => everglade_engine::Growth::Strengthen { group, added },
         }
     }
 }
@@ -113,9 +151,9 @@ impl Administrator {
     pub fn add_devices(&self, name: &str, request: &AddDevices) -> Result<Growth, Problem> {
         let mut directory = self.directory();
         let pool = self.pool_to_grow(&mut directory, name)?;
-        let addition = Addition::of(request)?;
-        let usual = addition.group.map(|group| self.size_of_group(&pool, group));
-        let usual = usual.transpose()?;
+        let addition = Addition::of(request, &pool.known)?;
+        let usual = addition.group();
+        let usual = usual.map(|group| self.size_of_group(&pool, group));
         let devices = candidates::added(&directory, &pool.recorded, request, usual)?;
         let contents = match request.discard_contents || request.dry_run {
             true => Contents::Discarded,
@@ -188,21 +226,13 @@ impl Administrator {
         Ok(view(name, false, &info, &chosen))
     }
 
-    /// Returns the size of the largest drive of a group that is there.
-    fn size_of_group(&self, pool: &Pool, group: u16) -> Result<Size, Problem> {
+    /// Returns the size of the largest drive of a group.
+    fn size_of_group(&self, pool: &Pool, group: u16) -> Size {
         let members = pool.known.members.iter();
-        let mut members = members.filter(|it| it.seat.group == group).peekable();
-        if members.peek().is_none() {
-            let name = &pool.recorded.name;
-            let text = format!(
-                "aggregate {name} has no group {group}; `everglade aggregate show {name}` lists \
-                them"
-            );
-            return Err(Problem::invalid("group", text));
-        }
-        let drives = members.filter_map(|member| member.device);
+        let drives = members.filter(|it| it.seat.group == group);
+        let drives = drives.filter_map(|member| member.device);
         let sizes = drives.map(|device| self.plane.world.size_bytes(device));
-        Ok(Size(sizes.max().unwrap_or(0)))
+        Size(sizes.max().unwrap_or(0))
     }
 
     /// Returns the aggregate, if it can become larger now.
@@ -553,6 +583,13 @@ impl Administrator {
         pool: &Pool,
         (addition, chosen): (Addition, &mut [Candidate]),
     ) -> Result<(), Problem> {
+        let mut uuids = Vec::new();
+        for candidate in chosen.iter_mut() {
+            let uuid = creation::random().map_err(|error| refused(&error))?;
+            // A drive of a group may be a member and be away at the next start.
+            candidate.device.member = pool.known.has_groups().then_some(Uuid(uuid));
+            uuids.push(uuid);
+        }
         let mut state = directory.state().clone();
         let mut aggregates = state.aggregates.iter_mut();
         let recorded = aggregates.find(|it| it.name == pool.recorded.name);
@@ -561,16 +598,26 @@ impl Administrator {
         recorded.devices.extend(devices);
         directory.record(state).map_err(|error| host(&error))?;
         let mut added = Vec::new();
-        for candidate in chosen.iter_mut() {
+        for (candidate, uuid) in chosen.iter_mut().zip(uuids) {
             let id = match candidate.id {
                 Some(id) => id,
                 None => self.make_directory(directory, &candidate.device)?,
             };
             candidate.id = Some(id);
-            let uuid = creation::random().map_err(|error| refused(&error))?;
             added.push((id, uuid));
         }
-        self.commit_growth(pool, chosen, &addition.growth(added))
+        if let Addition::Redundancy(_) = addition {
+            let mut idle = self.idle_drives.lock();
+            added.iter().for_each(|(_, uuid)| idle.replacing(*uuid));
+        }
+        let uuids: Vec<[u8; 16]> = added.iter().map(|(_, uuid)| *uuid).collect();
+        let joined = self.commit_growth(pool, chosen, &addition.growth(added));
+        joined.inspect_err(|problem| {
+            if problem.outcome != Some(Outcome::Unknown) {
+                let mut idle = self.idle_drives.lock();
+                uuids.iter().for_each(|uuid| idle.not_replaced(*uuid));
+            }
+        })
     }
 
     /// Makes a directory device.
@@ -630,7 +677,7 @@ impl Administrator {
             let mut devices = recorded.devices.iter_mut();
             let known = devices.find(|known| known.path == device.path);
             let known = known.expect("it is recorded");
-            known.joining = false;
+            (known.joining, known.member) = (false, None);
             known.size_bytes = device.size_bytes;
         }
         if let Err(error) = directory.record(state) {
@@ -662,14 +709,15 @@ impl Administrator {
             }),
             GrowError::Groups { .. } => {
                 let text = format!(
-                    "{error}. To give a parity group more data drives instead, name it: `--group`, \
-                    in a request `group`"
+                    "{error}. To give a group that is there more drives instead, name it: \
+                    `--group`, in a request `group`"
                 );
                 Problem::invalid("devices", text)
             }
-            GrowError::NoParityGroup(_) | GrowError::TooWide { .. } => {
-                Problem::invalid("group", error.to_string())
-            }
+            GrowError::NoParityGroup(_)
+            | GrowError::NoGroup(_)
+            | GrowError::Strongest { .. }
+            | GrowError::TooWide { .. } => Problem::invalid("group", error.to_string()),
             GrowError::LastCopy | GrowError::SeatInUse => {
                 Problem::of_field(Code::Busy, "device", error.to_string())
             }

@@ -130,7 +130,8 @@ pub struct Device {
     /// The path of the recorded device whose place it gets, while it is joining.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<PathBuf>,
-    /// The UUID that it has as a member, once it is one, while it is joining and replaces another.
+    /// The UUID that it has as a member, once it is one, while it is joining an aggregate of
+    /// groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<Uuid>,
 }

@@ -18,9 +18,9 @@ const USAGE: &str = "usage: sim [--seed N] [--minutes M] [--kind KIND] [--groups
 
   --seed N       run this seed (decimal or 0x…); with --minutes, start the series there
   --minutes M    run seeds until M minutes have passed; without --seed from a fresh one
-  --kind KIND    long, tight, fill, faults, silent, cuts, small, creation, snapshots, moments,
-                 histories, clonings, corrupted, growth, groups, mirror, parity or compared,
-                 instead of what the seed says
+  --kind KIND    long, tight, fill, faults, silent, cuts, small, creation, snapshots, grouped,
+                 moments, histories, clonings, corrupted, growth, groups, mirror, parity or
+                 compared, instead of what the seed says
   --groups       a mirror or a parity group instead of each device of the aggregate
   --trace LINES  on failure, print the last LINES events of the world
   --json         print what was done as one line of JSON

@@ -11,6 +11,7 @@ use everglade_env::DeviceId;
 use everglade_format::Role;
 use everglade_format::config::CONFIG_BYTES;
 use everglade_format::label::{CONFIG_OFFSETS, label_offsets};
+use everglade_format::seat::{COPIES_MAX, PARITY_MAX};
 use everglade_target::Error;
 
 use super::EngineSystem;
@@ -51,8 +52,12 @@ impl EngineSystem {
         }
         let storage = self.world.storage();
         let engine = &self.engine;
+        // A group with a drive that catches up does not become larger.
+        let members = self.info().members;
+        let is_behind = members.iter().any(|member| !member.seat.is_current());
         let refused = |error: GrowError| match error {
             GrowError::Busy => Error::Invalid(BUSY),
+            GrowError::Unavailable(_) if is_behind => Error::Invalid(BUSY),
             error => Error::Io(format!("{request:?}: {error}")),
         };
         let before = self.world.writes();
@@ -61,7 +66,7 @@ impl EngineSystem {
         let info = info.map_err(refused)?;
         let geometry = self.geometry_of(info.epoch_after, info.total_blocks_after);
         let index = self.growths.len();
-        let is_wider = matches!(growth, Growth::Widen { .. });
+        let is_wider = matches!(growth, Growth::Widen { .. } | Growth::Strengthen { .. });
         self.growths.push(GrowthRecord {
             asked,
             answered: None,
@@ -115,8 +120,24 @@ impl EngineSystem {
                 let new = (0..*count).map(|_| self.world.add_device(spec));
                 new.collect()
             }
+            PoolGrowth::Stronger => {
+                let weakest = self.weakest();
+                let count = weakest.map_or_else(|| self.drives_together(), |_| 1);
+                let like = self.world.spec(DeviceId(0));
+                let largest = self.world.devices().into_iter();
+                let largest = largest.map(|device| self.world.spec(device).size_bytes);
+                let size_bytes = largest.max().unwrap_or(like.size_bytes);
+                let spec = DeviceSpec { size_bytes, ..like };
+                let new = (0..count).map(|_| self.world.add_device(spec));
+                new.collect()
+            }
             PoolGrowth::Again => {
-                let strays = self.strays();
+                let mut strays = self.strays();
+                if self.narrowest().is_none() {
+                    // Of several growths that came to nothing, one was of a single mirror.
+                    let together = self.drives_together();
+                    strays.truncate(strays.len() / together * together);
+                }
                 strays.iter().for_each(|device| self.erase(*device));
                 strays
             }
@@ -132,6 +153,10 @@ impl EngineSystem {
         };
         let added = joining.iter().map(named).collect();
         let growth = match self.narrowest() {
+            _ if *request == PoolGrowth::Stronger => match self.weakest() {
+                Some(group) => Growth::Strengthen { group, added },
+                None => Growth::Add(added),
+            },
             // Of several growths that came to nothing, some may have been of a group.
             Some((group, size_bytes)) if !self.makes_groups(request, joining.len()) => {
                 for device in &joining {
@@ -161,6 +186,28 @@ impl EngineSystem {
         }
     }
 
+    /// Returns the number of the group with the least parity, or the fewest copies; `None` if all
+    /// have as many as possible.
+    fn weakest(&self) -> Option<u16> {
+        let info = self.info();
+        let drives = |group: u16, role: Role| {
+            let members = info.members.iter();
+            let its = members.filter(move |it| it.seat.group == group && it.seat.role == role);
+            its.count()
+        };
+        let strength = |group: u16| match drives(group, Role::Parity) {
+            0 => (drives(group, Role::Copy), COPIES_MAX - 1),
+            parity => (parity, PARITY_MAX),
+        };
+        let groups = info.members.iter().map(|member| member.seat.group);
+        let groups = groups.filter(|group| *group > 0);
+        let weaker = groups.filter(|group| {
+            let (has, most) = strength(*group);
+            has < most
+        });
+        weaker.min_by_key(|group| (strength(*group), *group))
+    }
+
     /// Returns the number of the parity group with the fewest drives, and the size of its largest
     /// drive; `None` without parity.
     fn narrowest(&self) -> Option<(u16, u64)> {
@@ -178,26 +225,20 @@ impl EngineSystem {
         Some((group, sizes.max()?))
     }
 
-    /// The host makes devices larger by some bytes. A parity group may have become wider since they
-    /// were chosen: those of its drives that were not chosen become as large.
+    /// The host makes devices larger by some bytes. All drives of a group become as large: it may
+    /// have other drives than those that whoever chose them took for a group.
     fn enlarge(&self, devices: &[(DeviceId, u64)]) {
         let info = self.info();
         let size = |device: DeviceId| self.world.spec(device).size_bytes;
         let mut grown = Vec::new();
         for (device, bytes) in devices {
-            grown.push((*device, size(*device) + bytes));
             let group = info.members.iter().find(|it| it.device == Some(*device));
             let group = group.map_or(0, |member| member.seat.group);
             let mates = info.members.iter().filter(|it| it.seat.group == group);
             let mates = mates.filter(|_| group > 0).filter_map(|it| it.device);
-            let mates: Vec<DeviceId> = mates.collect();
-            if mates
-                .iter()
-                .any(|mate| devices.iter().all(|(it, _)| it != mate))
-            {
-                let largest = mates.iter().map(|mate| size(*mate)).max().unwrap_or(0);
-                grown.extend(mates.into_iter().map(|mate| (mate, largest + bytes)));
-            }
+            let mates: Vec<DeviceId> = mates.chain([*device]).collect();
+            let largest = mates.iter().map(|mate| size(*mate)).max().unwrap_or(0);
+            grown.extend(mates.into_iter().map(|mate| (mate, largest + bytes)));
         }
         for (device, bytes) in grown {
             self.world.grow(device, size(device).max(bytes));

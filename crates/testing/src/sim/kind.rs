@@ -40,6 +40,8 @@ pub enum Kind {
     Creation,
     /// Snapshots come, go and are restored.
     Snapshots,
+    /// The same on mirrors and parity groups, which get more drives meanwhile.
+    Grouped,
     /// Snapshots while many clients work.
     Moments,
     /// A case of the exhaustive simulation of snapshots.
@@ -97,6 +99,7 @@ impl Kind {
             Kind::Exhaustive,
             Kind::Creation,
             Kind::Snapshots,
+            Kind::Grouped,
             Kind::Moments,
             Kind::Histories,
             Kind::Clonings,
@@ -175,6 +178,13 @@ impl Kind {
             }
             Kind::Creation => creation::run(seed, &maker.devices(SMALL_BYTES), maker),
             Kind::Snapshots => snapshots::run(seed, snapshots::Plan::of_seed(seed), maker),
+            Kind::Grouped => {
+                let plan = snapshots::Plan {
+                    grows: true,
+                    ..snapshots::Plan::of_seed(seed)
+                };
+                snapshots::run(seed, plan, &mirror::in_groups(seed, maker))
+            }
             Kind::Histories | Kind::Clonings | Kind::Corrupted => {
                 let prepare = self.cases().expect("these have");
                 let all = prepare()?;

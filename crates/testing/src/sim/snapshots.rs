@@ -28,6 +28,7 @@ use everglade_target::{Error, Op};
 
 use super::asker::{Asker, Ended, Lun};
 use super::{Background, Failure, Growth, Report, growth};
+use crate::engine::BUSY;
 use crate::engine::{EngineMaker, EngineSystem};
 use crate::system::{Geometry, Maker, PoolGrowth, System};
 use crate::world::{Cut, Images, Keep};
@@ -424,6 +425,7 @@ impl<'a> Life<'a> {
                 self.happened(next, true)?;
                 Ok(true)
             }
+            Ended::With(Err(Error::Invalid(BUSY))) => Ok(true),
             Ended::With(Err(error)) => Err(Failure::new(format!(
                 "a valid request failed: {growth:?}: {error}"
             ))),
@@ -658,6 +660,8 @@ pub struct Plan {
     pub bytes: u64,
     /// LUNs are cloned.
     pub clones: bool,
+    /// The pool gets more drives.
+    pub grows: bool,
 }
 
 impl Plan {
@@ -670,6 +674,7 @@ impl Plan {
             steps: 20 + rng.below(150),
             bytes: [64, 128, 256][rng.index(3)] << 20,
             clones: Rng::for_part(seed.0, "lun clones").one_in(2),
+            grows: Rng::for_part(seed.0, "growths of the pool").one_in(4),
         }
     }
 }
@@ -692,7 +697,9 @@ pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failur
     let mut repairs = Rng::for_part(seed.0, "repairs");
     let mut repairs = repairs.one_in(4).then_some(repairs);
     let mut growths = Rng::for_part(seed.0, "growths of the pool");
-    let mut growths = growths.one_in(4).then_some(growths);
+    // As the plan has drawn.
+    let _ = growths.one_in(4);
+    let mut growths = plan.grows.then_some(growths);
     let mut world = SimWorld::new(seed, reactors, &maker.devices(plan.bytes));
     maker
         .format(&world)
@@ -795,7 +802,10 @@ fn live(
         if let Some(rng) = growths
             && rng.one_in(32)
         {
-            let growth = growth::any(rng, life.asker.world, maker);
+            let growth = match maker.drives_together() {
+                2.. if !maker.journal_device && rng.one_in(3) => PoolGrowth::Stronger,
+                _ => growth::any(rng, life.asker.world, maker),
+            };
             if !life.step(Step::Grow(growth))? {
                 return Ok(());
             }

@@ -25,6 +25,8 @@ pub(crate) struct Expansion {
     pub(crate) enlarged: Vec<(usize, Uuid, u64)>,
     /// A parity group that becomes wider, and the number of its new data columns.
     pub(crate) widened: Option<(u16, u8)>,
+    /// Stripes of a group get other columns.
+    pub(crate) changes_stripes: bool,
     /// Extents that are added.
     pub(crate) extents: Vec<Extent>,
     /// Blocks kept back afterwards.
@@ -37,7 +39,7 @@ impl Layout {
     pub(crate) fn with_expansion(&self, expansion: &Expansion) -> Option<Layout> {
         let is_same = self.config.members.len() == expansion.former_members
             && self.config.extents.len() == expansion.former_extents;
-        let is_unchanged = is_same && !self.is_grown && self.successor.is_none();
+        let is_unchanged = is_same && !self.is_grown() && self.successor.is_none();
         let mut config = self.config.clone();
         for (index, uuid, blocks) in &expansion.enlarged {
             let member = config.members.get_mut(*index)?;
@@ -56,7 +58,10 @@ impl Layout {
         for (member, device) in &expansion.added {
             config.members.push(member.clone());
             devices.push(Some(*device));
-            uses.push(Use::Full);
+            uses.push(match member.seat.is_current() {
+                true => Use::Full,
+                false => Use::Out,
+            });
         }
         config.extents.extend(&expansion.extents);
         config.reserve_blocks = expansion.reserve_blocks;
@@ -69,7 +74,7 @@ impl Layout {
             uses,
             rows,
             row_of,
-            is_grown: true,
+            grown_from: Some(expansion.former_members),
             ..self.clone()
         };
         is_unchanged.then(|| next.with_drives())
@@ -77,7 +82,17 @@ impl Layout {
 
     /// True if the layout has an expansion that no record has.
     pub(crate) fn is_grown(&self) -> bool {
-        self.is_grown
+        self.grown_from.is_some()
+    }
+
+    /// Returns the members that the next record adds, and that are behind in it: index and device.
+    pub(crate) fn newcomers(&self) -> impl Iterator<Item = (usize, DeviceId)> {
+        let first = self.grown_from.unwrap_or(self.devices.len());
+        let added = self.devices.iter().zip(&self.uses).enumerate().skip(first);
+        added.filter_map(|(index, (device, it))| {
+            let is_behind = matches!(it, Use::Out | Use::CatchingUp);
+            device.filter(|_| is_behind).map(|device| (index, device))
+        })
     }
 
     /// Returns for each extent of a parity group the first extent whose rows it shares: they are in

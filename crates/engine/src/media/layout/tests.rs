@@ -290,6 +290,7 @@ fn enlarged(layout: &Layout) -> Expansion {
             .map(|(index, member)| (index, member.uuid, 4000))
             .collect(),
         widened: None,
+        changes_stripes: false,
         extents: more.collect(),
         reserve_blocks: 7,
     }

@@ -172,6 +172,72 @@ fn a_parity_group_gets_one_more_data_drive() {
 }
 
 #[test]
+fn a_parity_group_survives_more_losses_when_it_gets_more_parity() {
+    let dir = TestDir::new();
+    let server = serve(&dir, &[]);
+    let drives = files(&dir, 5);
+    parity::make(&dir, "single", &drives[..3], &[]);
+    fill(&server, 0..64, 1);
+    let before = size(&dir);
+    for (drive, level) in [(3, "double"), (4, "triple")] {
+        let add = ["aggregate", "add", "m", "--group", "1", "--parity"];
+        let add = [&add[..], &["--devices", text(&drives[drive])]].concat();
+        while_used(&server, |_| _ = ask(&dir, &add));
+        assert_eq!(mirror(&dir)["raid"], level);
+        assert_eq!(size(&dir), before, "parity is no space");
+        within(PATIENCE, "it has caught up", || all_online(&dir));
+    }
+    let other = sparse(&dir, "other", GIB);
+    let fourth = ["aggregate", "add", "m", "--devices", text(&other)];
+    let fourth = [&fourth[..], &["--group", "1", "--parity"]].concat();
+    refused(&dir, &fourth, 2, &["3 drives with parity already"]);
+    fill(&server, 0..32, 2);
+    server.stop();
+    assert_clean(&dir, 2);
+    // Three of five.
+    take_away(&dir, &drives, &[0, 1, 3]);
+    let server = serve(&dir, &[]);
+    assert_holds(&server, 0..32, 2);
+    assert_holds(&server, 48..64, 1);
+    fill(&server, 0..20, 3);
+    server.stop();
+    bring_back(&dir, &drives, &[0, 1, 3]);
+    let server = serve(&dir, &[]);
+    within(PATIENCE, "they have everything", || all_online(&dir));
+    assert_holds(&server, 0..20, 3);
+    server.stop();
+    assert_clean(&dir, 2);
+}
+
+#[test]
+fn a_mirror_gets_a_third_copy() {
+    let dir = TestDir::new();
+    let server = serve(&dir, &[]);
+    let drives = files(&dir, 3);
+    make(&dir, &drives[..2], &[]);
+    fill(&server, 0..64, 1);
+    let add = ["aggregate", "add", "m", "--group", "1", "--devices"];
+    let add = [&add[..], &[text(&drives[2])]].concat();
+    let parity = [&add[..], &["--parity"]].concat();
+    refused(&dir, &parity, 2, &["is a mirror"]);
+    while_used(&server, |_| _ = ask(&dir, &add));
+    within(PATIENCE, "it has caught up", || all_online(&dir));
+    server.stop();
+    assert_clean(&dir, 2);
+    take_away(&dir, &drives, &[0, 1]);
+    let server = serve(&dir, &[]);
+    assert_holds(&server, 48..64, 1);
+    fill(&server, 0..20, 3);
+    server.stop();
+    bring_back(&dir, &drives, &[0, 1]);
+    let server = serve(&dir, &[]);
+    within(PATIENCE, "they have everything", || all_online(&dir));
+    assert_holds(&server, 0..20, 3);
+    server.stop();
+    assert_clean(&dir, 2);
+}
+
+#[test]
 fn all_directories_of_a_mirror_are_given_the_size() {
     let dir = TestDir::new();
     let server = serve(&dir, &[]);
