@@ -80,7 +80,7 @@ pub(crate) fn announce(home: &mut Home) -> Result<bool, Stop> {
     home.healing.submit(&mut run.writer);
     run.writer.finish(media)?;
     if !run.second.is_empty() {
-        submit_second(run);
+        submit_second(run, media);
         return Ok(false);
     }
     if !run.announced.is_empty() || !media.is_waiting() {
@@ -101,7 +101,7 @@ pub(crate) fn announce_losses(home: &mut Home) -> Result<bool, Stop> {
     loop {
         run.writer.finish(media)?;
         if !run.second.is_empty() {
-            submit_second(run);
+            submit_second(run, media);
             continue;
         }
         let unrecorded = media.unrecorded();
@@ -151,10 +151,15 @@ fn submit_records(run: &mut Run, media: &Media, recorded: &Layout) -> bool {
     true
 }
 
-/// Submits the copies that waited for the others.
-fn submit_second(run: &mut Run) {
+/// Submits the copies that waited for the others. A drive that has failed keeps the second copy
+/// that it has: the first may be torn, and without any record nobody would know the drive again.
+fn submit_second(run: &mut Run, media: &Media) {
+    let layout = media.layout();
     for (device, offset, pages) in run.second.drain(..) {
-        run.writer.submit_copies(device, offset, pages);
+        let has_failed = media.copies.faults_of(device).write_errors > 0;
+        if !(has_failed && layout.is_out(device)) {
+            run.writer.submit_copies(device, offset, pages);
+        }
     }
 }
 
@@ -164,7 +169,7 @@ pub(crate) fn record(home: &mut Home) -> Result<Option<Phase>, Stop> {
     let run = home.run.as_mut().expect("under way");
     run.writer.finish(&home.aggregate.media)?;
     if !run.second.is_empty() {
-        submit_second(run);
+        submit_second(run, &home.aggregate.media);
         return Ok(None);
     }
     let recorded = run.recorded.take().expect("written in the phase before");
@@ -227,7 +232,7 @@ pub(crate) fn superblock(home: &mut Home) -> Result<Option<Phase>, Stop> {
     let run = home.run.as_mut().expect("under way");
     run.writer.finish(&home.aggregate.media)?;
     if !run.second.is_empty() {
-        submit_second(run);
+        submit_second(run, &home.aggregate.media);
         return Ok(None);
     }
     home.aggregate.media.committed();

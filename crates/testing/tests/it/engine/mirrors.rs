@@ -631,6 +631,12 @@ fn passes(seed: u64) {
     }
 }
 
+/// Both copies of the record of a drive that had just got its seat were torn by writes that failed.
+#[test]
+fn a_new_drive_that_fails_keeps_one_label() {
+    passes(0x79c6_6deb_605c_9ced);
+}
+
 /// They are used, or not, as the record says that the first start wrote.
 #[test]
 fn a_start_without_a_drive_is_cut_before_its_commit() {
