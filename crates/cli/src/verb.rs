@@ -214,8 +214,7 @@ New writes use the new space; data that is there stays where it is. A device can
 again. An aggregate of mirrors or parity groups gets whole groups, with as many drives as the last
 one. With --group, a parity group gets more data drives, which are filled with zeroes first, or with
 --parity more parity; a mirror gets another copy. Without redundancy, if one device is lost, the
-aggregate is lost. A file or block device with data is
-overwritten only with --yes.")]
+aggregate is lost. A file or block device with data is overwritten only with --yes.")]
 pub struct AggregateAdd {
     /// The aggregate
     #[arg(value_name = "AGGREGATE")]

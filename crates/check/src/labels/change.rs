@@ -4,9 +4,10 @@
 //! A change appends members and extents, and makes members larger. Nothing gets another number or
 //! another place, because blocks are found by them. A larger member keeps its former label copy, so
 //! the new extents of its group begin behind its former end. A member of a group keeps its place in
-//! it, except that parity comes after data columns that are added; its state changes. Another drive
-//! may get the place of one that is behind: it is behind, too, or has caught up since. A record of
-//! a changed composition has a feature bit, so that builds which do not know this refuse it.
+//! it, though its state may change. Only parity moves: data columns that are added come before it.
+//! Another drive may get the place of one that is behind: it is behind, too, or has caught up
+//! since. A record of a changed composition has a feature bit, so that builds which do not know
+//! this refuse it.
 
 use std::fmt::Display;
 

@@ -120,7 +120,7 @@ fn seats_of(layout: &Layout) -> Vec<Seat> {
     members.map(|member| member.seat).collect()
 }
 
-/// Submits a config record to all usable members, and to a drive that gets its seat with it; into
+/// Submits a config record to all usable members, and to drives that get their seats with it; into
 /// the front label of each first: a member that has caught up, or a new one, may have no other
 /// record than the one in that slot, and is known by it. False if somebody else writes labels.
 fn submit_records(run: &mut Run, media: &Media, recorded: &Layout) -> bool {
@@ -130,13 +130,9 @@ fn submit_records(run: &mut Run, media: &Media, recorded: &Layout) -> bool {
         return false;
     }
     let present = media.layout();
-    let newcomer = present.successor().map(|it| {
-        let index = it.member as usize;
-        (index, &recorded.config.members[index], it.device)
-    });
     let newcomers = present.newcomers();
     let newcomers = newcomers.map(|(index, it)| (index, &recorded.config.members[index], it));
-    for (index, member, device) in recorded.members().chain(newcomer).chain(newcomers) {
+    for (index, member, device) in recorded.members().chain(newcomers) {
         let record = recorded.record_of(index).encode();
         let pages = record.chunks_exact(BLOCK_SIZE);
         let pages = pages.map(|page| Page::copy_of(page.try_into().expect("a block")).freeze());
@@ -151,8 +147,8 @@ fn submit_records(run: &mut Run, media: &Media, recorded: &Layout) -> bool {
     true
 }
 
-/// Submits the copies that waited for the others. A drive that has failed keeps the second copy
-/// that it has: the first may be torn, and without any record nobody would know the drive again.
+/// Submits the copies that waited for the others. A drive whose first write failed is not written
+/// again: that copy may be torn, and the other one is all that says which drive it is.
 fn submit_second(run: &mut Run, media: &Media) {
     let layout = media.layout();
     for (device, offset, pages) in run.second.drain(..) {

@@ -229,10 +229,8 @@ impl Media {
         let next = Arc::new(layout.with_expansion(expansion)?);
         self.share.set_devices(next.devices().count());
         *layout = next.clone();
-        if expansion.changes_stripes {
-            // Whoever reads a stripe now has too few columns, and reads it again.
-            self.stripes_version.fetch_add(2, Ordering::AcqRel);
-        }
+        // A stripe may have more columns now than somebody reads: it is read again.
+        self.stripes_version.fetch_add(2, Ordering::AcqRel);
         Some(next)
     }
 

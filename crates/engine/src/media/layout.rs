@@ -513,7 +513,7 @@ impl Layout {
     }
 
     /// Returns a member that is behind and out, though its device is there and has not failed: its
-    /// index and device. A member that no record has waits for its record.
+    /// index and device. A member that an expansion has added waits until a record has it.
     pub(crate) fn returned(&self) -> Option<(u32, DeviceId)> {
         if self.is_grown() {
             return None;

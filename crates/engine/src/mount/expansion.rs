@@ -14,8 +14,8 @@
 //! 3. A group becomes larger by what all of its drives have become larger by, or have more than the
 //!    drives that they replaced. The new extents begin behind the old copies of labels that move:
 //!    they are needed until the change is committed.
-//! 4. A drive that becomes a data column of a group that is there has zeroes in all of its stripes
-//!    before it joins. So parity is right as it is, with the new column and without it.
+//! 4. A drive that becomes a data column of an existing group has zeroes in all stripes of the
+//!    group before it joins. So parity is right as it is, with the new column and without it.
 //! 5. A drive with more parity, or another copy, is behind in the record that adds it, and catches
 //!    up afterwards. Until then the group is as strong as it was.
 //! 6. What is written here is outside of all extents of the present layout. A new drive has no
@@ -54,8 +54,6 @@ pub(crate) fn plan(
         former_extents: config.extents.len(),
         added: Vec::new(),
         enlarged: Vec::new(),
-        widened: None,
-        changes_stripes: false,
         extents: Vec::new(),
         reserve_blocks: 0,
     };
@@ -93,9 +91,9 @@ pub(crate) fn prepare(
     let present = media.layout();
     let (expansion, next) = plan(storage, &present, growth)?;
     let first = present.config.members.len();
-    for (index, (_, device)) in (first..).zip(&expansion.added) {
+    for (index, (member, device)) in (first..).zip(&expansion.added) {
         make_ready(storage, &next, index, *device).map_err(|error| failed(*device, error))?;
-        if expansion.widened.is_some() {
+        if present.has_group(member.seat.group) {
             zero_stripes(storage, &next, index, *device).map_err(|error| failed(*device, error))?;
         }
     }
@@ -123,23 +121,24 @@ fn add(
             together: shape.drives,
         });
     }
+    let least = size_for(AREAS_LEAST, config.area_blocks, shape.raid_log_blocks);
+    check_drives(storage, present, added, least)?;
     let groups = config.members.iter().map(|member| member.seat.group);
     let last = groups.max().unwrap_or(0);
     for (group, drives) in (last + 1..).zip(added.chunks(shape.drives)) {
-        let region = region_of(storage, present, drives, (added, shape.raid_log_blocks))?;
+        let sizes = drives.iter().map(|(device, _)| blocks_of(storage, *device));
+        let smallest = sizes.min().unwrap_or(0);
+        let region = data_region(smallest, config.area_blocks, shape.raid_log_blocks);
+        let region = region.expect("all of them are large enough");
         let seats = shape.seats(group);
-        for ((device, uuid), seat) in drives.iter().zip(seats) {
-            let member = Member {
-                uuid: *uuid,
-                size_blocks: blocks_of(storage, *device),
-                data_first: region.0,
-                seat,
-            };
+        for (drive, seat) in drives.iter().zip(seats) {
             if seat.role == Role::Data {
                 let index = config.members.len() + expansion.added.len();
                 append(config, expansion, (index, seat), region);
             }
-            expansion.added.push((member, *device));
+            expansion
+                .added
+                .push(seated(storage, *drive, region.0, seat));
         }
     }
     Ok(())
@@ -153,9 +152,10 @@ fn widen(
     expansion: &mut Expansion,
 ) -> Result<(), GrowError> {
     let config = &present.config;
-    let mut members = config.members.iter().zip(0..);
-    let of_group = members.find(|(member, _)| member.seat.group == group && group > 0);
-    let columns = of_group.and_then(|(_, index)| config.parity_group_of(index));
+    let columns = match members_of(config, group).first() {
+        Some((index, _)) => config.parity_group_of(*index),
+        None => None,
+    };
     let columns = columns.ok_or(GrowError::NoParityGroup(group))?;
     let (data, drives) = (columns.data.len(), columns.data.len() + added.len());
     if added.is_empty() || drives > DATA_MAX {
@@ -165,36 +165,24 @@ fn widen(
             most: DATA_MAX,
         });
     }
-    let first = config.members[columns.data[0] as usize].clone();
+    let data_first = config.members[columns.data[0] as usize].data_first;
     let like = config.extents.iter();
     let like: Vec<&Extent> = like.filter(|it| it.member == columns.data[0]).collect();
     let ends = like.iter().map(|extent| extent.first_dbn.0 + extent.length);
     let least = ends.max().unwrap_or(0) + LABEL_BLOCKS;
+    check_drives(storage, present, added, least)?;
     let small = |number: usize| u8::try_from(number).expect("few drives");
-    for (column, (device, uuid)) in (data..).zip(added) {
-        let is_twice = added.iter().filter(|(other, _)| other == device).count() > 1;
-        check_new(
-            storage,
-            *device,
-            least,
-            present.has_device(*device) || is_twice,
-        )?;
+    for (column, drive) in (data..).zip(added) {
         let seat = Seat::of_parity_group(group, small(column), small(drives));
         let index = config.members.len() + expansion.added.len();
         for extent in &like {
             let region = (extent.first_dbn, extent.length);
             append(config, expansion, (index, seat), region);
         }
-        let member = Member {
-            uuid: *uuid,
-            size_blocks: blocks_of(storage, *device),
-            data_first: first.data_first,
-            seat,
-        };
-        expansion.added.push((member, *device));
+        expansion
+            .added
+            .push(seated(storage, *drive, data_first, seat));
     }
-    expansion.widened = Some((group, small(added.len())));
-    expansion.changes_stripes = true;
     Ok(())
 }
 
@@ -206,10 +194,7 @@ fn strengthen(
     expansion: &mut Expansion,
 ) -> Result<(), GrowError> {
     let config = &present.config;
-    let members = (0..).zip(&config.members);
-    let mates: Vec<(u32, &Member)> = members
-        .filter(|(_, member)| member.seat.group == group && group > 0)
-        .collect();
+    let mates = members_of(config, group);
     let Some((first, like)) = mates.first() else {
         return Err(GrowError::NoGroup(group));
     };
@@ -227,14 +212,8 @@ fn strengthen(
         });
     }
     let least = least_bytes(present, *first) / BLOCK_SIZE as u64;
-    for (column, (device, uuid)) in (mates.len()..).zip(added) {
-        let is_twice = added.iter().filter(|(other, _)| other == device).count() > 1;
-        check_new(
-            storage,
-            *device,
-            least,
-            present.has_device(*device) || is_twice,
-        )?;
+    check_drives(storage, present, added, least)?;
+    for (column, drive) in (mates.len()..).zip(added) {
         let seat = Seat {
             column: u8::try_from(column).expect("few drives"),
             role,
@@ -242,36 +221,49 @@ fn strengthen(
             returns: 0,
             ..like.seat
         };
-        let member = Member {
-            uuid: *uuid,
-            size_blocks: blocks_of(storage, *device),
-            data_first: like.data_first,
-            seat,
-        };
-        expansion.added.push((member, *device));
+        expansion
+            .added
+            .push(seated(storage, *drive, like.data_first, seat));
     }
-    expansion.changes_stripes = parity.is_some();
     Ok(())
 }
 
-/// Returns the region for data on the drives of a new group.
-fn region_of(
+/// Returns the members of a group of drives with their indices; none if there is no such group.
+fn members_of(config: &Config, group: u16) -> Vec<(u32, &Member)> {
+    let members = (0..).zip(&config.members);
+    let members = members.filter(|(_, member)| group > 0 && member.seat.group == group);
+    members.collect()
+}
+
+/// Returns a new drive as a member in a seat.
+fn seated(
+    storage: &dyn Storage,
+    (device, uuid): (DeviceId, Uuid),
+    data_first: Dbn,
+    seat: Seat,
+) -> (Member, DeviceId) {
+    let member = Member {
+        uuid,
+        size_blocks: blocks_of(storage, device),
+        data_first,
+        seat,
+    };
+    (member, device)
+}
+
+/// Checks that drives may join: they have `least` blocks, are not in use, and none is there twice.
+fn check_drives(
     storage: &dyn Storage,
     present: &Layout,
     drives: &[(DeviceId, Uuid)],
-    (all, raid_log_blocks): (&[(DeviceId, Uuid)], u64),
-) -> Result<(Dbn, u64), GrowError> {
-    let area_blocks = present.config.area_blocks;
-    let least = size_for(AREAS_LEAST, area_blocks, raid_log_blocks);
+    least: u64,
+) -> Result<(), GrowError> {
     for (device, _) in drives {
-        let is_twice = all.iter().filter(|(other, _)| other == device).count() > 1;
+        let is_twice = drives.iter().filter(|(other, _)| other == device).count() > 1;
         let is_taken = present.has_device(*device) || is_twice;
         check_new(storage, *device, least, is_taken)?;
     }
-    let sizes = drives.iter().map(|(device, _)| blocks_of(storage, *device));
-    let smallest = sizes.min().unwrap_or(0);
-    let region = data_region(smallest, area_blocks, raid_log_blocks);
-    Ok(region.expect("all of them are large enough"))
+    Ok(())
 }
 
 /// Gives the groups of some devices what all of their drives have become larger by.
@@ -441,7 +433,7 @@ fn make_ready(
     storage.flush(device)
 }
 
-/// Fills the stripes of a new data column with zeroes.
+/// Fills the stripes of a new data column with zeroes. Other columns have no extents.
 fn zero_stripes(
     storage: &dyn Storage,
     next: &Layout,

@@ -140,8 +140,8 @@ impl Meter {
         self.spent[Subsystem::Client as usize]
     }
 
-    /// An operation was timed, and clients had `before` when it began. What the other operations
-    /// took that it stands for is taken from the time of sessions.
+    /// An operation was timed, and clients had `before` when it began. It stands for others that
+    /// were not timed: their time is counted as that of sessions, and is taken away from it here.
     pub(crate) fn count_others(&mut self, before: Nanos) {
         let took = self.of_clients().saturating_sub(before);
         let others = took.saturating_mul(u64::from(SAMPLE) - 1);

@@ -77,10 +77,14 @@ impl Addition {
         };
         let group = request.group.map(small).transpose()?;
         let Some(group) = group else {
-            let missing = || Problem::of_field(Code::MissingField, "group", "missing; say which");
-            return (!request.parity)
-                .then_some(Addition::Alone)
-                .ok_or_else(missing);
+            return match request.parity {
+                true => Err(Problem::of_field(
+                    Code::MissingField,
+                    "group",
+                    "missing; say which",
+                )),
+                false => Ok(Addition::Alone),
+            };
         };
         let seats = known.members.iter().map(|member| member.seat);
         let mut seats = seats.filter(|seat| seat.group == group).peekable();

@@ -1,7 +1,6 @@
-//! Storage that tells the log how far the zeroes of a new drive are.
+//! Storage that tells the log how much of a new drive is filled with zeroes.
 //!
-//! Most hosts make zeroes at once. A disk without a command for them is written whole, which takes
-//! as long as writing takes.
+//! Most hosts zero a range at once. A disk that has no command for that is written whole.
 
 use std::time::{Duration, Instant};
 
@@ -62,7 +61,7 @@ impl Storage for Zeroing<'_> {
     }
 }
 
-/// Says how far the zeroes of a device are, and when they will be done at this rate.
+/// Says how much of a device is filled with zeroes, and how long the rest takes at this rate.
 fn progress(name: &str, (done, all): (u64, u64), since: Duration) -> String {
     let left = since.mul_f64((all - done) as f64 / done.max(1) as f64);
     format!(

@@ -52,7 +52,7 @@ impl EngineSystem {
         }
         let storage = self.world.storage();
         let engine = &self.engine;
-        // A group with a drive that catches up does not become larger.
+        // The drives of a group cannot become larger while one of them catches up.
         let members = self.info().members;
         let is_behind = members.iter().any(|member| !member.seat.is_current());
         let refused = |error: GrowError| match error {
@@ -176,7 +176,7 @@ impl EngineSystem {
         !is_wider && devices.is_multiple_of(self.drives_together())
     }
 
-    /// Drives of the last group, to which others are made alike; 1 without groups.
+    /// Returns the number of drives of the last group: a new group gets as many. 1 without groups.
     fn drives_together(&self) -> usize {
         let info = self.info();
         let groups = info.members.iter().map(|member| member.seat.group);

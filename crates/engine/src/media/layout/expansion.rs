@@ -23,10 +23,6 @@ pub(crate) struct Expansion {
     pub(crate) added: Vec<(Member, DeviceId)>,
     /// Members that became larger: index, UUID, and blocks now.
     pub(crate) enlarged: Vec<(usize, Uuid, u64)>,
-    /// A parity group that becomes wider, and the number of its new data columns.
-    pub(crate) widened: Option<(u16, u8)>,
-    /// Stripes of a group get other columns.
-    pub(crate) changes_stripes: bool,
     /// Extents that are added.
     pub(crate) extents: Vec<Extent>,
     /// Blocks kept back afterwards.
@@ -48,11 +44,11 @@ impl Layout {
             }
             member.size_blocks = *blocks;
         }
-        if let Some((group, columns)) = expansion.widened {
-            let parity = config.members.iter_mut();
-            let parity = parity.map(|member| &mut member.seat);
-            let parity = parity.filter(|it| it.group == group && it.role == Role::Parity);
-            parity.for_each(|seat| seat.column += columns);
+        let seats = config.members.iter_mut().map(|member| &mut member.seat);
+        for seat in seats.filter(|seat| seat.role == Role::Parity) {
+            let added = expansion.added.iter().map(|(member, _)| member.seat);
+            let data = added.filter(|it| (it.group, it.role) == (seat.group, Role::Data));
+            seat.column += u8::try_from(data.count()).ok()?;
         }
         let (mut devices, mut uses) = (self.devices.clone(), self.uses.clone());
         for (member, device) in &expansion.added {
@@ -85,14 +81,24 @@ impl Layout {
         self.grown_from.is_some()
     }
 
-    /// Returns the members that the next record adds, and that are behind in it: index and device.
+    /// True if there are drives in a group of this number.
+    pub(crate) fn has_group(&self, group: u16) -> bool {
+        let mut members = self.config.members.iter();
+        members.any(|member| member.seat.group == group)
+    }
+
+    /// Returns the drives that get a seat with the next record, and that are behind in it: index of
+    /// the member, and device.
     pub(crate) fn newcomers(&self) -> impl Iterator<Item = (usize, DeviceId)> {
+        let successor = self.successor.iter();
+        let successor = successor.map(|it| (it.member as usize, it.device));
         let first = self.grown_from.unwrap_or(self.devices.len());
         let added = self.devices.iter().zip(&self.uses).enumerate().skip(first);
-        added.filter_map(|(index, (device, it))| {
+        let added = added.filter_map(|(index, (device, it))| {
             let is_behind = matches!(it, Use::Out | Use::CatchingUp);
             device.filter(|_| is_behind).map(|device| (index, device))
-        })
+        });
+        successor.chain(added)
     }
 
     /// Returns for each extent of a parity group the first extent whose rows it shares: they are in

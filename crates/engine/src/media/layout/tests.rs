@@ -289,8 +289,6 @@ fn enlarged(layout: &Layout) -> Expansion {
         enlarged: members
             .map(|(index, member)| (index, member.uuid, 4000))
             .collect(),
-        widened: None,
-        changes_stripes: false,
         extents: more.collect(),
         reserve_blocks: 7,
     }
@@ -328,7 +326,6 @@ fn parity_comes_after_a_data_column_that_is_added() {
     let wider = Expansion {
         enlarged: Vec::new(),
         added: vec![(added, DeviceId(9))],
-        widened: Some((layout.config.members[0].seat.group, 1)),
         extents: vec![Extent {
             base: like.base + like.length,
             column: 3,

@@ -11,6 +11,7 @@ use super::mirrors::{
 };
 use super::parity::{self, all_online};
 use super::{GIB, TestDir, ask, ask_json, assert_clean, refused, text};
+use crate::running::Server;
 use crate::waiting::within;
 
 fn size(dir: &TestDir) -> u64 {
@@ -34,6 +35,28 @@ fn bring_back(dir: &TestDir, drives: &[PathBuf], which: &[usize]) {
     for drive in which {
         fs::rename(dir.file(&format!("away{drive}")), &drives[*drive]).expect("renamed");
     }
+}
+
+/// Some drives of a group are taken away and come back. What was written before the group got
+/// others (48 to 64, round 1), since then, and without these drives is all there.
+#[track_caller]
+fn assert_survives(dir: &TestDir, server: Server, drives: &[PathBuf], away: &[usize]) {
+    fill(&server, 0..32, 2);
+    server.stop();
+    assert_clean(dir, 2);
+    take_away(dir, drives, away);
+    let server = serve(dir, &[]);
+    assert_holds(&server, 0..32, 2);
+    assert_holds(&server, 48..64, 1);
+    fill(&server, 0..20, 3);
+    server.stop();
+    bring_back(dir, drives, away);
+    let server = serve(dir, &[]);
+    within(PATIENCE, "they have everything", || all_online(dir));
+    assert_holds(&server, 0..20, 3);
+    assert_holds(&server, 48..64, 1);
+    server.stop();
+    assert_clean(dir, 2);
 }
 
 #[test]
@@ -151,24 +174,8 @@ fn a_parity_group_gets_one_more_data_drive() {
         size(&dir) > before * 14 / 10,
         "three columns instead of two"
     );
-    // What is behind stays from before the growth.
-    fill(&server, 0..32, 2);
-    server.stop();
-    assert_clean(&dir, 2);
     // The new drive and an old one.
-    take_away(&dir, &drives, &[0, 4]);
-    let server = serve(&dir, &[]);
-    assert_holds(&server, 0..32, 2);
-    assert_holds(&server, 48..64, 1);
-    fill(&server, 0..20, 3);
-    server.stop();
-    bring_back(&dir, &drives, &[0, 4]);
-    let server = serve(&dir, &[]);
-    within(PATIENCE, "they have everything", || all_online(&dir));
-    assert_holds(&server, 0..20, 3);
-    assert_holds(&server, 48..64, 1);
-    server.stop();
-    assert_clean(&dir, 2);
+    assert_survives(&dir, server, &drives, &[0, 4]);
 }
 
 #[test]
@@ -191,22 +198,8 @@ fn a_parity_group_survives_more_losses_when_it_gets_more_parity() {
     let fourth = ["aggregate", "add", "m", "--devices", text(&other)];
     let fourth = [&fourth[..], &["--group", "1", "--parity"]].concat();
     refused(&dir, &fourth, 2, &["3 drives with parity already"]);
-    fill(&server, 0..32, 2);
-    server.stop();
-    assert_clean(&dir, 2);
     // Three of five.
-    take_away(&dir, &drives, &[0, 1, 3]);
-    let server = serve(&dir, &[]);
-    assert_holds(&server, 0..32, 2);
-    assert_holds(&server, 48..64, 1);
-    fill(&server, 0..20, 3);
-    server.stop();
-    bring_back(&dir, &drives, &[0, 1, 3]);
-    let server = serve(&dir, &[]);
-    within(PATIENCE, "they have everything", || all_online(&dir));
-    assert_holds(&server, 0..20, 3);
-    server.stop();
-    assert_clean(&dir, 2);
+    assert_survives(&dir, server, &drives, &[0, 1, 3]);
 }
 
 #[test]
@@ -222,19 +215,7 @@ fn a_mirror_gets_a_third_copy() {
     refused(&dir, &parity, 2, &["is a mirror"]);
     while_used(&server, |_| _ = ask(&dir, &add));
     within(PATIENCE, "it has caught up", || all_online(&dir));
-    server.stop();
-    assert_clean(&dir, 2);
-    take_away(&dir, &drives, &[0, 1]);
-    let server = serve(&dir, &[]);
-    assert_holds(&server, 48..64, 1);
-    fill(&server, 0..20, 3);
-    server.stop();
-    bring_back(&dir, &drives, &[0, 1]);
-    let server = serve(&dir, &[]);
-    within(PATIENCE, "they have everything", || all_online(&dir));
-    assert_holds(&server, 0..20, 3);
-    server.stop();
-    assert_clean(&dir, 2);
+    assert_survives(&dir, server, &drives, &[0, 1]);
 }
 
 #[test]

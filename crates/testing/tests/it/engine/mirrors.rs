@@ -631,7 +631,7 @@ fn passes(seed: u64) {
     }
 }
 
-/// Both copies of the record of a drive that had just got its seat were torn by writes that failed.
+/// A new drive failed while its record was written to it, and both copies of the record were torn.
 #[test]
 fn a_new_drive_that_fails_keeps_one_label() {
     passes(0x79c6_6deb_605c_9ced);

@@ -158,7 +158,7 @@ fn a_volume_without_luns_is_known_by_its_name() {
     passes_in_groups(Kind::Snapshots, 0x3866_dba4_c5de_5619);
 }
 
-/// A write waited for the host's answer about an area that nobody looked for.
+/// A write waited for ever: there was space in an area that nobody had looked at since the start.
 #[test]
 fn areas_that_are_not_known_are_searched_though_one_is_ready() {
     passes_in_groups(Kind::Faults, 0x6a45_5631_d8e4_22d6);
