@@ -13,7 +13,7 @@ use crate::tally::Tally;
 use crate::{Usage, place};
 
 /// Kinds that `test` gives time of their own.
-const KINDS: [&str; 8] = [
+const KINDS: [&str; 9] = [
     "histories",
     "clonings",
     "corrupted",
@@ -22,6 +22,7 @@ const KINDS: [&str; 8] = [
     "mirror",
     "parity",
     "compared",
+    "cleaned",
 ];
 /// With this variable, tests judge all cuts and not some.
 const WHOLE: &str = "EVERGLADE_WHOLE";
@@ -61,9 +62,9 @@ fn whole() -> ExitCode {
 /// Part of `test`: runs new seeds for half a minute, the same on groups of drives, and then for a
 /// quarter of a minute each of the kinds `histories` (short sequences with snapshot verbs),
 /// `clonings` (the same with clones), `corrupted` (damaged metadata), `growth` and `groups` (pools
-/// that grow), `mirror` and `parity` (drives that break) and `compared` (clients that count by
-/// compare-and-write). The crates' own tests run fixed
-/// seeds. The tests have built the program.
+/// that grow), `mirror` and `parity` (drives that break), `compared` (clients that count by
+/// compare-and-write) and `cleaned` (one of the others, while areas are emptied). The crates' own
+/// tests run fixed seeds. The tests have built the program.
 pub(crate) fn short(tally: &mut Tally) {
     if !place::has_binary("testing", "sim") {
         return tally.skip(MISSING);

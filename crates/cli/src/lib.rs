@@ -13,6 +13,7 @@ mod df;
 mod diff;
 mod event;
 mod failure;
+mod garden;
 mod growth;
 mod host;
 mod interrupt;
@@ -73,6 +74,7 @@ pub fn run(verb: &Verb, options: &Options) -> Result<u8, Failure> {
         Verb::Lun { verb } => lun::run(verb, &session, &output, options.yes),
         Verb::Snapshot { verb } => snapshot::run(verb, &session, &output, options.yes),
         Verb::Clone { verb } => clone::run(verb, &session, &output),
+        Verb::Garden { verb } => garden::run(verb, &session, &output),
         Verb::Host { verb } => host::run(verb, &session, &output),
         Verb::HostGroup { verb } => host::run_group(verb, &session, &output),
         Verb::Mapping { verb } => host::run_mapping(verb, &session, &output),

@@ -53,6 +53,12 @@ pub enum Verb {
         #[command(subcommand)]
         verb: CloneVerb,
     },
+    /// Keep free space whole and data in order
+    Garden {
+        /// What to do.
+        #[command(subcommand)]
+        verb: GardenVerb,
+    },
     /// Manage hosts: what the connections of a client are known by
     Host {
         /// What to do.
@@ -354,6 +360,56 @@ pub enum ScrubVerb {
 /// The aggregate of a scrub.
 #[derive(Debug, Args)]
 pub struct ScrubOf {
+    /// The aggregate
+    #[arg(value_name = "AGGREGATE")]
+    pub name: Name,
+}
+
+/// Verbs of `garden`.
+#[derive(Debug, Subcommand)]
+pub enum GardenVerb {
+    /// Move blocks out of areas that are partly free, in the background
+    Clean(GardenClean),
+    /// Move the blocks of a LUN into its order, in the background
+    Layout(GardenLayout),
+    /// End both; moved blocks stay where they are
+    Stop(GardenOf),
+    /// Show how far they are, and what was moved
+    Show(GardenOf),
+}
+
+/// Options of `garden clean`.
+#[derive(Debug, Args)]
+#[command(after_help = "Snapshots and clones go on sharing the blocks that are moved.")]
+pub struct GardenClean {
+    /// The aggregate
+    #[arg(value_name = "AGGREGATE")]
+    pub name: Name,
+
+    /// Empty areas of which at least so many percent are free, 1 to 100 [default: 30]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub least_free: Option<u8>,
+}
+
+/// Options of `garden layout`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Snapshots and clones go on sharing the blocks that are moved. Reading them in \
+    order may take more runs than before."
+)]
+pub struct GardenLayout {
+    /// The LUN
+    #[arg(value_name = "VOLUME/LUN")]
+    pub name: LunName,
+
+    /// Only count the runs of blocks that reading in order takes; move nothing
+    #[arg(long)]
+    pub estimate: bool,
+}
+
+/// The aggregate of a garden.
+#[derive(Debug, Args)]
+pub struct GardenOf {
     /// The aggregate
     #[arg(value_name = "AGGREGATE")]
     pub name: Name,

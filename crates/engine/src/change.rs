@@ -216,6 +216,23 @@ pub enum Change {
     },
     /// Lets that wait.
     PauseScrub,
+    /// Moves blocks out of areas of which at least this part is free, so that these become free as
+    /// a whole.
+    StartCleaning {
+        /// In percent, 1 to 100.
+        least_free_percent: u8,
+    },
+    /// Puts the blocks of a LUN in the order of the LUN.
+    StartLayout {
+        /// Volume of the LUN.
+        volume: String,
+        /// Name of the LUN.
+        lun: String,
+        /// Runs are counted, and nothing is moved.
+        is_estimate: bool,
+    },
+    /// Ends both. Blocks that were moved stay where they are.
+    StopGardening,
     /// Ends a repair. Blocks that it has mended stay mended.
     StopRepair,
     /// Holds the scans of a volume's snapshots back, or lets them go on.
@@ -288,6 +305,9 @@ impl Change {
             | Change::StartRepair
             | Change::StartScrub { .. }
             | Change::PauseScrub
+            | Change::StartCleaning { .. }
+            | Change::StartLayout { .. }
+            | Change::StopGardening
             | Change::StopRepair
             | Change::SetScanPace { .. }
             | Change::StartSplit { .. }

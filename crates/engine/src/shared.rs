@@ -33,6 +33,7 @@ use crate::mount::replacement;
 use crate::mount::wanted::{Growth, GrowthInfo};
 use crate::pool::aggregate::{Aggregate, State};
 use crate::pool::cpu::{CpuTimes, Subsystem};
+use crate::pool::garden::GardenInfo;
 use crate::pool::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo};
 use crate::pool::log::{JournalInfo, Log, RecoveryInfo};
 use crate::pool::lost::LostInfo;
@@ -170,6 +171,8 @@ pub struct AggregateInfo {
     pub stripes: StripesInfo,
     /// The scrub that is under way, or the last one.
     pub scrub: ScrubInfo,
+    /// What its gardener does.
+    pub garden: GardenInfo,
 }
 
 impl AggregateInfo {
@@ -647,6 +650,7 @@ impl Engine {
             copies: aggregate.media.copies.info(),
             stripes: aggregate.media.stripes.info(),
             scrub: aggregate.scrub(),
+            garden: aggregate.garden(),
         };
         let all = self.0.all();
         let listed = all.iter().filter(|aggregate| !aggregate.is_forgotten());

@@ -427,6 +427,36 @@ pub const ROUTES: &[Route] = &[
         Answers::Found("Scrub"),
     )
     .by_admin(),
+    Route::get(
+        "/v1/aggregates/{aggregate}/garden",
+        "what moves blocks in an aggregate, and what it has done since the aggregate was opened",
+        "Garden",
+    ),
+    Route::change(
+        "POST",
+        "/v1/aggregates/{aggregate}/actions/clean",
+        "moves blocks out of areas that are partly free, so that these are free as a whole; one \
+        under way goes on with the new limit",
+        Some("Clean"),
+        Answers::Found("Garden"),
+    )
+    .by_admin(),
+    Route::change(
+        "POST",
+        "/v1/aggregates/{aggregate}/actions/stop-gardening",
+        "ends segment cleaning and the layout of a LUN; moved blocks stay where they are",
+        None,
+        Answers::Found("Garden"),
+    )
+    .by_admin(),
+    Route::change(
+        "POST",
+        "/v1/volumes/{volume}/luns/{lun}/actions/layout",
+        "moves the blocks of a LUN into its order, so that it is read in long runs; answers with \
+        the garden of its aggregate",
+        Some("PutInOrder"),
+        Answers::Found("Garden"),
+    ),
     Route::list(
         SPARES,
         "spare drives, in the order in which they were added",

@@ -7,7 +7,7 @@ use everglade_format::CpNumber;
 
 use crate::admin::lun::{create_lun, delete_lun, grow_lun, shrink_lun};
 use crate::admin::volume::{create_volume, delete_volume};
-use crate::admin::{clone, devices, notes, rename, snapshot};
+use crate::admin::{clone, devices, garden, notes, rename, snapshot};
 use crate::background::{lun_clone, split};
 use crate::change::{Change, Context, Error};
 use crate::home::aggregate::Home;
@@ -83,6 +83,18 @@ pub(crate) fn execute(
         }
         Change::PauseScrub => {
             home.pause_scrub();
+            Ok(())
+        }
+        Change::StartCleaning { least_free_percent } => {
+            garden::start_cleaning(home, *least_free_percent)
+        }
+        Change::StartLayout {
+            volume,
+            lun,
+            is_estimate,
+        } => garden::start_layout(home, context.seconds, (volume, lun), *is_estimate),
+        Change::StopGardening => {
+            home.stop_gardening();
             Ok(())
         }
         Change::StopRepair => {

@@ -3,6 +3,7 @@
 pub(crate) mod clone;
 pub(crate) mod devices;
 pub(crate) mod execute;
+pub(crate) mod garden;
 pub(crate) mod lun;
 pub(crate) mod notes;
 pub(crate) mod rename;

@@ -87,7 +87,10 @@ impl FileSystem {
             self.cursor(purpose).turn = (extent + 1) % extents;
             return Ok(());
         }
-        if self.layer == Layer::Aggregate && (self.take_over(purpose) || self.reopen(purpose)) {
+        let is_aggregate = self.layer == Layer::Aggregate;
+        if is_aggregate
+            && (self.take_lent(purpose) || self.take_over(purpose) || self.reopen(purpose))
+        {
             return Ok(());
         }
         Err(Stop::Failed(Error::NoSpace))

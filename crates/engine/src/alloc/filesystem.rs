@@ -60,6 +60,8 @@ pub(crate) struct FileSystem {
     pub(crate) cut: BTreeSet<FileId>,
     /// For each extent, the next map block to read when areas are searched for free space.
     pub(crate) scan_next: Vec<u64>,
+    /// Areas that are being emptied ([`crate::alloc::lent`]). Aggregates only.
+    pub(crate) lent: BTreeSet<(usize, u64)>,
     /// Used-up areas that were reopened in this consistency point.
     pub(crate) reopened: BTreeSet<(usize, u64)>,
     /// True if a block may have more than one reference, so a refcount file exists. Volumes only.
@@ -103,6 +105,7 @@ impl FileSystem {
             notes: Notes::default(),
             cut: BTreeSet::new(),
             scan_next: vec![0; extents],
+            lent: BTreeSet::new(),
             reopened: BTreeSet::new(),
             has_counts: false,
             container: None,

@@ -4,7 +4,8 @@
 //! out numbers chunk by chunk from one area at a time, and [`blocks`] joins the two layers: a block
 //! of a volume takes a vvbn and a pvbn, and freeing it punches the container before the pvbn is
 //! freed (G-01). [`supply`] holds the numbers that a cleaner has taken out of the stock. [`rows`]
-//! fills the data columns of a parity group together. [`references`] counts the references to
+//! fills the data columns of a parity group together, and [`lent`] keeps areas that are being
+//! emptied from cursors. [`references`] counts the references to
 //! blocks that leaves share, and [`tags`] says what a block must hold. [`crate::media::host`] says
 //! when a new area is better than the rest of an old one.
 //!
@@ -20,6 +21,7 @@ pub(crate) mod cursor;
 pub(crate) mod filesystem;
 #[cfg(test)]
 pub(crate) mod fixture;
+pub(crate) mod lent;
 pub(crate) mod named;
 pub(crate) mod references;
 pub(crate) mod rows;

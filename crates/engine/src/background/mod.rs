@@ -3,9 +3,13 @@
 //!
 //! [`pass`] is the shape that they have, and [`turns`] gives each its turn. [`shrink`] frees the
 //! blocks of deleted files, [`scan`] folds and deletes snapshots, [`split`] copies a clone's base,
-//! [`lun_clone`] shares a LUN's blocks with its clone.
+//! [`lun_clone`] shares a LUN's blocks with its clone. The [`mover`] moves blocks:
+//! [`evacuation`] out of areas, [`layout`] into the order of a LUN.
 
+pub(crate) mod evacuation;
+pub(crate) mod layout;
 pub(crate) mod lun_clone;
+mod mover;
 pub(crate) mod pass;
 pub(crate) mod scan;
 pub(crate) mod shrink;

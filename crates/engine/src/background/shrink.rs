@@ -154,7 +154,12 @@ fn shrink(
     let file = fs.file(id);
     let mut freed = Vec::new();
     for (leaf, _) in leaves {
-        freed.push((file.set_leaf(leaf, Pointer::HOLE)?, true));
+        // A leaf may be changed only because it was about to move (`evacuation`).
+        let old = match file.peek(0, leaf) {
+            Some(_) => file.remove_leaf(leaf),
+            _ => file.set_leaf(leaf, Pointer::HOLE)?,
+        };
+        freed.push((old, true));
     }
     let (mut level, mut index) = (1, region);
     while level <= file.inode.levels

@@ -56,7 +56,7 @@ const STEP_MAPS: u64 = 16;
 const CP_BLOCKS_MAX: u64 = 8192;
 
 /// Returns the blocks to copy in a consistency point that may do `regions` regions for deletions.
-fn budget(regions: u64) -> u64 {
+pub(super) fn budget(regions: u64) -> u64 {
     (regions.saturating_mul(SPAN) / 16).clamp(1, CP_BLOCKS_MAX)
 }
 
@@ -66,9 +66,10 @@ fn cost(blocks: usize) -> u64 {
     2 * blocks as u64 + 16
 }
 
-/// Returns the blocks to copy in one step in a pool with areas of this size. A step takes no more
-/// than the host is asked for ahead of need, so that space is available again for the next step.
-fn step_blocks(area_blocks: u64) -> usize {
+/// Returns the blocks to copy, or to move, in one step in a pool with areas of this size. A step
+/// takes no more than the host is asked for ahead of need, so that space is available again for the
+/// next step.
+pub(super) fn step_blocks(area_blocks: u64) -> usize {
     STEP_BLOCKS.min(usize::try_from(area_blocks).unwrap_or(STEP_BLOCKS))
 }
 

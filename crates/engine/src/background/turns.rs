@@ -7,6 +7,7 @@
 //! | [`shrink`](crate::background::shrink) | yes | the purse |
 //! | [`scan`] | yes | the purse, by the pace of the volume |
 //! | [`split`](crate::background::split) | no | the purse, and at most a sixteenth of its blocks, or 32 MiB |
+//! | [`evacuation`](crate::background::evacuation), [`layout`](crate::background::layout) | no | the same |
 //!
 //! 1. Passes with a budget of their own come first, in the order of the table.
 //! 2. The others share the purse in equal parts, step by step, as far as each has something to do:
@@ -22,6 +23,8 @@
 //!
 //! Repair ([`crate::mend::repair`]) is no pass: decision 0038 says why.
 
+use crate::background::evacuation::Evacuation;
+use crate::background::layout::Layouts;
 use crate::background::lun_clone::LunClones;
 use crate::background::pass::{Budget, Pass, Room};
 use crate::background::scan::{self, Scans};
@@ -37,7 +40,7 @@ use crate::read::load::{LoadCx, Stop};
 pub(crate) const CHANGED_MAX: usize = 8192;
 
 /// All passes. Among passes with an equal turn, the first is served first.
-const PASSES: [&dyn Pass<Home>; 4] = [&LunClones, &Shrink, &Scans, &Splits];
+const PASSES: [&dyn Pass<Home>; 6] = [&LunClones, &Shrink, &Scans, &Splits, &Evacuation, &Layouts];
 
 /// Runs one step of one pass. Returns true when this consistency point has done its share.
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {

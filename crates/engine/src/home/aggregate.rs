@@ -11,6 +11,7 @@ use crate::alloc::filesystem::FileSystem;
 use crate::change;
 use crate::change::EarlierScrub;
 use crate::home::catching_up::CatchUp;
+use crate::home::gardener::Gardener;
 use crate::home::leaving::Leaving;
 use crate::home::ledger::{Ledger, Target};
 use crate::home::run::Run;
@@ -22,6 +23,7 @@ use crate::media::host::Host;
 use crate::mend::Mender;
 use crate::mend::repair::Repair;
 use crate::pool::aggregate::Aggregate;
+use crate::pool::garden::GardeningState;
 use crate::read::load::BlockName;
 use crate::tree::File;
 
@@ -65,6 +67,8 @@ pub(crate) struct Home {
     pub(crate) catching_up: CatchUp,
     /// Compares all drives.
     pub(crate) scrub: Scrub,
+    /// Empties areas.
+    pub(crate) gardener: Gardener,
     /// Work that an interrupted commit left.
     pub(crate) healing: Healing,
     /// Derives damaged blocks.
@@ -117,6 +121,7 @@ impl Home {
             punching: None,
             catching_up: CatchUp::default(),
             scrub: Scrub::default(),
+            gardener: Gardener::default(),
             healing: Healing::default(),
             mender,
             installed: Vec::new(),
@@ -155,6 +160,26 @@ impl Home {
     pub(crate) fn pause_scrub(&mut self) {
         self.scrub.pause();
         self.aggregate.set_scrub(self.scrub.info());
+    }
+
+    /// Begins to empty areas of which at least this part is free.
+    pub(crate) fn start_cleaning(&mut self, least_free_percent: u8) {
+        let Home { gardener, fs, .. } = self;
+        gardener.start(fs, least_free_percent, self.wall_seconds);
+        self.tell_garden();
+    }
+
+    /// Ends all of the gardener's work. What was moved stays where it is now.
+    pub(crate) fn stop_gardening(&mut self) {
+        let seconds = self.wall_seconds;
+        self.gardener.stop(seconds);
+        self.gardener.end_layout(GardeningState::Stopped, seconds);
+        self.tell_garden();
+    }
+
+    /// Tells people what the gardener does.
+    pub(crate) fn tell_garden(&self) {
+        self.aggregate.set_garden(self.gardener.info().clone());
     }
 
     /// Ends it early.

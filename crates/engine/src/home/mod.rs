@@ -5,6 +5,7 @@ pub(crate) mod aggregate;
 pub(crate) mod bases;
 pub(crate) mod catching_up;
 pub(crate) mod find;
+pub(crate) mod gardener;
 pub(crate) mod leaving;
 pub(crate) mod ledger;
 pub(crate) mod parity_scrub;

@@ -14,6 +14,7 @@ use everglade_format::config::Uuid;
 use everglade_format::{CpNumber, Superblock, TagKey};
 
 use crate::media::{Layout, Media};
+use crate::pool::garden::GardenInfo;
 use crate::pool::log::{Log, RecoveryInfo};
 use crate::pool::lost::LostBlocks;
 use crate::pool::mended::Mended;
@@ -70,6 +71,7 @@ pub(crate) struct Aggregate {
     notes: Mutex<notes::Text>,
     pub(crate) redirects: Redirects,
     scrub: Mutex<ScrubInfo>,
+    garden: Mutex<GardenInfo>,
     /// The last consistency point with which a volume or LUN came, or grew.
     topology: AtomicU64,
     /// Result of replaying the journal.
@@ -113,6 +115,7 @@ impl Aggregate {
             notes: Mutex::new(Ok(Arc::default())),
             redirects: Redirects::default(),
             scrub: Mutex::default(),
+            garden: Mutex::default(),
             opened: committed,
             lost_segments: Vec::new(),
             spared_segments: Vec::new(),
@@ -227,6 +230,15 @@ impl Aggregate {
 
     pub(crate) fn set_scrub(&self, info: ScrubInfo) {
         *self.scrub.lock() = info;
+    }
+
+    /// What its gardener does.
+    pub(crate) fn garden(&self) -> GardenInfo {
+        self.garden.lock().clone()
+    }
+
+    pub(crate) fn set_garden(&self, info: GardenInfo) {
+        *self.garden.lock() = info;
     }
 
     pub(crate) fn recovery(&self) -> Option<RecoveryInfo> {

@@ -8,6 +8,7 @@ pub(crate) mod aggregate;
 pub(crate) mod bases;
 pub(crate) mod cpu;
 pub(crate) mod fragment;
+pub(crate) mod garden;
 pub(crate) mod image;
 pub(crate) mod info;
 pub(crate) mod log;

@@ -371,7 +371,7 @@ impl<O: Outside> Core<O> {
             .get_mut(&aggregate)
             .expect("steps happen at home");
         let shared = home.aggregate.clone();
-        let known = match shared.redirects.is_any() {
+        let known = match shared.redirects.is_any() || shared.redirects.has_moved() {
             true => home.run.as_ref().and_then(|run| run.volume()),
             false => None,
         };

@@ -289,7 +289,7 @@ impl LoadCx<'_> {
             None => self.wants.push(pointers[places[index]]),
         });
         let absent = self.wants.len() > before;
-        if absent && self.is_moved() {
+        if absent && self.may_be_elsewhere() {
             // The missing pointers in the order of their places.
             let mut absent = self.wants.split_off(before).into_iter().peekable();
             for place in places {
@@ -358,7 +358,7 @@ impl LoadCx<'_> {
                 },
             },
             None => {
-                if self.is_moved()
+                if self.may_be_elsewhere()
                     && let Some(page) = self.elsewhere(pointer, get, true)?
                 {
                     return Ok(Ok(page));
@@ -376,16 +376,16 @@ impl LoadCx<'_> {
         known.or_else(|| get(self.cache, &self.key(pointer)).map(Ok))
     }
 
-    /// True if most of a handler's blocks are not where its pointers say. Checked only before a
-    /// read.
-    fn is_moved(&self) -> bool {
-        self.volume.is_some_and(Followed::is_moved)
+    /// True if blocks may not be where a handler's pointers say, so that containers are asked
+    /// before a read.
+    fn may_be_elsewhere(&self) -> bool {
+        self.volume.is_some_and(Followed::is_moved) || self.redirects.has_moved()
     }
 
     /// Searches the containers for the block that a volume's pointer names. Returns `None` if they
     /// do not have the block, or if it is damaged there. With `believes`, only containers of split
-    /// volumes are checked, and the search ends without a result if one of them confirms the
-    /// pointer.
+    /// volumes are checked, and those in which blocks near it were moved, and the search ends
+    /// without a result if one of them confirms the pointer.
     fn elsewhere(
         &mut self,
         pointer: Pointer,
@@ -398,7 +398,8 @@ impl LoadCx<'_> {
         }
         let redirects = self.redirects;
         let known = redirects.containers();
-        let others = if believes { &[] } else { &known.others[..] };
+        let is_asked = |id: &FileId| !believes || redirects.may_have_moved(*id, pointer.vvbn.0);
+        let others = known.others.iter().filter(|(id, _)| is_asked(id));
         for (id, root) in known.split.iter().chain(others) {
             // Later volumes cannot be parents.
             if self.volume.is_some_and(|volume| *id > volume.id) {
@@ -444,7 +445,7 @@ impl LoadCx<'_> {
         let keys: Vec<Key> = pointers.iter().map(|pointer| self.key(*pointer)).collect();
         let missing = self.cache.missing(&keys).into_iter();
         let mut missing: Vec<Pointer> = missing.map(|place| pointers[place]).collect();
-        if !missing.is_empty() && self.is_moved() {
+        if !missing.is_empty() && self.may_be_elsewhere() {
             for pointer in std::mem::take(&mut missing) {
                 match self.find(pointer, PageCache::get) {
                     Ok(_) | Err(Stop::Load) => {}

@@ -45,8 +45,26 @@ pub struct EngineCounts {
     pub reactors: Vec<(u32, usize)>,
     /// Connections that went to another reactor.
     pub connections_moved: u64,
-    /// Blocks that were not where a pointer says: volumes were split.
+    /// Blocks that were not where a pointer says: volumes were split, or blocks were moved.
     pub stale_reads: u64,
+    /// What was moved in each aggregate.
+    pub gardens: Vec<(String, Gardened)>,
+}
+
+/// What was moved in an aggregate since it was opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Gardened {
+    /// Bytes of blocks that were moved.
+    pub moved_bytes: u64,
+    /// Areas that were emptied.
+    pub cleaned_areas: u64,
+}
+
+fn gardened(info: &AggregateInfo) -> Gardened {
+    Gardened {
+        moved_bytes: bytes(info.garden.moved_blocks),
+        cleaned_areas: info.garden.cleaned_areas,
+    }
 }
 
 /// See [`Administrator::descriptor_counts`].
@@ -375,6 +393,10 @@ impl Administrator {
                 .iter()
                 .map(|it| it.stale_reads)
                 .sum(),
+            gardens: aggregates
+                .iter()
+                .map(|info| (info.name.clone(), gardened(info)))
+                .collect(),
         }
     }
 

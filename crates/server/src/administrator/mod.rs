@@ -20,6 +20,7 @@ mod deletion;
 mod drives;
 mod epochs;
 pub(crate) mod first_start;
+mod garden;
 mod growing;
 mod imagined;
 pub(crate) mod incidents;

@@ -354,6 +354,14 @@ fn engine(page: &mut Page, administrator: &Administrator) {
     let mut family = page.family("everglade_fallthrough_total");
     family.value(&["inline", "stripe_busy"], counts.queued_operations);
     family.value(&["read", "stale"], counts.stale_reads);
+    let mut family = page.family("everglade_garden_moved_bytes_total");
+    for (aggregate, garden) in &counts.gardens {
+        family.value(&[aggregate], garden.moved_bytes);
+    }
+    let mut family = page.family("everglade_garden_cleaned_areas_total");
+    for (aggregate, garden) in &counts.gardens {
+        family.value(&[aggregate], garden.cleaned_areas);
+    }
 }
 
 fn memory(page: &mut Page, administrator: &Administrator) {

@@ -238,6 +238,10 @@ const REST: &[Metric] = &[
         its host, failed: io, no_space, gone."),
     counter("everglade_fallthrough_total", &["path", "reason"], "Operations that could not take a \
         fast path and took the general path."),
+    counter("everglade_garden_moved_bytes_total", &["aggregate"], "Bytes of blocks that segment \
+        cleaning and the layout of LUNs have moved since the aggregate was opened."),
+    counter("everglade_garden_cleaned_areas_total", &["aggregate"], "Areas that segment cleaning \
+        has emptied since the aggregate was opened."),
     counter("everglade_cache_hits_total", &["kind"], "Cache look-ups that found an entry."),
     counter("everglade_cache_misses_total", &["kind"], "Cache look-ups that found no entry."),
     gauge("everglade_network_memory_bytes", &["kind"], "Memory for requests and replies of \

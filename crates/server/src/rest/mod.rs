@@ -29,6 +29,7 @@ pub(crate) mod connections;
 mod desk;
 mod entity;
 mod flags;
+mod garden;
 pub(crate) mod guard;
 mod happenings;
 mod hosts;

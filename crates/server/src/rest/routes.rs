@@ -14,8 +14,8 @@ use super::desk::Desk;
 use super::guard::{guard, no_such_path};
 use super::once::once;
 use super::{
-    aggregates, happenings, hosts, jobs, luns, overview, policies, repairs, scrubs, sessions,
-    snapshots, spares, splits, volumes,
+    aggregates, garden, happenings, hosts, jobs, luns, overview, policies, repairs, scrubs,
+    sessions, snapshots, spares, splits, volumes,
 };
 
 /// Returns the table of paths.
@@ -90,6 +90,7 @@ pub(super) fn all(desk: Arc<Desk>) -> Router {
         .merge(splits::routes())
         .merge(repairs::routes())
         .merge(scrubs::routes())
+        .merge(garden::routes())
         .merge(spares::routes())
         .merge(sessions::routes())
         .fallback(nowhere)

@@ -9,19 +9,20 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use everglade_testing::Seed;
-use everglade_testing::sim::{self, Cost, Failure, Kind, Report, exhaustive};
+use everglade_testing::sim::{self, Beside, Cost, Failure, Kind, Report, exhaustive};
 
-const USAGE: &str = "usage: sim [--seed N] [--minutes M] [--kind KIND] [--groups] [--trace LINES]
-           [--json]
+const USAGE: &str = "usage: sim [--seed N] [--minutes M] [--kind KIND] [--groups] [--cleaning]
+           [--trace LINES] [--json]
        sim --kind exhaustive [--from N] [--shard I/N] [--minutes M] [--seed N] [--json]
        sim --kind histories|clonings|corrupted --shard I/N [--from N] [--minutes M] [--json]
 
   --seed N       run this seed (decimal or 0x…); with --minutes, start the series there
   --minutes M    run seeds until M minutes have passed; without --seed from a fresh one
   --kind KIND    long, tight, fill, faults, silent, cuts, small, creation, snapshots, grouped,
-                 moments, histories, clonings, corrupted, growth, groups, mirror, parity or
-                 compared, instead of what the seed says
+                 moments, histories, clonings, corrupted, growth, groups, mirror, parity,
+                 compared or cleaned, instead of what the seed says
   --groups       a mirror or a parity group instead of each device of the aggregate
+  --cleaning     areas are emptied meanwhile
   --trace LINES  on failure, print the last LINES events of the world
   --json         print what was done as one line of JSON
   --kind exhaustive
@@ -38,7 +39,7 @@ struct Wish {
     seed: Option<Seed>,
     minutes: Option<f64>,
     kind: Option<Kind>,
-    in_groups: bool,
+    beside: Beside,
     trace_lines: usize,
     json: bool,
     /// Cases, one after the other, instead of seeds.
@@ -67,7 +68,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
         seed: None,
         minutes: None,
         kind: None,
-        in_groups: false,
+        beside: Beside::default(),
         trace_lines: 0,
         json: false,
         cases: None,
@@ -114,7 +115,8 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
             "--trace" => {
                 wish.trace_lines = value()?.parse().map_err(|_| "not a number of lines")?;
             }
-            "--groups" => wish.in_groups = true,
+            "--groups" => wish.beside.groups = true,
+            "--cleaning" => wish.beside.cleaning = true,
             "--json" => wish.json = true,
             _ => return Err(format!("what is {option}?")),
         }
@@ -167,11 +169,7 @@ fn main() -> ExitCode {
     while runs == 0 || begin.elapsed() < limit {
         let seed = first.nth(runs);
         let kind = wish.kind.unwrap_or_else(|| Kind::of_seed(seed));
-        let run = match wish.in_groups {
-            true => Kind::run_in_groups,
-            false => Kind::run,
-        };
-        match run(kind, seed, wish.trace_lines) {
+        match kind.run_beside(seed, wish.beside, wish.trace_lines) {
             Ok(report) => {
                 all.add(&report);
                 all.digest = report.digest;
@@ -247,10 +245,15 @@ fn explain(seed: Seed, wish: &Wish, failure: &Failure, passed: u64) -> ExitCode 
     println!("FAILED seed {seed}\n{failure}");
     let kind = wish.kind;
     let kind = kind.map_or(String::new(), |kind| format!(" --kind {}", kind.name()));
-    let groups = if wish.in_groups { " --groups" } else { "" };
+    let groups = if wish.beside.groups { " --groups" } else { "" };
+    let cleaning = if wish.beside.cleaning {
+        " --cleaning"
+    } else {
+        ""
+    };
     println!(
-        "again: cargo run --release -p everglade-testing --bin sim -- --seed {seed}{kind}{groups} \
-        --trace 200"
+        "again: cargo run --release -p everglade-testing --bin sim -- --seed {seed}{kind}{groups}\
+        {cleaning} --trace 200"
     );
     println!("{passed} passed, 1 failed");
     ExitCode::FAILURE

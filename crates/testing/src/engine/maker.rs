@@ -67,6 +67,8 @@ pub struct EngineMaker {
     pub create_scan: bool,
     /// LUNs that are cleaned together.
     pub luns_together: usize,
+    /// Areas of which so many percent are free are emptied, again and again.
+    pub least_free_percent: Option<u8>,
 }
 
 impl EngineMaker {
@@ -89,6 +91,7 @@ impl EngineMaker {
         reclaim_regions: RECLAIM_REGIONS,
         create_scan: false,
         luns_together: LUNS_TOGETHER,
+        least_free_percent: None,
     };
 
     /// The same settings with a journal whose halves fill up.
@@ -116,8 +119,19 @@ impl EngineMaker {
             reclaim_regions: RECLAIM_REGIONS,
             create_scan: false,
             luns_together: [1, 2, 3, LUNS_TOGETHER, LUNS_TOGETHER][rng.index(5)],
+            least_free_percent: None,
         }
         .with_a_journal_to_put_there()
+    }
+
+    /// The same, with segment cleaning beside everything else.
+    #[must_use]
+    pub fn cleaning(self, seed: Seed) -> EngineMaker {
+        let mut rng = Rng::for_part(seed.0, "cleaning");
+        EngineMaker {
+            least_free_percent: Some([1, 10, 30, 60][rng.index(4)]),
+            ..self
+        }
     }
 
     fn with_a_journal_to_put_there(self) -> EngineMaker {
@@ -302,6 +316,7 @@ impl EngineMaker {
             world.has_joined(*device);
         }
         let mut system = EngineSystem::new(world, engine.clone(), aggregate, self.sync);
+        system.set_cleaning(self.least_free_percent);
         let end = world.run(TURNS_MAX, &mut |reactor| {
             let said = system.step(reactor);
             match system.state() {

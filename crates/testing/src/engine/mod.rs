@@ -5,6 +5,8 @@
 //! dirty limit is reached and every page is evicted some time; consistency points several times a
 //! second.
 
+mod cleaning;
+mod gardening;
 mod growing;
 mod growth;
 mod maker;

@@ -9,6 +9,7 @@ use everglade_engine::{
 use everglade_format::volume::Sync;
 use everglade_target::{Error, Target};
 
+use super::cleaning::Cleaning;
 use super::growing::{Growing, GrowthRecord};
 use super::replacing::{ReplacementRecord, Replacing};
 use crate::SimWorld;
@@ -25,6 +26,8 @@ pub struct EngineSystem {
     recovered: Option<u64>,
     /// Consistency points joined by operations whose completion was not asked about yet.
     joined: Vec<BTreeMap<u64, u64>>,
+    /// Segment cleaning beside everything else.
+    pub(super) cleaning: Option<Cleaning>,
     /// Growths under way, by token.
     pub(super) growing: BTreeMap<u64, Growing>,
     pub(super) growths: Vec<GrowthRecord>,
@@ -45,6 +48,7 @@ impl EngineSystem {
         let cores: Vec<_> = (0..world.reactors()).map(core).collect();
         EngineSystem {
             world: world.clone(),
+            cleaning: None,
             growing: BTreeMap::new(),
             growths: Vec::new(),
             replacing: BTreeMap::new(),
@@ -300,6 +304,7 @@ pub(super) fn error_of(error: admin::Error) -> Error {
 
 impl System for EngineSystem {
     fn turn(&mut self, reactor: usize) -> Turn {
+        self.clean(reactor);
         self.step(reactor)
     }
 
@@ -323,7 +328,7 @@ impl System for EngineSystem {
 
     fn poll_admin(&mut self, reactor: usize, done: &mut Vec<AdminDone>) {
         let mut finished = Vec::new();
-        self.cores[reactor].poll_admin(&mut finished);
+        self.poll_changes(reactor, &mut finished);
         for one in finished {
             let (token, result) = (one.token, one.result);
             if let Some(replacing) = self.replacing.remove(&token) {
@@ -390,7 +395,8 @@ impl System for EngineSystem {
     fn check_at_rest(&mut self) -> Result<(), String> {
         for (reactor, core) in self.cores.iter().enumerate() {
             let (operations, _) = core.under_way();
-            if operations > 0 {
+            let is_asked = self.cleaning.as_ref().is_some_and(|it| it.is_asked);
+            if operations > usize::from(is_asked) {
                 return Err(format!(
                     "reactor {reactor} has {operations} operations under way that nobody waits for"
                 ));

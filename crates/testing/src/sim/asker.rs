@@ -132,7 +132,7 @@ impl<'a> Asker<'a> {
         }
         let mut done = Vec::new();
         let ended = self.run_until(&mut |system| {
-            system.core(0).poll_admin(&mut done);
+            system.poll_changes(0, &mut done);
             !done.is_empty()
         })?;
         Ok(match ended {

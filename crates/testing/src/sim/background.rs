@@ -21,17 +21,23 @@ pub enum Background {
     LunClone,
     /// A clone of a volume gets blocks of its own.
     Split,
+    /// Areas are emptied.
+    Cleaning,
+    /// A LUN is put in order.
+    Layout,
 }
 
 impl Background {
     /// All kinds of background work.
-    pub const ALL: [Background; 6] = [
+    pub const ALL: [Background; 8] = [
         Background::Fold,
         Background::Subtraction,
         Background::Addition,
         Background::Release,
         Background::LunClone,
         Background::Split,
+        Background::Cleaning,
+        Background::Layout,
     ];
 
     /// Returns the name in reports.
@@ -44,12 +50,16 @@ impl Background {
             Background::Release => "release",
             Background::LunClone => "lun_clone",
             Background::Split => "split",
+            Background::Cleaning => "cleaning",
+            Background::Layout => "layout",
         }
     }
 
     /// Returns the background work under way.
     pub(super) fn of(system: &EngineSystem) -> Vec<Background> {
         let mut all = Vec::new();
+        all.extend(system.is_cleaning().then_some(Background::Cleaning));
+        all.extend(system.is_ordering().then_some(Background::Layout));
         for volume in system.volumes().unwrap_or_default() {
             let scan = system.scan(&volume);
             all.extend(match (scan.kind, scan.way) {

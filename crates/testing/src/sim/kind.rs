@@ -60,6 +60,17 @@ pub enum Kind {
     Parity,
     /// Clients count by compare-and-write.
     Compared,
+    /// One of the others, while areas are emptied.
+    Cleaned,
+}
+
+/// What a kind of simulation has beside its own events. Kinds of numbered cases are not changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// A mirror or a parity group instead of each device of the aggregate.
+    pub groups: bool,
+    /// Areas are emptied meanwhile.
+    pub cleaning: bool,
 }
 
 impl Kind {
@@ -109,6 +120,7 @@ impl Kind {
             Kind::Mirror,
             Kind::Parity,
             Kind::Compared,
+            Kind::Cleaned,
         ];
         all.into_iter().find(|kind| kind.name() == name)
     }
@@ -136,7 +148,29 @@ impl Kind {
     /// # Errors
     /// A promise was broken.
     pub fn run(self, seed: Seed, trace_lines: usize) -> Result<Report, Failure> {
-        self.run_on(&EngineMaker::of_seed(seed), seed, trace_lines)
+        self.run_beside(seed, Beside::default(), trace_lines)
+    }
+
+    /// What the kind `cleaned` is for a seed.
+    fn cleaned(seed: Seed) -> (Kind, Beside) {
+        let mut rng = Rng::for_part(seed.0, "cleaned");
+        let kinds = [
+            Kind::Long,
+            Kind::Tight,
+            Kind::Fill,
+            Kind::Faults,
+            Kind::Silent,
+            Kind::Cuts,
+            Kind::Snapshots,
+            Kind::Snapshots,
+            Kind::Moments,
+            Kind::Growth,
+        ];
+        let beside = Beside {
+            groups: rng.one_in(3),
+            cleaning: true,
+        };
+        (kinds[rng.index(kinds.len())], beside)
     }
 
     /// The same, with a mirror or a parity group instead of each device of the aggregate. Kinds of
@@ -145,7 +179,34 @@ impl Kind {
     /// # Errors
     /// A promise was broken.
     pub fn run_in_groups(self, seed: Seed, trace_lines: usize) -> Result<Report, Failure> {
-        let maker = mirror::in_groups(seed, &EngineMaker::of_seed(seed));
+        let beside = Beside {
+            groups: true,
+            ..Beside::default()
+        };
+        self.run_beside(seed, beside, trace_lines)
+    }
+
+    /// The same, with other things beside it.
+    ///
+    /// # Errors
+    /// A promise was broken.
+    pub fn run_beside(
+        self,
+        seed: Seed,
+        beside: Beside,
+        trace_lines: usize,
+    ) -> Result<Report, Failure> {
+        if self == Kind::Cleaned {
+            let (kind, beside) = Kind::cleaned(seed);
+            return kind.run_beside(seed, beside, trace_lines);
+        }
+        let mut maker = EngineMaker::of_seed(seed);
+        if beside.groups {
+            maker = mirror::in_groups(seed, &maker);
+        }
+        if beside.cleaning {
+            maker = maker.cleaning(seed);
+        }
         self.run_on(&maker, seed, trace_lines)
     }
 
@@ -217,6 +278,7 @@ impl Kind {
             Kind::Tight => long::run(seed, plan.tight(TIGHT_BYTES), maker),
             Kind::Fill => long::run(seed, plan.filling(), maker),
             Kind::Long | Kind::Faults | Kind::Silent => long::run(seed, plan, maker),
+            Kind::Cleaned => unreachable!("it is one of the others"),
         });
         verdict.unwrap_or_else(|_| Err(Failure::panicked()))
     }

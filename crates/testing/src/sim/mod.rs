@@ -56,7 +56,7 @@ use std::fmt;
 pub use background::{Background, PerBackground};
 pub use cost::Cost;
 pub use grown::{Growth, PerGrowth};
-pub use kind::Kind;
+pub use kind::{Beside, Kind};
 pub use mirrored::{Mirrored, PerMirrored};
 pub use report::Report;
 pub use words::Cases;

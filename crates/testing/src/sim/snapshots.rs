@@ -638,6 +638,8 @@ fn apply(state: &mut State, change: &Change) {
         Change::CreateVolume { .. } => {}
         // No block is damaged.
         Change::StartRepair | Change::StopRepair => {}
+        // Nothing that anybody can read changes.
+        Change::StartCleaning { .. } | Change::StartLayout { .. } | Change::StopGardening => {}
         Change::DeleteVolume { .. }
         | Change::CloneVolume { .. }
         | Change::StartSplit { .. }

@@ -37,7 +37,7 @@ impl Life<'_> {
     /// Continues every volume's task.
     pub(super) fn administer(&mut self) {
         let mut done = Vec::new();
-        self.system.core(0).poll_admin(&mut done);
+        self.system.poll_changes(0, &mut done);
         for one in done {
             let Some((volume, asked)) = self.asked.remove(&one.token) else {
                 return self.fail(format!(

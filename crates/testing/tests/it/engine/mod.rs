@@ -2,6 +2,7 @@
 
 mod catching_up;
 mod changes;
+mod cleaning;
 mod clones;
 mod comparing;
 mod conformance;
@@ -13,6 +14,7 @@ mod golden;
 mod growing;
 mod grown_pool;
 mod labels;
+mod layout;
 mod lives;
 mod lun_clones;
 mod lun_restores;

@@ -114,6 +114,13 @@ fn passes_in_groups(kind: Kind, seed: u64) {
     }
 }
 
+/// A start that was cut had committed a consistency point with the number of one that was never
+/// committed. A client had joined that, and the judge looked for its operation.
+#[test]
+fn numbers_of_consistency_points_say_nothing_after_a_start_was_cut() {
+    passes_in_groups(Kind::Long, 0xf99c_a817_4027_6dc9);
+}
+
 /// The first consistency point failed before clients were admitted. So they were never admitted.
 #[test]
 fn an_aggregate_that_cannot_commit_is_opened_for_reading() {

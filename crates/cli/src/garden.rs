@@ -1,0 +1,183 @@
+//! `everglade garden …`.
+
+use everglade_api::{
+    Clean, Cleaning, Garden, GardeningState, LunLayout, PutInOrder, Size, counted,
+};
+
+use crate::failure::{Failure, exit};
+use crate::output::Output;
+use crate::session::Session;
+use crate::status::duration;
+use crate::verb::GardenVerb;
+
+pub(crate) fn run(verb: &GardenVerb, session: &Session, output: &Output) -> Result<u8, Failure> {
+    let path = |name: &dyn std::fmt::Display, rest: &str| format!("/v1/aggregates/{name}/{rest}");
+    match verb {
+        GardenVerb::Clean(clean) => {
+            let body = Clean {
+                least_free_percent: clean.least_free,
+            };
+            let told = session.post::<Garden>(&path(&clean.name, "actions/clean"), &body)?;
+            output.made(&told.raw, || text(&told.meant))?;
+        }
+        GardenVerb::Layout(layout) => {
+            let path = format!(
+                "/v1/volumes/{}/luns/{}/actions/layout",
+                layout.name.volume, layout.name.lun
+            );
+            let body = PutInOrder {
+                estimate: layout.estimate,
+            };
+            let told = session.post::<Garden>(&path, &body)?;
+            output.made(&told.raw, || text(&told.meant))?;
+        }
+        GardenVerb::Stop(of) => {
+            let told = session.act::<Garden>(&path(&of.name, "actions/stop-gardening"))?;
+            output.made(&told.raw, || text(&told.meant))?;
+        }
+        GardenVerb::Show(of) => {
+            let told = session.get::<Garden>(&path(&of.name, "garden"))?;
+            output.data(&told.raw, || text(&told.meant))?;
+        }
+    }
+    Ok(exit::OK)
+}
+
+/// Describes a garden.
+fn text(garden: &Garden) -> String {
+    let name = &garden.aggregate;
+    let jobs = [cleaning(name, &garden.cleaning), layout(&garden.layout)];
+    let mut text: String = jobs.into_iter().flatten().collect();
+    if text.is_empty() {
+        text = format!(
+            "nothing was moved in aggregate {name} since it was opened; see: everglade garden \
+            clean {name}, or: everglade garden layout VOLUME/LUN\n"
+        );
+    }
+    text
+}
+
+/// How far a job is: `running, 25 % of 80 areas, 1m 30s left`.
+fn way(
+    state: GardeningState,
+    part: String,
+    (eta, ended): (Option<u64>, Option<&String>),
+) -> String {
+    let left = eta.map_or_else(String::new, |eta| format!(", {} left", duration(eta)));
+    let ended = ended.map_or_else(String::new, |ended| format!(" {ended}"));
+    format!("{state}{ended}, {part}{left}")
+}
+
+fn cleaning(aggregate: &str, cleaning: &Cleaning) -> Option<String> {
+    (cleaning.state != GardeningState::None).then_some(())?;
+    let times = (cleaning.eta_seconds, cleaning.ended.as_ref());
+    let areas = counted(cleaning.total_area_count, "area");
+    let mut text = format!(
+        "segment cleaning of aggregate {aggregate}: {}\n\
+        emptied, because at least {} % was free: {}\n\
+        moved: {}\n",
+        way(
+            cleaning.state,
+            format!("{} % of {areas}", cleaning.percent),
+            times
+        ),
+        cleaning.least_free_percent,
+        counted(cleaning.cleaned_area_count, "area"),
+        Size(cleaning.moved_bytes)
+    );
+    if cleaning.left_block_count > 0 {
+        text += &format!(
+            "left where they are, because they cannot be read: {}; see: everglade aggregate scrub \
+            start {aggregate}\n",
+            counted(cleaning.left_block_count, "block")
+        );
+    }
+    Some(text)
+}
+
+fn layout(layout: &LunLayout) -> Option<String> {
+    let lun = layout.lun.as_ref()?;
+    let what = if layout.estimate {
+        "estimate of the layout"
+    } else {
+        "layout"
+    };
+    let times = (layout.eta_seconds, layout.ended.as_ref());
+    let runs = |count, bytes| format!("{} of {}", counted(count, "run"), Size(bytes));
+    let mut text = format!(
+        "{what} of LUN {lun}: {}\n\
+        {} in {}",
+        way(layout.state, format!("{} %", layout.percent), times),
+        Size(layout.passed_bytes),
+        runs(layout.run_count_before, layout.run_bytes_before),
+    );
+    if !layout.estimate {
+        let after = runs(layout.run_count_after, layout.run_bytes_after);
+        text += &format!(
+            " before, {after} after\nmoved: {}",
+            Size(layout.moved_bytes)
+        );
+    }
+    Some(text + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_garden_says_how_far_each_job_is_and_what_was_moved() {
+        let mut garden = Garden {
+            aggregate: "pool".to_owned(),
+            ..Garden::default()
+        };
+        assert!(text(&garden).starts_with("nothing was moved in aggregate pool"));
+        garden.cleaning = Cleaning {
+            state: GardeningState::Running,
+            least_free_percent: 30,
+            total_area_count: 80,
+            percent: 25,
+            cleaned_area_count: 1,
+            moved_bytes: 64 << 20,
+            eta_seconds: Some(90),
+            ..Cleaning::default()
+        };
+        assert_eq!(
+            text(&garden),
+            "segment cleaning of aggregate pool: running, 25 % of 80 areas, 1m 30s left\n\
+            emptied, because at least 30 % was free: 1 area\n\
+            moved: 64.0 MiB\n"
+        );
+        garden.cleaning = Cleaning {
+            left_block_count: 2,
+            ..garden.cleaning
+        };
+        assert!(text(&garden).contains("2 blocks; see: everglade aggregate scrub"));
+        garden.cleaning = Cleaning::default();
+        garden.layout = LunLayout {
+            state: GardeningState::Done,
+            lun: Some("vol/db".to_owned()),
+            percent: 100,
+            passed_bytes: 1 << 30,
+            run_count_before: 262_144,
+            run_bytes_before: 4096,
+            run_count_after: 1024,
+            run_bytes_after: 1 << 20,
+            moved_bytes: 1 << 30,
+            ended: Some("2026-11-27T22:00:00Z".to_owned()),
+            ..LunLayout::default()
+        };
+        assert_eq!(
+            text(&garden),
+            "layout of LUN vol/db: done 2026-11-27T22:00:00Z, 100 %\n\
+            1.0 GiB in 262144 runs of 4.0 KiB before, 1024 runs of 1.0 MiB after\n\
+            moved: 1.0 GiB\n"
+        );
+        garden.layout.estimate = true;
+        assert_eq!(
+            text(&garden),
+            "estimate of the layout of LUN vol/db: done 2026-11-27T22:00:00Z, 100 %\n\
+            1.0 GiB in 262144 runs of 4.0 KiB\n"
+        );
+    }
+}

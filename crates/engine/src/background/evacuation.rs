@@ -1,0 +1,326 @@
+//! Evacuation: blocks move out of areas, so that these are free as a whole (H-02, H-03, H-05).
+//!
+//! The map says which blocks of an area are in use, and the context map what each of them is:
+//!
+//! | block | how it moves |
+//! | --- | --- |
+//! | of a volume | the [`mover`] gives it another place; no volume notices |
+//! | of a file of the aggregate | it becomes a changed block, and the consistency point writes it elsewhere |
+//!
+//! 1. What cannot be read stays where it is, and the area stays partly used.
+//! 2. Evacuation takes space only beside the reserve, like a split, and gives it back one
+//!    consistency point later.
+
+use everglade_format::context::{self, Context};
+use everglade_format::metafile::{ACTIVE_MAP, CONTEXT_MAP, INODE_FILE, OVERFLOW, TOP_AREAS};
+use everglade_format::{BITS_PER_BLOCK, FileId, Owner, Pvbn, bitmap};
+
+use crate::alloc::blocks::Purpose;
+use crate::alloc::filesystem::FileSystem;
+use crate::background::mover::{self, Moving, cost, unless_damaged};
+use crate::background::pass::{Budget, Pass, Room};
+use crate::background::split::{budget, step_blocks};
+use crate::home::aggregate::Home;
+use crate::home::gardener::Lent;
+use crate::home::ledger::{Target, Turn};
+use crate::media::pace::Bite;
+use crate::pool::info::Progress;
+use crate::read::load::{Gather, LoadCx, Stop};
+use crate::tree::Content;
+
+/// Areas that one step looks at, to find one that is worth it.
+const STEP_AREAS: usize = 32;
+/// Blocks that a consistency point moves while clients are there: 4 MiB.
+const SMALL_BITE_BLOCKS: u64 = 1024;
+
+/// See the module's documentation.
+pub(crate) struct Evacuation;
+
+impl Pass<Home> for Evacuation {
+    fn name(&self) -> &'static str {
+        "evacuation"
+    }
+
+    fn has_work(&self, home: &Home, target: Target) -> bool {
+        target == Target::Aggregate && home.gardener.is_busy()
+    }
+
+    fn has_space(&self, home: &Home) -> bool {
+        let cost = cost(step_blocks(home.fs.area_blocks));
+        home.gardener.is_ending() || home.aggregate.space.has_room_beside(cost)
+    }
+
+    fn wants(&self, home: &Home) -> Vec<Target> {
+        let cost = cost(step_blocks(home.fs.area_blocks));
+        let fits = home.aggregate.space.fits_beside_reserve(home.fs.used, cost);
+        let is_due = home.gardener.is_ending() || fits && self.has_space(home);
+        let spent = home.ledger.spent(self.name()).blocks;
+        let most = match home.aggregate.media.pace.bite(home.now) {
+            Bite::Large => u64::MAX,
+            Bite::Small => SMALL_BITE_BLOCKS,
+        };
+        match self.has_work(home, Target::Aggregate) && is_due && spent < most {
+            true => vec![Target::Aggregate],
+            false => Vec::new(),
+        }
+    }
+
+    fn step(
+        &self,
+        home: &mut Home,
+        cx: &mut LoadCx<'_>,
+        _target: Target,
+        room: Room,
+    ) -> Result<Turn, Stop> {
+        match home.gardener.lent().cloned() {
+            None => choose(home, cx),
+            Some(lent) if home.gardener.is_ending() => finish(home, cx, &lent),
+            Some(lent) => empty(home, cx, &lent, room.blocks),
+        }
+    }
+
+    /// Returns the progress in areas.
+    fn progress(&self, home: &Home, target: Target) -> Option<Progress> {
+        let info = self
+            .has_work(home, target)
+            .then(|| home.gardener.info().cleaning)?;
+        Some(Progress {
+            done: info.passed_areas.min(info.total_areas),
+            total: info.total_areas,
+            since: Some((info.begun_seconds, 0)),
+        })
+    }
+
+    fn budget(&self, regions: u64) -> Budget {
+        let blocks = budget(regions);
+        Budget::PurseUpTo { blocks }
+    }
+
+    fn frees(&self) -> bool {
+        false
+    }
+}
+
+/// Looks for the next areas with enough free space, and has them lent.
+fn choose(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Turn, Stop> {
+    let least_free = u64::from(home.gardener.info().cleaning.least_free_percent);
+    for _ in 0..STEP_AREAS {
+        let Some(at) = home.gardener.candidate() else {
+            home.gardener.end(home.wall_seconds);
+            break;
+        };
+        let columns = home.fs.lendable(at.extent, at.area);
+        let Some(used) = used_blocks(&home.fs, cx, &columns)? else {
+            home.gardener.pass(at);
+            continue;
+        };
+        let total = columns.len() as u64 * home.fs.area_blocks;
+        let is_worth_it = used > 0 && (total - used) * 100 >= total * least_free;
+        home.gardener.pass(at);
+        if is_worth_it {
+            home.fs.lend(&columns);
+            home.gardener.lend(columns);
+            break;
+        }
+    }
+    home.tell_garden();
+    Ok(Turn::Moved(0))
+}
+
+/// Returns the blocks in use in areas; `None` if a map does not say it.
+fn used_blocks(
+    fs: &FileSystem,
+    cx: &mut LoadCx<'_>,
+    columns: &[(usize, u64)],
+) -> Result<Option<u64>, Stop> {
+    let mut used = 0;
+    for column in columns {
+        match unless_damaged(used_in(fs, cx, *column))? {
+            Some(count) => used += count,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(used))
+}
+
+fn used_in(fs: &FileSystem, cx: &mut LoadCx<'_>, column: (usize, u64)) -> Result<u64, Stop> {
+    let map = &fs.files[&ACTIVE_MAP];
+    let block = fs.map_block_of(column);
+    if block >= map.inode.block_count() {
+        return Ok(0);
+    }
+    let from = fs.first_of(column) % BITS_PER_BLOCK;
+    let leaf = map.leaf(cx, block)?;
+    Ok(bitmap::count(leaf.bytes(), from, from + fs.area_blocks))
+}
+
+/// Moves some blocks out of lent areas.
+fn empty(home: &mut Home, cx: &mut LoadCx<'_>, lent: &Lent, most: u64) -> Result<Turn, Stop> {
+    let column = lent.columns.get(lent.column).copied();
+    let Some(column) = column.filter(|column| home.fs.lent.contains(column)) else {
+        if lent.column >= lent.columns.len() {
+            return finish(home, cx, lent);
+        }
+        home.gardener.advance((lent.column + 1, 0), 0, 0);
+        return Ok(Turn::Moved(0));
+    };
+    let step = step_blocks(home.fs.area_blocks);
+    let most = step.min(usize::try_from(most).unwrap_or(step)).max(1);
+
+    // Load: what is in use, who has it, its content, numbers.
+    let first = home.fs.first_of(column);
+    let Some(numbers) = unless_damaged(in_use(&home.fs, cx, first, lent.next, most))? else {
+        home.gardener.advance((lent.column + 1, 0), 0, 1);
+        return Ok(Turn::Moved(0));
+    };
+    let next = match numbers.len() < most {
+        true => (lent.column + 1, 0),
+        false => (lent.column, numbers[most - 1] - first + 1),
+    };
+    let mut gather = Gather::default();
+    let contexts: Vec<_> = numbers
+        .into_iter()
+        .map(|number| {
+            let context = unless_damaged(context_of(&home.fs, cx, Pvbn(number)));
+            (Pvbn(number), gather.add(context).flatten())
+        })
+        .collect();
+    gather.finish()?;
+    let (mut gather, mut moving) = (Gather::default(), Vec::new());
+    let (mut changed, mut left) = (0, 0);
+    for (pvbn, context) in contexts {
+        let found = context.map(|context| prepare(&mut home.fs, cx, pvbn, context));
+        match gather.add(found.map_or(Ok(None), unless_damaged)) {
+            Some(Some(Found::OfVolume(block))) => moving.push(block),
+            Some(Some(Found::Changed)) => changed += 1,
+            Some(Some(Found::Moves)) => {}
+            Some(None) => left += 1,
+            None => {}
+        }
+    }
+    gather.finish()?;
+    home.fs
+        .ensure(None, cx, &mut home.host, Purpose::Data, moving.len())?;
+
+    // Modify.
+    let run = home.run.as_mut().expect("under way");
+    let space = &home.aggregate.space;
+    space.charge_again(cost(moving.len() + changed), run.number);
+    let moved = (moving.len() + changed) as u64;
+    for block in moving {
+        let (container, vvbn) = (block.container, block.vvbn);
+        mover::move_block(home, block);
+        home.aggregate.redirects.note_moved(container, vvbn);
+    }
+    home.gardener.advance(next, moved, left);
+    home.tell_garden();
+    Ok(Turn::Moved(moved))
+}
+
+/// The lent areas go back.
+fn finish(home: &mut Home, cx: &mut LoadCx<'_>, lent: &Lent) -> Result<Turn, Stop> {
+    let still: Vec<(usize, u64)> = lent
+        .columns
+        .iter()
+        .copied()
+        .filter(|column| home.fs.lent.contains(column))
+        .collect();
+    // An area is scored when its map block is sealed.
+    let mut gather = Gather::default();
+    for column in &still {
+        let block = home.fs.map_block_of(*column);
+        home.fs.map().grow(block + 1);
+        gather.add(home.fs.prepare_map(None, cx, block));
+    }
+    gather.finish()?;
+    let mut is_clean = still.len() == lent.columns.len() && !home.gardener.is_ending();
+    for column in still {
+        is_clean &= used_in(&home.fs, cx, column)? == 0;
+        home.fs.close_lent(column);
+    }
+    home.gardener.give_back(is_clean);
+    home.tell_garden();
+    Ok(Turn::Moved(0))
+}
+
+/// Returns numbers in use in the area that begins at `first`, from its block `next` on, ascending.
+fn in_use(
+    fs: &FileSystem,
+    cx: &mut LoadCx<'_>,
+    first: u64,
+    next: u64,
+    most: usize,
+) -> Result<Vec<u64>, Stop> {
+    let map = &fs.files[&ACTIVE_MAP];
+    let block = first / BITS_PER_BLOCK;
+    if block >= map.inode.block_count() {
+        return Ok(Vec::new());
+    }
+    let base = block * BITS_PER_BLOCK;
+    let range = first + next..first + fs.area_blocks;
+    let leaf = map.leaf(cx, block)?;
+    let numbers = bitmap::ones(leaf.bytes()).map(|bit| base + bit);
+    Ok(numbers
+        .filter(|number| range.contains(number))
+        .take(most)
+        .collect())
+}
+
+fn context_of(fs: &FileSystem, cx: &mut LoadCx<'_>, pvbn: Pvbn) -> Result<Context, Stop> {
+    let (block, slot) = context::block_and_slot(pvbn);
+    let leaf = fs.files[&CONTEXT_MAP].leaf(cx, block)?;
+    Ok(Context::decode_from(leaf.bytes(), slot)?)
+}
+
+/// What becomes of a block that is in use.
+enum Found {
+    /// It is about to move.
+    OfVolume(Moving),
+    /// It is a changed block of a file of the aggregate now.
+    Changed,
+    /// It is not where its context says, or will be elsewhere after this consistency point anyway.
+    Moves,
+}
+
+/// Load phase of moving a block.
+fn prepare(
+    fs: &mut FileSystem,
+    cx: &mut LoadCx<'_>,
+    pvbn: Pvbn,
+    context: Context,
+) -> Result<Found, Stop> {
+    match context.owner {
+        Owner::Container { vvbn } => {
+            let moving = mover::prepare(fs, cx, pvbn, (context.file, vvbn))?;
+            Ok(moving.map_or(Found::Moves, Found::OfVolume))
+        }
+        Owner::File { level, index } => {
+            prepare_of_aggregate(fs, cx, pvbn, (context.file, level, index))
+        }
+    }
+}
+
+fn prepare_of_aggregate(
+    fs: &mut FileSystem,
+    cx: &mut LoadCx<'_>,
+    pvbn: Pvbn,
+    (id, level, index): (FileId, u8, u64),
+) -> Result<Found, Stop> {
+    let file = match id {
+        // Every consistency point writes all of it.
+        OVERFLOW | TOP_AREAS => return Ok(Found::Moves),
+        INODE_FILE => &mut fs.inode_file,
+        id => match fs.files.get_mut(&id) {
+            Some(file) => file,
+            None => return Ok(Found::Moves),
+        },
+    };
+    if file.peek(level, index).is_some() || file.pointer(cx, level, index)?.pvbn != pvbn {
+        return Ok(Found::Moves);
+    }
+    match (id, level) {
+        (ACTIVE_MAP, 0) => fs.prepare_map(None, cx, index)?,
+        _ => file.modify(cx, level, index, Content::Keep).map(|_| ())?,
+    }
+    Ok(Found::Changed)
+}

@@ -1,0 +1,81 @@
+//! What people see of the gardener's work ([`crate::home::gardener`]).
+
+/// The state of a gardener's job, for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GardeningState {
+    /// Nobody has asked for it since the aggregate was opened.
+    #[default]
+    Never,
+    /// It is under way.
+    Running,
+    /// It was ended before it had passed everything.
+    Stopped,
+    /// It has passed everything.
+    Done,
+}
+
+/// The garden of an aggregate, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GardenInfo {
+    /// Segment cleaning that is under way, or the last one.
+    pub cleaning: CleaningInfo,
+    /// The LUN that is put in order, or the last one.
+    pub layout: LayoutInfo,
+    /// Blocks that were moved since the aggregate was opened, by all of it.
+    pub moved_blocks: u64,
+    /// Areas that were emptied since then.
+    pub cleaned_areas: u64,
+}
+
+/// Segment cleaning, for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CleaningInfo {
+    /// The state.
+    pub state: GardeningState,
+    /// An area is emptied if at least this part of it is free, in percent.
+    pub least_free_percent: u8,
+    /// Areas that it has passed, emptied or not. Areas of all columns of a parity group that are
+    /// filled together count as one.
+    pub passed_areas: u64,
+    /// All that it has to pass.
+    pub total_areas: u64,
+    /// Areas that were emptied.
+    pub cleaned_areas: u64,
+    /// Blocks that were moved.
+    pub moved_blocks: u64,
+    /// Blocks that stayed where they are: they cannot be read, or what leads to them cannot.
+    pub left_blocks: u64,
+    /// When it began, in seconds since 1970 UTC.
+    pub begun_seconds: u64,
+    /// When it ended.
+    pub ended_seconds: Option<u64>,
+}
+
+/// The layout of a LUN, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LayoutInfo {
+    /// The state.
+    pub state: GardeningState,
+    /// Name of the volume when it began.
+    pub volume: String,
+    /// Name of the LUN when it began.
+    pub lun: String,
+    /// Nothing is moved.
+    pub is_estimate: bool,
+    /// Regions of 255 blocks that it has passed.
+    pub passed_regions: u64,
+    /// All that it has to pass.
+    pub total_regions: u64,
+    /// Blocks in them that the volume has of its own.
+    pub blocks: u64,
+    /// Runs of consecutive blocks in which they lay before.
+    pub runs_before: u64,
+    /// The same after.
+    pub runs_after: u64,
+    /// Blocks that were moved.
+    pub moved_blocks: u64,
+    /// When it began, in seconds since 1970 UTC.
+    pub begun_seconds: u64,
+    /// When it ended.
+    pub ended_seconds: Option<u64>,
+}

@@ -1,0 +1,190 @@
+//! The garden of aggregates, as administrators see and direct it.
+
+use everglade_api::{
+    Clean, Cleaning, Garden, GardeningState, LunLayout, Moment, Problem, PutInOrder,
+};
+use everglade_engine::{AggregateInfo, CleaningInfo, GardeningState as Doing, LayoutInfo, admin};
+
+use super::administrator::Administrator;
+use super::units::bytes;
+
+/// How far a job is.
+struct Way {
+    state: GardeningState,
+    passed: u64,
+    total: u64,
+    begun_seconds: u64,
+    ended_seconds: Option<u64>,
+    now: Moment,
+}
+
+impl Way {
+    fn percent(&self) -> u64 {
+        let percent = (self.passed * 100).checked_div(self.total);
+        match self.state {
+            GardeningState::None => 0,
+            GardeningState::Done => 100,
+            GardeningState::Running | GardeningState::Stopped => percent.unwrap_or(0).min(99),
+        }
+    }
+
+    fn started(&self) -> Option<String> {
+        let is_begun = self.state != GardeningState::None;
+        is_begun.then(|| Moment(self.begun_seconds).to_string())
+    }
+
+    fn ended(&self) -> Option<String> {
+        let ended = self.ended_seconds;
+        ended.map(|seconds| Moment(seconds).to_string())
+    }
+
+    fn eta_seconds(&self) -> Option<u64> {
+        let took = self.now.0.saturating_sub(self.begun_seconds);
+        let left = self.total.saturating_sub(self.passed);
+        let eta = u128::from(took) * u128::from(left);
+        let eta = eta.checked_div(u128::from(self.passed));
+        let is_running = self.state == GardeningState::Running;
+        eta.filter(|_| is_running)
+            .and_then(|eta| u64::try_from(eta).ok())
+    }
+}
+
+/// A halted aggregate does not go on.
+fn state(doing: Doing, is_halted: bool) -> GardeningState {
+    match doing {
+        Doing::Never => GardeningState::None,
+        Doing::Running if is_halted => GardeningState::Stopped,
+        Doing::Running => GardeningState::Running,
+        Doing::Stopped => GardeningState::Stopped,
+        Doing::Done => GardeningState::Done,
+    }
+}
+
+fn cleaning(info: &CleaningInfo, is_halted: bool, now: Moment) -> Cleaning {
+    let way = Way {
+        state: state(info.state, is_halted),
+        passed: info.passed_areas,
+        total: info.total_areas,
+        begun_seconds: info.begun_seconds,
+        ended_seconds: info.ended_seconds,
+        now,
+    };
+    Cleaning {
+        state: way.state,
+        least_free_percent: info.least_free_percent,
+        passed_area_count: info.passed_areas,
+        total_area_count: info.total_areas,
+        percent: way.percent(),
+        cleaned_area_count: info.cleaned_areas,
+        moved_bytes: bytes(info.moved_blocks),
+        left_block_count: info.left_blocks,
+        started: way.started(),
+        ended: way.ended(),
+        eta_seconds: way.eta_seconds(),
+    }
+}
+
+fn layout(info: &LayoutInfo, is_halted: bool, now: Moment) -> LunLayout {
+    let way = Way {
+        state: state(info.state, is_halted),
+        passed: info.passed_regions,
+        total: info.total_regions,
+        begun_seconds: info.begun_seconds,
+        ended_seconds: info.ended_seconds,
+        now,
+    };
+    let in_a_run = |runs| bytes(info.blocks).checked_div(runs).unwrap_or(0);
+    let is_begun = way.state != GardeningState::None;
+    LunLayout {
+        state: way.state,
+        lun: is_begun.then(|| format!("{}/{}", info.volume, info.lun)),
+        estimate: info.is_estimate,
+        percent: way.percent(),
+        passed_bytes: bytes(info.blocks),
+        run_count_before: info.runs_before,
+        run_count_after: info.runs_after,
+        run_bytes_before: in_a_run(info.runs_before),
+        run_bytes_after: in_a_run(info.runs_after),
+        moved_bytes: bytes(info.moved_blocks),
+        started: way.started(),
+        ended: way.ended(),
+        eta_seconds: way.eta_seconds(),
+    }
+}
+
+fn view(info: &AggregateInfo, now: Moment) -> Garden {
+    let (garden, is_halted) = (&info.garden, info.state.reason().is_some());
+    Garden {
+        aggregate: info.name.clone(),
+        moved_bytes: bytes(garden.moved_blocks),
+        cleaned_area_count: garden.cleaned_areas,
+        cleaning: cleaning(&garden.cleaning, is_halted, now),
+        layout: layout(&garden.layout, is_halted, now),
+    }
+}
+
+impl Administrator {
+    /// Returns what the garden of an aggregate is like.
+    ///
+    /// # Errors
+    /// The aggregate does not exist, or could not be opened.
+    pub fn garden(&self, aggregate: &str) -> Result<Garden, Problem> {
+        self.refuse_unavailable(aggregate)?;
+        let info = self.find_aggregate(aggregate);
+        let info = info.ok_or_else(|| Problem::not_found("aggregate", aggregate))?;
+        Ok(view(&info, self.now()))
+    }
+
+    /// Begins to empty areas, or goes on with another limit.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn clean(&self, aggregate: &str, request: Clean) -> Result<Garden, Problem> {
+        let least_free_percent = request.percent();
+        let change = admin::Change::StartCleaning { least_free_percent };
+        let garden = self.change_garden(aggregate, change)?;
+        tracing::info!(
+            "areas of aggregate {aggregate} are emptied of which {least_free_percent} % are free"
+        );
+        Ok(garden)
+    }
+
+    /// Ends all work in the garden of an aggregate.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn stop_gardening(&self, aggregate: &str) -> Result<Garden, Problem> {
+        let garden = self.change_garden(aggregate, admin::Change::StopGardening)?;
+        tracing::info!("gardening in aggregate {aggregate} was stopped");
+        Ok(garden)
+    }
+
+    /// Begins to put a LUN in order.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn put_in_order(
+        &self,
+        (volume, lun): (&str, &str),
+        request: PutInOrder,
+    ) -> Result<Garden, Problem> {
+        self.lun(volume, lun)?;
+        let home = self.volume(volume)?.aggregate;
+        let change = admin::Change::StartLayout {
+            volume: volume.to_owned(),
+            lun: lun.to_owned(),
+            is_estimate: request.estimate,
+        };
+        let garden = self.change_garden(&home, change)?;
+        tracing::info!("LUN {volume}/{lun} is put in order");
+        Ok(garden)
+    }
+
+    fn change_garden(&self, aggregate: &str, change: admin::Change) -> Result<Garden, Problem> {
+        self.garden(aggregate)?;
+        let info = self.find_aggregate(aggregate);
+        let info = info.ok_or_else(|| Problem::not_found("aggregate", aggregate))?;
+        self.change(info.id, change)?;
+        self.garden(aggregate).map_err(Problem::after_change)
+    }
+}

@@ -1,0 +1,88 @@
+//! `/v1/aggregates/{aggregate}/garden`.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use everglade_api::{Clean, PutInOrder};
+
+use super::answer::{Answer, found};
+use super::body::Body;
+use super::caller::Caller;
+use super::desk::Desk;
+use crate::records::Deed;
+
+/// Returns the routes of the garden.
+pub(super) fn routes() -> Router<Arc<Desk>> {
+    Router::new()
+        .route("/v1/aggregates/{aggregate}/garden", get(show))
+        .route("/v1/aggregates/{aggregate}/actions/clean", post(start))
+        .route(
+            "/v1/volumes/{volume}/luns/{lun}/actions/layout",
+            post(put_in_order),
+        )
+        .route(
+            "/v1/aggregates/{aggregate}/actions/stop-gardening",
+            post(stop),
+        )
+}
+
+async fn show(State(desk): State<Arc<Desk>>, Path(aggregate): Path<String>) -> Answer {
+    found(desk.administrator().garden(&aggregate)?)
+}
+
+async fn start(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path(aggregate): Path<String>,
+    Body(body): Body,
+) -> Answer {
+    let request = Clean::parse(&body)?;
+    let deed = Deed {
+        what: "garden clean",
+        object: aggregate.clone(),
+        detail: format!("areas of which {} % are free", request.percent()),
+    };
+    let started = desk.change(caller, deed, move |administrator| {
+        administrator.clean(&aggregate, request)
+    });
+    found(started.await?)
+}
+
+async fn stop(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path(aggregate): Path<String>,
+) -> Answer {
+    let deed = Deed {
+        what: "garden stop",
+        object: aggregate.clone(),
+        detail: String::new(),
+    };
+    let stopped = desk.change(caller, deed, move |administrator| {
+        administrator.stop_gardening(&aggregate)
+    });
+    found(stopped.await?)
+}
+
+async fn put_in_order(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path((volume, lun)): Path<(String, String)>,
+    Body(body): Body,
+) -> Answer {
+    let request = PutInOrder::parse(&body)?;
+    let deed = Deed {
+        what: "garden layout",
+        object: format!("{volume}/{lun}"),
+        detail: match request.estimate {
+            true => "an estimate".to_owned(),
+            false => String::new(),
+        },
+    };
+    let started = desk.change(caller, deed, move |administrator| {
+        administrator.put_in_order((&volume, &lun), request)
+    });
+    found(started.await?)
+}

@@ -1,0 +1,89 @@
+//! Gardening beside everything else: whatever a simulation does, areas are emptied and LUNs are put
+//! in order meanwhile.
+//!
+//! Nobody asks for it in the simulation's own words. The system asks itself, as soon as one job is
+//! over and some consistency points were committed after it: for a cleaning, then for the layout of
+//! a LUN. So gardening alone never keeps a system busy for ever.
+
+use everglade_engine::admin::Change;
+use everglade_engine::{GardeningState, State};
+use everglade_target::Target;
+
+use super::cleaning::Cleaning;
+use super::server::EngineSystem;
+
+/// The token of the requests.
+const TOKEN: u64 = u64::MAX;
+/// Turns between two looks.
+const TURNS: u32 = 32;
+/// Consistency points without cleaning.
+const REST_POINTS: u64 = 4;
+
+impl EngineSystem {
+    /// Cleaning begins when some consistency points are committed.
+    pub(super) fn set_cleaning(&mut self, least_free_percent: Option<u8>) {
+        self.cleaning = least_free_percent.map(Cleaning::new);
+    }
+
+    /// Asks for a cleaning if it is time to.
+    pub(super) fn clean(&mut self, reactor: usize) {
+        let Some(cleaning) = &mut self.cleaning else {
+            return;
+        };
+        cleaning.turns += 1;
+        if cleaning.is_asked || !cleaning.turns.is_multiple_of(TURNS) {
+            return;
+        }
+        let info = self.info();
+        let cleaning = self.cleaning.as_mut().expect("as above");
+        if info.state != State::Online {
+            return;
+        }
+        let garden = &info.garden;
+        let states = [garden.cleaning.state, garden.layout.state];
+        if states.contains(&GardeningState::Running) {
+            cleaning.seen = info.committed_cp;
+        } else if info.committed_cp >= cleaning.seen + REST_POINTS {
+            cleaning.jobs += 1;
+            let (jobs, least_free_percent) = (cleaning.jobs, cleaning.least_free_percent);
+            let luns = self.cores[reactor].exports();
+            let change = match luns.get(jobs / 2 % luns.len().max(1)) {
+                Some(lun) if jobs.is_multiple_of(2) => {
+                    let (volume, lun) = lun.name.split_once('/').expect("volume/lun");
+                    Change::StartLayout {
+                        volume: volume.to_owned(),
+                        lun: lun.to_owned(),
+                        is_estimate: false,
+                    }
+                }
+                _ => Change::StartCleaning { least_free_percent },
+            };
+            let cleaning = self.cleaning.as_mut().expect("as above");
+            cleaning.seen = info.committed_cp;
+            cleaning.is_asked = true;
+            self.cores[reactor].change(self.aggregate, change, TOKEN);
+        }
+    }
+
+    /// Appends the answers to changes that others have asked for.
+    pub fn poll_changes(&mut self, reactor: usize, done: &mut Vec<everglade_engine::AdminDone>) {
+        self.cores[reactor].poll_admin(done);
+        if let Some(cleaning) = &mut self.cleaning {
+            let all = done.len();
+            done.retain(|one| one.token != TOKEN);
+            cleaning.is_asked &= done.len() == all;
+        }
+    }
+
+    /// True while areas are emptied.
+    #[must_use]
+    pub fn is_cleaning(&self) -> bool {
+        self.info().garden.cleaning.state == GardeningState::Running
+    }
+
+    /// True while a LUN is put in order.
+    #[must_use]
+    pub fn is_ordering(&self) -> bool {
+        self.info().garden.layout.state == GardeningState::Running
+    }
+}

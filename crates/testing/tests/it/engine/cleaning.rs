@@ -1,0 +1,154 @@
+//! Segment cleaning: blocks move out of areas, and nobody notices.
+
+use everglade_engine::admin::{Change, Error};
+use everglade_engine::{CleaningInfo, GardeningState};
+use everglade_testing::Seed;
+use everglade_testing::engine::EngineMaker;
+use everglade_testing::sim::{Beside, Kind};
+
+use super::clones::{BLOCKS, Rig};
+
+/// A consistency point moves a few blocks.
+const SLOW: EngineMaker = EngineMaker {
+    reclaim_regions: 1,
+    ..EngineMaker::SMALL_LOGGED
+};
+
+impl Rig {
+    fn clean(&mut self, least_free_percent: u8) -> Result<(), Error> {
+        self.change(Change::StartCleaning { least_free_percent })
+    }
+
+    fn cleaning(&self) -> CleaningInfo {
+        let known = self.system.engine().aggregates();
+        known[0].garden.cleaning
+    }
+
+    /// A volume with a snapshot and a clone of it, whose blocks lie beside free ones.
+    fn scattered(mut self) -> Rig {
+        self.write("v/l", 0, BLOCKS, 1_000);
+        self.snapshot("v", "s");
+        self.clone_of("c", "v", "s").expect("a new name");
+        for turn in 1..6 {
+            for first in (turn..BLOCKS).step_by(7) {
+                self.write("v/l", first, 1, turn * 10_000);
+            }
+            self.rest();
+        }
+        for first in (3..BLOCKS).step_by(5) {
+            self.write("c/l", first, 1, 100_000);
+        }
+        self.rest();
+        self
+    }
+
+    /// Everything that [`Rig::scattered`] has written.
+    fn expect_scattered(&mut self) {
+        for block in 0..BLOCKS {
+            let fill = match block % 7 {
+                turn @ 1..6 => turn * 10_000,
+                _ => 1_000,
+            };
+            self.expect("v/l", block, 1, fill);
+            let fill = match block % 5 {
+                3 => 100_000,
+                _ => 1_000,
+            };
+            self.expect("c/l", block, 1, fill);
+        }
+        self.expect("v/l@s", 0, BLOCKS, 1_000);
+    }
+}
+
+#[test]
+fn what_moves_stays_shared_and_is_read_at_once_and_after_a_cut() {
+    let mut rig = Rig::of(EngineMaker::SMALL_LOGGED).scattered();
+    let before = rig.system.usage();
+    rig.clean(1).expect("a percentage");
+    rig.rest();
+    let cleaning = rig.cleaning();
+    assert_eq!(cleaning.state, GardeningState::Done, "{cleaning:?}");
+    assert!(cleaning.moved_blocks > BLOCKS, "{cleaning:?}");
+    assert!(cleaning.cleaned_areas > 2, "{cleaning:?}");
+    assert_eq!(cleaning.left_blocks, 0, "{cleaning:?}");
+    assert_eq!(cleaning.passed_areas, cleaning.total_areas, "{cleaning:?}");
+    let used = rig.system.usage().used_blocks;
+    assert!(
+        used.abs_diff(before.used_blocks) < 16,
+        "{used} blocks are in use, {} were",
+        before.used_blocks
+    );
+    rig.expect_scattered();
+    let mut rig = rig.restart();
+    rig.expect_scattered();
+    assert_eq!(rig.cleaning().state, GardeningState::Never);
+    drop(rig.restart());
+}
+
+#[test]
+fn what_was_moved_long_ago_is_found_through_its_container() {
+    let mut rig = Rig::of(EngineMaker::SMALL_LOGGED).scattered();
+    rig.clean(1).expect("a percentage");
+    rig.rest();
+    // Nothing is in memory, and nobody knows what was moved; other blocks are where it was.
+    let mut rig = rig.restart();
+    rig.write("v/l", 0, BLOCKS, 500_000);
+    rig.rest();
+    rig.expect("v/l@s", 0, BLOCKS, 1_000);
+    assert!(rig.system.stale_reads() > 0, "all were where pointers say");
+    drop(rig.restart());
+}
+
+#[test]
+fn cleaning_ends_when_it_is_told_to() {
+    let mut rig = Rig::of(SLOW).scattered();
+    rig.clean(1).expect("a percentage");
+    rig.change(Change::StopGardening).expect("it is there");
+    let cleaning = rig.cleaning();
+    assert_eq!(cleaning.state, GardeningState::Stopped, "{cleaning:?}");
+    assert!(cleaning.ended_seconds.is_some(), "{cleaning:?}");
+    rig.rest();
+    assert_eq!(rig.cleaning().moved_blocks, cleaning.moved_blocks);
+    rig.expect_scattered();
+    drop(rig.restart());
+}
+
+#[test]
+fn an_area_is_emptied_only_if_enough_of_it_is_free() {
+    let mut rig = Rig::of(EngineMaker::SMALL_LOGGED).scattered();
+    rig.clean(100).expect("a percentage");
+    rig.rest();
+    let cleaning = rig.cleaning();
+    assert_eq!(cleaning.state, GardeningState::Done);
+    assert_eq!(cleaning.moved_blocks, 0, "{cleaning:?}");
+    for percent in [0, 101] {
+        let refused = rig.clean(percent).expect_err("not a percentage");
+        assert!(
+            matches!(refused, Error::Invalid { field, .. } if field == "least_free_percent"),
+            "{refused}"
+        );
+    }
+}
+
+/// Runs a seed that has found a mistake.
+fn found(kind: Kind, seed: u64, groups: bool) {
+    let beside = Beside {
+        groups,
+        cleaning: true,
+    };
+    if let Err(failure) = kind.run_beside(Seed(seed), beside, 0) {
+        panic!("{failure}");
+    }
+}
+
+#[test]
+fn a_leaf_that_was_about_to_move_is_freed_once_when_its_file_is_deleted() {
+    found(Kind::Snapshots, 0x2af4_41cf_86b1_235a, false);
+    found(Kind::Moments, 0xe7fb_9935_c542_6ed2, false);
+}
+
+#[test]
+fn an_area_that_no_map_block_describes_yet_goes_back() {
+    found(Kind::Long, 0x108e_2925_17a6_bff5, true);
+    found(Kind::Snapshots, 0xc976_4d0c_422f_e4ce, true);
+}

@@ -1,0 +1,134 @@
+//! The layout of LUNs: their blocks come to lie in order, and what they share stays shared.
+
+use everglade_engine::admin::{Change, Error};
+use everglade_engine::{GardeningState, LayoutInfo};
+use everglade_testing::engine::EngineMaker;
+
+use super::clones::{BLOCK, BLOCKS, Rig, own};
+
+impl Rig {
+    fn layout(&mut self, volume: &str, is_estimate: bool) -> Result<(), Error> {
+        self.change(Change::StartLayout {
+            volume: own(volume),
+            lun: own("l"),
+            is_estimate,
+        })
+    }
+
+    fn layout_info(&self) -> LayoutInfo {
+        let known = self.system.engine().aggregates();
+        known[0].garden.layout.clone()
+    }
+
+    /// A LUN that was written in order, and then over and over, not in order.
+    fn overwritten() -> Rig {
+        let mut rig = Rig::of(EngineMaker {
+            reclaim_regions: 1,
+            ..EngineMaker::SMALL_LOGGED
+        });
+        rig.write("v/l", 0, BLOCKS, 1_000);
+        rig.snapshot("v", "s");
+        rig.clone_of("c", "v", "s").expect("a new name");
+        for turn in 1..6 {
+            for first in (turn..BLOCKS).step_by(7) {
+                rig.write("v/l", first, 1, turn * 10_000);
+            }
+            rig.rest();
+        }
+        rig
+    }
+
+    fn expect_overwritten(&mut self) {
+        for block in 0..BLOCKS {
+            let fill = match block % 7 {
+                turn @ 1..6 => turn * 10_000,
+                _ => 1_000,
+            };
+            self.expect("v/l", block, 1, fill);
+        }
+        self.expect("v/l@s", 0, BLOCKS, 1_000);
+        self.expect("c/l", 0, BLOCKS, 1_000);
+    }
+}
+
+#[test]
+fn a_lun_that_was_overwritten_lies_in_order_again() {
+    let mut rig = Rig::overwritten();
+    let used = rig.system.usage().used_blocks;
+    rig.layout("v", true).expect("it is there");
+    rig.rest();
+    let estimate = rig.layout_info();
+    assert_eq!(estimate.state, GardeningState::Done, "{estimate:?}");
+    assert_eq!(estimate.blocks, BLOCKS, "{estimate:?}");
+    assert!(estimate.runs_before > BLOCKS / 2, "{estimate:?}");
+    assert_eq!(estimate.moved_blocks, 0, "{estimate:?}");
+    assert!(rig.system.usage().used_blocks.abs_diff(used) < 16);
+
+    rig.layout("v", false).expect("the estimate is over");
+    rig.rest();
+    let done = rig.layout_info();
+    assert_eq!(done.state, GardeningState::Done, "{done:?}");
+    assert_eq!(done.passed_regions, done.total_regions, "{done:?}");
+    assert_eq!(done.runs_before, estimate.runs_before, "{done:?}");
+    assert!(done.runs_after * 16 <= BLOCKS, "{done:?}");
+    assert_eq!(done.moved_blocks, BLOCKS, "{done:?}");
+    // Only level-1 blocks of the LUN, of which there are three, are not shared any more.
+    let now = rig.system.usage().used_blocks;
+    assert!(now <= used + 16, "{now} blocks are in use, {used} were");
+    rig.expect_overwritten();
+
+    let mut rig = rig.restart();
+    rig.layout("v", false).expect("it is there");
+    rig.rest();
+    let again = rig.layout_info();
+    assert_eq!(again.runs_before, done.runs_after, "{again:?}");
+    assert_eq!(again.moved_blocks, 0, "it is in order: {again:?}");
+    rig.expect_overwritten();
+    drop(rig.restart());
+}
+
+#[test]
+fn what_a_clone_has_from_its_parent_stays_where_it_is() {
+    let mut rig = Rig::overwritten();
+    rig.write("c/l", 10, 3, 70_000);
+    rig.rest();
+    rig.layout("c", false).expect("it is there");
+    rig.rest();
+    let done = rig.layout_info();
+    assert_eq!(done.state, GardeningState::Done, "{done:?}");
+    assert_eq!(done.blocks, 3, "{done:?}");
+    rig.expect("c/l", 10, 3, 70_000);
+    rig.expect("c/l", 13, BLOCKS - 13, 1_000);
+    drop(rig.restart());
+}
+
+#[test]
+fn a_layout_ends_with_its_lun() {
+    let mut rig = Rig::overwritten();
+    let wanted = Change::StartLayout {
+        volume: own("v"),
+        lun: own("l"),
+        is_estimate: false,
+    };
+    let delete = Change::DeleteLun {
+        volume: own("v"),
+        name: own("l"),
+    };
+    let answers = rig.change_at_once([wanted.clone(), wanted, delete]);
+    assert_eq!(answers[0], Ok(()));
+    assert!(
+        matches!(&answers[1], Err(Error::Busy(text)) if text.contains("LUN v/l is being put")),
+        "{answers:?}"
+    );
+    assert_eq!(answers[2], Ok(()));
+    rig.rest();
+    assert_eq!(rig.layout_info().state, GardeningState::Stopped);
+    rig.expect("v/l@s", 0, BLOCKS, 1_000);
+    let grow = Change::CreateLun {
+        volume: own("v"),
+        name: own("m"),
+        size_bytes: BLOCK,
+    };
+    rig.change(grow).expect("nothing hangs");
+    drop(rig.restart());
+}
