@@ -5,6 +5,7 @@ mod connected;
 mod deletion;
 mod devices;
 mod failing;
+mod garden;
 mod growing;
 mod hosts;
 mod larger_groups;

@@ -129,7 +129,7 @@ pub(super) fn state_of(dir: &TestDir) -> String {
     fs::read_to_string(dir.data_dir().join("state.toml")).expect("a state")
 }
 
-fn open(server: &Server) -> Client {
+pub(super) fn open(server: &Server) -> Client {
     Client::open(&server.tcp, LUN).expect("opened").0
 }
 

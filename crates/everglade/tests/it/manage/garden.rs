@@ -1,0 +1,118 @@
+//! Gardening with a daemon: a LUN is put in order and areas are emptied while it serves.
+
+use serde_json::Value;
+
+use super::mirrors::{BLOCK, LUN, PATIENCE, files, fill, make, open, serve};
+use super::{TestDir, ask, ask_json, assert_clean, refused};
+use crate::host_space::payload;
+use crate::operate::http;
+use crate::operate::metrics::value;
+use crate::waiting::within;
+
+const MIB: u64 = 1 << 20;
+/// So many are written.
+const MIBS: u64 = 16;
+const BLOCKS: u64 = MIBS * 256;
+const BYTES: u64 = MIBS * MIB;
+
+/// What a MiB holds after every second block of it was overwritten.
+fn overwritten(number: u64) -> Vec<u8> {
+    let (mut content, over) = (payload(number, 1), payload(number, 2));
+    for place in (0..content.len()).step_by(2 * BLOCK) {
+        content[place..place + BLOCK].copy_from_slice(&over[place..place + BLOCK]);
+    }
+    content
+}
+
+fn garden(dir: &TestDir) -> Value {
+    ask_json(dir, &["garden", "show", "m"])
+}
+
+fn await_job(dir: &TestDir, job: &str) -> Value {
+    within(PATIENCE, "the job has ended", || {
+        garden(dir)[job]["state"] == "done"
+    });
+    garden(dir)[job].clone()
+}
+
+#[test]
+fn a_lun_is_put_in_order_and_areas_are_emptied_while_clients_see_nothing() {
+    let dir = TestDir::new();
+    let server = serve(&dir, &[]);
+    make(&dir, &files(&dir, 2), &[]);
+    let said = ask(&dir, &["garden", "show", "m"]);
+    assert!(
+        said.starts_with("nothing was moved in aggregate m"),
+        "{said}"
+    );
+    fill(&server, 0..MIBS, 1);
+    ask(&dir, &["snapshot", "create", "v@s"]);
+    let mut client = open(&server);
+    for number in 0..MIBS {
+        let content = overwritten(number);
+        for place in (0..content.len()).step_by(2 * BLOCK) {
+            let offset = number * MIB + place as u64;
+            assert_eq!(client.write(offset, &content[place..place + BLOCK]), Ok(()));
+        }
+    }
+    assert_eq!(client.flush(), Ok(()));
+    ask(&dir, &["snapshot", "create", "v@t"]);
+
+    let said = ask(&dir, &["garden", "layout", LUN, "--estimate"]);
+    assert!(
+        said.starts_with(&format!("estimate of the layout of LUN {LUN}: ")),
+        "{said}"
+    );
+    let estimate = await_job(&dir, "layout");
+    assert_eq!(estimate["estimate"], true, "{estimate}");
+    assert_eq!(estimate["passed_bytes"], BYTES, "{estimate}");
+    assert_eq!(estimate["moved_bytes"], 0, "{estimate}");
+    let runs = estimate["run_count_before"].as_u64().expect("a number");
+    assert!(runs > BLOCKS / 2, "{estimate}");
+
+    ask(&dir, &["garden", "layout", LUN]);
+    let done = await_job(&dir, "layout");
+    assert_eq!(done["run_count_before"], runs, "{done}");
+    let after = done["run_count_after"].as_u64().expect("a number");
+    assert!(after <= BLOCKS / 64, "{done}");
+    assert_eq!(done["moved_bytes"], BYTES, "{done}");
+
+    let said = ask(&dir, &["garden", "clean", "m", "--least-free", "1"]);
+    assert!(said.contains("segment cleaning of aggregate m: "), "{said}");
+    let cleaned = await_job(&dir, "cleaning");
+    assert_eq!(cleaned["least_free_percent"], 1, "{cleaned}");
+    assert_eq!(cleaned["left_block_count"], 0, "{cleaned}");
+    assert_eq!(cleaned["percent"], 100, "{cleaned}");
+    let said = ask(&dir, &["garden", "stop", "m"]);
+    assert!(said.contains("done"), "what is over stays so: {said}");
+
+    let page = http::tcp(&server.metrics, "GET", "/metrics", "").body;
+    let moved = value(&page, "everglade_garden_moved_bytes_total{aggregate=\"m\"}");
+    assert!(moved >= BYTES as f64, "{moved}");
+    let history = ask(&dir, &["history"]);
+    for deed in ["garden layout", "garden clean", "garden stop"] {
+        assert!(history.contains(deed), "{deed}: {history}");
+    }
+    let length = u32::try_from(MIB).expect("a MiB");
+    for number in 0..MIBS {
+        let found = client.read(number * MIB, length);
+        assert!(found == Ok(overwritten(number)), "MiB {number}");
+    }
+    drop(client);
+    server.stop();
+    assert_clean(&dir, 2);
+}
+
+#[test]
+fn what_cannot_be_gardened_is_refused_with_the_reason() {
+    let dir = TestDir::new();
+    let server = serve(&dir, &[]);
+    make(&dir, &files(&dir, 2), &[]);
+    refused(&dir, &["garden", "show", "n"], 4, &["there is no aggregate n"]);
+    refused(&dir, &["garden", "clean", "n"], 4, &["there is no aggregate n"]);
+    refused(&dir, &["garden", "layout", "v/n"], 4, &["there is no LUN v/n"]);
+    refused(&dir, &["garden", "layout", "w/n"], 4, &["there is no volume w"]);
+    let output = dir.run(&["garden", "clean", "m", "--least-free", "0"]);
+    assert_eq!(crate::running::code(&output), 2);
+    server.stop();
+}
