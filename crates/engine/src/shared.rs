@@ -65,6 +65,8 @@ pub struct Options {
     /// the map when it is first changed. For benchmarks that show what the scan would cost: both
     /// are right, and media may have been used with either.
     pub create_scan: bool,
+    /// Areas of parity groups are emptied as whole ones are needed.
+    pub cleans_on_demand: bool,
     /// LUNs of which one step of cleaning takes changed regions, at least one (D-23). With one,
     /// each LUN is cleaned by itself, for comparison.
     pub luns_together: usize,
@@ -81,6 +83,7 @@ impl Default for Options {
             cp_interval: 10_000_000_000,
             reclaim_regions: RECLAIM_REGIONS,
             create_scan: false,
+            cleans_on_demand: false,
             luns_together: LUNS_TOGETHER,
         }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::FalseyValueParser;
 use clap::{Parser, Subcommand};
 use everglade_server::config::{
-    AcceptRollback, IoMode, IscsiSettings, NbdSettings, NvmeSettings, Pinning, TcpListen,
+    AcceptRollback, IoMode, IscsiSettings, NbdSettings, NvmeSettings, Pinning, Switch, TcpListen,
     UnixListen,
 };
 use everglade_server::{Ablation, Interval, Name, Settings, Size};
@@ -269,6 +269,15 @@ pub(crate) struct Serve {
     )]
     pub(crate) scrub_interval: Option<Interval>,
 
+    /// Empty areas of parity groups as whole ones are needed: 'on' or 'off' [default: off]
+    #[arg(
+        long,
+        value_name = "SWITCH",
+        env = "EVERGLADE_GARDEN_ON_DEMAND",
+        hide_env_values = true
+    )]
+    pub(crate) garden_on_demand: Option<Switch>,
+
     /// Snapshot policy of new volumes for which no other is given, or 'none' [default: default]
     #[arg(
         long,
@@ -349,6 +358,7 @@ impl Serve {
             lun_size: self.lun_size,
             cp_interval: self.cp_interval,
             scrub_interval: self.scrub_interval,
+            garden_on_demand: self.garden_on_demand,
             snapshot_policy: self.snapshot_policy.clone(),
             accept_rollback: self.accept_rollback.clone(),
             degraded: self.degraded.clone(),

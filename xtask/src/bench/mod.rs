@@ -8,7 +8,7 @@
 //! | `protocols` | `everglade-bench` of `torture` | – |
 //! | `raid` | the same | `docs/benchmarks/raid.md` |
 //! | `oltp` | the same | `docs/benchmarks/oltp.md` |
-//! | `paper s001` | the same | `docs/benchmarks/paper-s001.md` |
+//! | `paper s001`, `paper s002` | the same | `docs/benchmarks/paper-s001.md`, `…-s002.md` |
 //! | `snapshots` | `everglade-versus` | `docs/benchmarks/snapshots.md` |
 //! | `anatomy` | the same, with `perf` | `docs/benchmarks/anatomy.md` |
 //! | `parity` | `parity` of `raid` | `docs/benchmarks/parity.md` |

@@ -1,4 +1,5 @@
-//! Evacuation: blocks move out of areas, so that these are free as a whole (H-02, H-03, H-05).
+//! Evacuation: blocks move out of areas, so that these are free as a whole (H-02, H-03, H-05,
+//! H-06, H-07).
 //!
 //! The map says which blocks of an area are in use, and the context map what each of them is:
 //!
@@ -21,7 +22,7 @@ use crate::background::mover::{self, Moving, cost, unless_damaged};
 use crate::background::pass::{Budget, Pass, Room};
 use crate::background::split::{budget, step_blocks};
 use crate::home::aggregate::Home;
-use crate::home::gardener::Lent;
+use crate::home::gardener::{Candidate, Lent};
 use crate::home::ledger::{Target, Turn};
 use crate::media::pace::Bite;
 use crate::pool::info::Progress;
@@ -42,7 +43,7 @@ impl Pass<Home> for Evacuation {
     }
 
     fn has_work(&self, home: &Home, target: Target) -> bool {
-        target == Target::Aggregate && home.gardener.is_busy()
+        target == Target::Aggregate && (home.gardener.is_busy() || demand(home).is_some())
     }
 
     fn has_space(&self, home: &Home) -> bool {
@@ -56,8 +57,8 @@ impl Pass<Home> for Evacuation {
         let is_due = home.gardener.is_ending() || fits && self.has_space(home);
         let spent = home.ledger.spent(self.name()).blocks;
         let most = match home.aggregate.media.pace.bite(home.now) {
-            Bite::Large => u64::MAX,
-            Bite::Small => SMALL_BITE_BLOCKS,
+            Bite::Small if !home.gardener.is_demanded() => SMALL_BITE_BLOCKS,
+            _ => u64::MAX,
         };
         match self.has_work(home, Target::Aggregate) && is_due && spent < most {
             true => vec![Target::Aggregate],
@@ -101,8 +102,27 @@ impl Pass<Home> for Evacuation {
     }
 }
 
-/// Looks for the next areas with enough free space, and has them lent.
+/// The area to empty before the next one is needed.
+fn demand(home: &Home) -> Option<Candidate> {
+    match home.cleans_on_demand {
+        true => home.gardener.demand(&home.fs, home.host.full),
+        false => None,
+    }
+}
+
+/// Looks for the next areas with enough free space, and has them lent. A demand comes first.
 fn choose(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Turn, Stop> {
+    if let Some(wanted) = demand(home) {
+        let columns = home.fs.lendable(wanted.extent, wanted.area);
+        match columns.is_empty() {
+            true => home.gardener.give_up(wanted),
+            false => {
+                home.fs.lend(&columns);
+                home.gardener.lend(columns, Some(wanted));
+            }
+        }
+        return Ok(Turn::Moved(0));
+    }
     let least_free = u64::from(home.gardener.info().cleaning.least_free_percent);
     for _ in 0..STEP_AREAS {
         let Some(at) = home.gardener.candidate() else {
@@ -119,7 +139,7 @@ fn choose(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Turn, Stop> {
         home.gardener.pass(at);
         if is_worth_it {
             home.fs.lend(&columns);
-            home.gardener.lend(columns);
+            home.gardener.lend(columns, None);
             break;
         }
     }

@@ -67,8 +67,10 @@ pub(crate) struct Home {
     pub(crate) catching_up: CatchUp,
     /// Compares all drives.
     pub(crate) scrub: Scrub,
-    /// Empties areas.
+    /// Empties areas, and puts LUNs in order.
     pub(crate) gardener: Gardener,
+    /// It empties areas of parity groups as whole ones are needed.
+    pub(crate) cleans_on_demand: bool,
     /// Work that an interrupted commit left.
     pub(crate) healing: Healing,
     /// Derives damaged blocks.
@@ -122,6 +124,7 @@ impl Home {
             catching_up: CatchUp::default(),
             scrub: Scrub::default(),
             gardener: Gardener::default(),
+            cleans_on_demand: false,
             healing: Healing::default(),
             mender,
             installed: Vec::new(),

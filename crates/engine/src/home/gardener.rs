@@ -11,15 +11,27 @@
 //! what is moved out of it is not moved into it. Areas of all columns of a parity group are lent
 //! together, because they are filled together.
 //!
+//! A scan that somebody asked for passes all areas (H-05). In parity groups, areas are also emptied
+//! on demand: when a group has no area left that is free as a whole, the emptiest one is emptied
+//! before the next one is opened (H-06, H-07). So writes go on in whole stripes. As each area that
+//! is filled makes room for the next demand, the rate of cleaning follows that of writing. Alone
+//! and mirrored drives write a block of any stripe at the same cost, so nothing is emptied there
+//! unless somebody asks (H-09).
+//!
 //! 1. Whoever needs space more takes lent areas back: their free blocks count as free in all
 //!    accounts of space. So the gardener asks before each step whether an area is still lent.
-//! 2. All of this is in memory. After a restart nothing is lent, and nobody has asked for anything:
+//! 2. An area that could not be emptied on demand is not tried again while it is the emptiest one.
+//!    So a demand that cannot be met ends.
+//! 3. All of this is in memory. After a restart nothing is lent, and nobody has asked for anything:
 //!    an area is as good half-emptied as it was before.
 
 use everglade_format::FileId;
 
 use crate::alloc::filesystem::FileSystem;
 use crate::pool::garden::{CleaningInfo, GardenInfo, GardeningState, LayoutInfo};
+
+/// An area is emptied on demand if at least this part of it is free: a quarter.
+const DEMAND_PART: u64 = 4;
 
 /// Areas that are emptied together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +42,8 @@ pub(crate) struct Lent {
     pub(crate) column: usize,
     /// The next block to look at, counted from the beginning of the area.
     pub(crate) next: u64,
+    /// The demand that it is lent for; none if a scan found it.
+    pub(crate) demand: Option<Candidate>,
 }
 
 /// What to look at next.
@@ -47,6 +61,8 @@ pub(crate) struct Gardener {
     /// For each extent that leads, the areas that it had when this began.
     ends: Vec<u64>,
     lent: Option<Lent>,
+    /// The area that was last tried on demand, in vain.
+    in_vain: Option<Candidate>,
     layout: Option<LayoutJob>,
     info: GardenInfo,
 }
@@ -93,14 +109,43 @@ impl Gardener {
         }
     }
 
-    /// True if there is anything to do.
+    /// True if there is anything to do, demands apart.
     pub(crate) fn is_busy(&self) -> bool {
         self.next.is_some() || self.lent.is_some()
     }
 
     /// True if a lent area should go back, emptied or not.
     pub(crate) fn is_ending(&self) -> bool {
-        self.next.is_none()
+        let lent = self.lent.as_ref();
+        lent.is_some_and(|lent| self.next.is_none() && lent.demand.is_none())
+    }
+
+    /// Returns the area to empty before the next one is needed, if a parity group has none that is
+    /// free as a whole, and this one is worth it. A host that is full gives nothing more.
+    pub(crate) fn demand(&self, fs: &FileSystem, is_host_full: bool) -> Option<Candidate> {
+        let groups = (0..fs.areas.len()).filter(|extent| fs.rows[*extent] == Some(*extent));
+        let mut wanting = groups.filter_map(|extent| {
+            let areas = &fs.areas[extent];
+            let next = match is_host_full {
+                true => areas.empty(),
+                false => areas.unprepared(),
+            };
+            let has_whole = areas.ready_count() > 0 || next.is_some();
+            let is_worth_it = areas.has_partial(fs.area_blocks / DEMAND_PART);
+            let area = areas.best_partial()?;
+            (!has_whole && is_worth_it).then_some(Candidate { extent, area })
+        });
+        wanting.find(|candidate| self.in_vain != Some(*candidate))
+    }
+
+    /// True if areas are emptied on demand at present: then clients need them, and write on.
+    pub(crate) fn is_demanded(&self) -> bool {
+        self.lent.as_ref().is_some_and(|lent| lent.demand.is_some())
+    }
+
+    /// An area that was wanted on demand cannot be lent.
+    pub(crate) fn give_up(&mut self, candidate: Candidate) {
+        self.in_vain = Some(candidate);
     }
 
     /// What to look at next; `None` if all was passed.
@@ -135,11 +180,12 @@ impl Gardener {
     }
 
     /// Areas are lent to it.
-    pub(crate) fn lend(&mut self, columns: Vec<(usize, u64)>) {
+    pub(crate) fn lend(&mut self, columns: Vec<(usize, u64)>, demand: Option<Candidate>) {
         self.lent = Some(Lent {
             columns,
             column: 0,
             next: 0,
+            demand,
         });
     }
 
@@ -151,8 +197,11 @@ impl Gardener {
     /// A part of a lent area was emptied.
     pub(crate) fn advance(&mut self, (column, next): (usize, u64), moved: u64, left: u64) {
         self.info.moved_blocks += moved;
-        self.info.cleaning.moved_blocks += moved;
-        self.info.cleaning.left_blocks += left;
+        let is_demand = self.lent.as_ref().is_some_and(|it| it.demand.is_some());
+        if !is_demand {
+            self.info.cleaning.moved_blocks += moved;
+            self.info.cleaning.left_blocks += left;
+        }
         if let Some(lent) = &mut self.lent {
             (lent.column, lent.next) = (column, next);
         }
@@ -160,9 +209,13 @@ impl Gardener {
 
     /// Gives the lent areas back. With `is_clean` they count as emptied.
     pub(crate) fn give_back(&mut self, is_clean: bool) {
-        self.lent = None;
+        let demand = self.lent.take().and_then(|lent| lent.demand);
         self.info.cleaned_areas += u64::from(is_clean);
-        self.info.cleaning.cleaned_areas += u64::from(is_clean);
+        match demand {
+            Some(candidate) if !is_clean => self.in_vain = Some(candidate),
+            Some(_) => {}
+            None => self.info.cleaning.cleaned_areas += u64::from(is_clean),
+        }
     }
 
     /// Begins to put a LUN in order.

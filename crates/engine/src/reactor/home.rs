@@ -326,6 +326,7 @@ impl<O: Outside> Core<O> {
             .expect("freezes happen at home");
         home.last_begin = now;
         let options = &self.shared.options;
+        home.cleans_on_demand = options.cleans_on_demand;
         let mut reclaim_budget = 0;
         if !reclaim_rests(home, now, trigger, options.cp_interval) {
             home.last_reclaim = now;

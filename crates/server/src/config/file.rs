@@ -20,7 +20,7 @@ use super::{ConfigError, Settings, suggest};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Keys this version honours.
-pub const KEYS: [&str; 30] = [
+pub const KEYS: [&str; 31] = [
     "data_dir",
     "memory",
     "reactors",
@@ -50,6 +50,7 @@ pub const KEYS: [&str; 30] = [
     "journal.half_size",
     "cp.interval",
     "scrub.interval",
+    "garden.on_demand",
     "snapshot.policy",
 ];
 
@@ -155,6 +156,7 @@ impl Source<'_> {
             "journal.half_size" => settings.journal_half_size = Some(self.parsed(key, value)?),
             "cp.interval" => settings.cp_interval = Some(self.parsed(key, value)?),
             "scrub.interval" => settings.scrub_interval = Some(self.parsed(key, value)?),
+            "garden.on_demand" => settings.garden_on_demand = Some(self.parsed(key, value)?),
             "snapshot.policy" => settings.snapshot_policy = Some(self.parsed(key, value)?),
             _ => return Err(self.refuse(key, at)),
         }

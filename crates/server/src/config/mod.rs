@@ -20,6 +20,7 @@ pub mod place;
 pub mod rollback;
 pub mod show;
 pub mod suggest;
+mod switch;
 
 #[cfg(test)]
 mod tests;
@@ -39,6 +40,7 @@ pub use nvme::{Nvme, NvmeSettings};
 pub use pattern::Pattern;
 pub use pinning::Pinning;
 pub use rollback::AcceptRollback;
+pub use switch::Switch;
 
 use everglade_api::{DEFAULT_POLICY, Name};
 
@@ -161,6 +163,8 @@ pub struct Settings {
     pub cp_interval: Option<Interval>,
     /// Time from the beginning of a scrub to that of the next one; 0 for never.
     pub scrub_interval: Option<Interval>,
+    /// Areas of parity groups are emptied as whole ones are needed.
+    pub garden_on_demand: Option<Switch>,
     /// Snapshot policy of new volumes.
     pub snapshot_policy: Option<Name>,
     /// Older copies of devices that the administrator accepts. Flags only.
@@ -194,6 +198,7 @@ impl Settings {
             lun_size: self.lun_size.or(lower.lun_size),
             cp_interval: self.cp_interval.or(lower.cp_interval),
             scrub_interval: self.scrub_interval.or(lower.scrub_interval),
+            garden_on_demand: self.garden_on_demand.or(lower.garden_on_demand),
             snapshot_policy: self.snapshot_policy.or(lower.snapshot_policy),
             accept_rollback: self.accept_rollback,
             degraded: self.degraded,
@@ -231,6 +236,8 @@ pub struct Config {
     pub cp_interval: Interval,
     /// Time from the beginning of a scrub to that of the next one; 0 for never.
     pub scrub_interval: Interval,
+    /// Areas of parity groups are emptied as whole ones are needed.
+    pub garden_on_demand: Switch,
     /// Snapshot policy of new volumes, including the volume of the first start; or `none`.
     pub snapshot_policy: String,
     /// The objects that a first start creates.
@@ -395,6 +402,7 @@ impl Config {
                 settings.scrub_interval.unwrap_or(SCRUB_INTERVAL_DEFAULT),
                 Interval::seconds(0)..=SCRUB_INTERVAL_MAX,
             )?,
+            garden_on_demand: settings.garden_on_demand.unwrap_or_default(),
             snapshot_policy: settings
                 .snapshot_policy
                 .map_or_else(|| DEFAULT_POLICY.to_owned(), |name| name.to_string()),

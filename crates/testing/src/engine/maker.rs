@@ -67,6 +67,8 @@ pub struct EngineMaker {
     pub create_scan: bool,
     /// LUNs that are cleaned together.
     pub luns_together: usize,
+    /// Areas of parity groups are emptied as whole ones are needed.
+    pub cleans_on_demand: bool,
     /// Areas of which so many percent are free are emptied, again and again.
     pub least_free_percent: Option<u8>,
 }
@@ -91,6 +93,7 @@ impl EngineMaker {
         reclaim_regions: RECLAIM_REGIONS,
         create_scan: false,
         luns_together: LUNS_TOGETHER,
+        cleans_on_demand: true,
         least_free_percent: None,
     };
 
@@ -119,6 +122,7 @@ impl EngineMaker {
             reclaim_regions: RECLAIM_REGIONS,
             create_scan: false,
             luns_together: [1, 2, 3, LUNS_TOGETHER, LUNS_TOGETHER][rng.index(5)],
+            cleans_on_demand: !Rng::for_part(seed.0, "cleaning on demand").one_in(3),
             least_free_percent: None,
         }
         .with_a_journal_to_put_there()
@@ -165,6 +169,7 @@ impl EngineMaker {
             cp_interval: self.cp_interval,
             reclaim_regions: self.reclaim_regions,
             create_scan: self.create_scan,
+            cleans_on_demand: self.cleans_on_demand,
             luns_together: self.luns_together,
         }
     }

@@ -21,6 +21,7 @@ pub mod bounded;
 mod disk;
 pub mod facts;
 pub mod fill;
+pub mod garden;
 pub mod knee;
 pub mod latency;
 pub mod load;

@@ -108,10 +108,30 @@ fn what_cannot_be_gardened_is_refused_with_the_reason() {
     let dir = TestDir::new();
     let server = serve(&dir, &[]);
     make(&dir, &files(&dir, 2), &[]);
-    refused(&dir, &["garden", "show", "n"], 4, &["there is no aggregate n"]);
-    refused(&dir, &["garden", "clean", "n"], 4, &["there is no aggregate n"]);
-    refused(&dir, &["garden", "layout", "v/n"], 4, &["there is no LUN v/n"]);
-    refused(&dir, &["garden", "layout", "w/n"], 4, &["there is no volume w"]);
+    refused(
+        &dir,
+        &["garden", "show", "n"],
+        4,
+        &["there is no aggregate n"],
+    );
+    refused(
+        &dir,
+        &["garden", "clean", "n"],
+        4,
+        &["there is no aggregate n"],
+    );
+    refused(
+        &dir,
+        &["garden", "layout", "v/n"],
+        4,
+        &["there is no LUN v/n"],
+    );
+    refused(
+        &dir,
+        &["garden", "layout", "w/n"],
+        4,
+        &["there is no volume w"],
+    );
     let output = dir.run(&["garden", "clean", "m", "--least-free", "0"]);
     assert_eq!(crate::running::code(&output), 2);
     server.stop();

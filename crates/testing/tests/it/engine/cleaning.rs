@@ -1,12 +1,12 @@
 //! Segment cleaning: blocks move out of areas, and nobody notices.
 
 use everglade_engine::admin::{Change, Error};
-use everglade_engine::{CleaningInfo, GardeningState};
-use everglade_testing::Seed;
+use everglade_engine::{CleaningInfo, GardenInfo, GardeningState, ParityPlan, StripesInfo};
 use everglade_testing::engine::EngineMaker;
 use everglade_testing::sim::{Beside, Kind};
+use everglade_testing::{Rng, Seed};
 
-use super::clones::{BLOCKS, Rig};
+use super::clones::{BLOCK, BLOCKS, Rig};
 
 /// A consistency point moves a few blocks.
 const SLOW: EngineMaker = EngineMaker {
@@ -151,4 +151,61 @@ fn a_leaf_that_was_about_to_move_is_freed_once_when_its_file_is_deleted() {
 fn an_area_that_no_map_block_describes_yet_goes_back() {
     found(Kind::Long, 0x108e_2925_17a6_bff5, true);
     found(Kind::Snapshots, 0xc976_4d0c_422f_e4ce, true);
+}
+
+/// A parity group that is nearly full, after overwrites all over it. Returns what was written to it
+/// meanwhile, and its garden.
+fn crowded(cleans_on_demand: bool) -> (StripesInfo, GardenInfo) {
+    let maker = EngineMaker {
+        parity: Some(ParityPlan {
+            drives: 5,
+            parity: 1,
+        }),
+        cleans_on_demand,
+        ..EngineMaker::SMALL_LOGGED
+    };
+    let mut rig = Rig::of(maker);
+    let (volume, name) = ("v".to_owned(), "big".to_owned());
+    let usage = rig.system.usage();
+    let blocks = (usage.total_blocks - usage.reserve_blocks) * 6 / 10;
+    rig.change(Change::CreateLun {
+        volume,
+        name,
+        size_bytes: blocks * BLOCK,
+    })
+    .expect("a new name");
+    rig.write("v/big", 0, blocks, 1);
+    rig.rest();
+    let mut rng = Rng::for_part(1, "crowded");
+    let before = rig.system.stripes();
+    for round in 0..60 {
+        for _ in 0..100 {
+            let first = rng.below(blocks - 4);
+            rig.write("v/big", first, 4, round);
+        }
+        rig.rest();
+    }
+    let after = rig.system.stripes();
+    let garden = rig.system.engine().aggregates()[0].garden.clone();
+    drop(rig.restart());
+    let stripes = StripesInfo {
+        full: after.full - before.full,
+        partial: after.partial - before.partial,
+        read_blocks: after.read_blocks - before.read_blocks,
+        filled_blocks: after.filled_blocks - before.filled_blocks,
+    };
+    (stripes, garden)
+}
+
+#[test]
+fn areas_of_parity_groups_are_emptied_as_whole_ones_are_needed() {
+    let (without, garden) = crowded(false);
+    assert_eq!(garden.moved_blocks, 0, "nobody asked: {garden:?}");
+    let (with, garden) = crowded(true);
+    assert!(garden.cleaned_areas > 0, "{garden:?}, {with:?}");
+    assert_eq!(garden.cleaning.state, GardeningState::Never, "{garden:?}");
+    assert!(
+        with.partial * without.full < without.partial * with.full,
+        "more stripes are whole: {with:?}, not {without:?}"
+    );
 }
