@@ -26,7 +26,7 @@
 //!
 //! [`damage_is_found`]: crate::system::Promises::damage_is_found
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use everglade_env::{BLOCK_SIZE, PageRef};
@@ -351,14 +351,20 @@ fn targets(
         }
     }
     let mut targets: BTreeMap<Target, Vec<(usize, u64)>> = BTreeMap::new();
+    // With a copy that stays whole, such as one that the block has moved away from, a damaged block
+    // may be read for a while.
+    let mut spared = BTreeSet::new();
     for device in 0..devices {
         for (block, page) in images.image(device).blocks() {
-            if block < first {
+            if block < first && device == 0 {
                 continue;
             }
             if let Some([(target, known)]) = owners.get(&fingerprint(&page[..])).map(Vec::as_slice)
                 && known[..] == page[..]
             {
+                if block < first {
+                    spared.insert(target.clone());
+                }
                 targets
                     .entry(target.clone())
                     .or_default()
@@ -366,5 +372,6 @@ fn targets(
             }
         }
     }
+    targets.retain(|target, _| !spared.contains(target));
     targets
 }

@@ -32,7 +32,7 @@ use super::recoveries::mount;
 use super::words::Cases;
 use super::{Failure, Report};
 use crate::engine::EngineMaker;
-use crate::system::{Maker, PoolGrowth};
+use crate::system::{Maker, PoolGrowth, System};
 use crate::world::{Cut, Images, Keep};
 use crate::{Rng, Seed, SimWorld};
 
@@ -79,15 +79,19 @@ enum Deed {
     DeleteSnapshot,
     Snapshot,
     Restore,
+    Clean,
+    Layout,
 }
 
-const DEEDS: [Deed; 6] = [
+const DEEDS: [Deed; 8] = [
     Deed::Write,
     Deed::Trim,
     Deed::DeleteLun,
     Deed::DeleteSnapshot,
     Deed::Snapshot,
     Deed::Restore,
+    Deed::Clean,
+    Deed::Layout,
 ];
 
 /// A pool and its expected contents.
@@ -172,6 +176,22 @@ impl Worker<'_> {
             self.asker.rest(REST);
         }
         Err(Failure::new("the repair does not end"))
+    }
+
+    /// Moves blocks until that is over, or the pool has given up.
+    fn garden(&mut self, change: Change) -> Result<DeedEnd, Failure> {
+        let outcome = self.change(change)?;
+        for _ in 0..REPAIR_RESTS {
+            let system = &self.asker.system;
+            if !system.is_cleaning() && !system.is_ordering() || system.failure().is_some() {
+                return Ok(outcome);
+            }
+            if system.read_only().is_some() || self.asker.world.is_cut() {
+                return Ok(outcome);
+            }
+            self.asker.rest(REST);
+        }
+        Err(Failure::new("gardening does not end"))
     }
 
     fn commit(&mut self) -> Result<DeedEnd, Failure> {
@@ -289,6 +309,14 @@ impl Worker<'_> {
             }
             Deed::DeleteSnapshot => self.delete_snapshot("v", "one"),
             Deed::Snapshot => self.snapshot("v", "new"),
+            Deed::Clean => self.garden(Change::StartCleaning {
+                least_free_percent: 1,
+            }),
+            Deed::Layout => self.garden(Change::StartLayout {
+                volume: own("v"),
+                lun: own("l"),
+                is_estimate: false,
+            }),
             Deed::Restore => {
                 let change = Change::RestoreVolume {
                     volume: own("v"),
@@ -534,7 +562,11 @@ impl Pool {
             // The operation may have been done.
             Some(_) => vec![before.clone(), after.clone()],
         };
-        self.judge(end, &possible, is_whole, is_whole)
+        // What an indirect block of a volume's map says of its leaves is not to be derived after they
+        // have moved: its tag is of their former places.
+        let has_moved = matches!(deed, Deed::Clean | Deed::Layout);
+        let is_clean = is_whole && !(has_moved && part.volume.is_some() && part.level > 0);
+        self.judge(end, &possible, is_whole, is_clean)
             .map_err(|failure| failure.within("after a restart"))?;
         report.recoveries += 1;
         for point in points {

@@ -209,3 +209,11 @@ fn areas_of_parity_groups_are_emptied_as_whole_ones_are_needed() {
         "more stripes are whole: {with:?}, not {without:?}"
     );
 }
+
+/// A block that was damaged could still be read where it was before it moved, and then no more.
+#[test]
+fn a_damaged_block_with_a_copy_where_it_was_is_no_wrong_answer() {
+    if let Err(failure) = Kind::Cleaned.run(Seed(2030), 0) {
+        panic!("{failure}");
+    }
+}
