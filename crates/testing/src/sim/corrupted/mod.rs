@@ -562,8 +562,8 @@ impl Pool {
             // The operation may have been done.
             Some(_) => vec![before.clone(), after.clone()],
         };
-        // What an indirect block of a volume's map says of its leaves is not to be derived after they
-        // have moved: its tag is of their former places.
+        // What an indirect block of a volume's map says of its leaves is not to be derived after
+        // they have moved: its tag is of their former places.
         let has_moved = matches!(deed, Deed::Clean | Deed::Layout);
         let is_clean = is_whole && !(has_moved && part.volume.is_some() && part.level > 0);
         self.judge(end, &possible, is_whole, is_clean)
