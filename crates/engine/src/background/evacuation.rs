@@ -176,12 +176,10 @@ fn used_in(fs: &FileSystem, cx: &mut LoadCx<'_>, column: (usize, u64)) -> Result
 
 /// Moves some blocks out of lent areas.
 fn empty(home: &mut Home, cx: &mut LoadCx<'_>, lent: &Lent, most: u64) -> Result<Turn, Stop> {
+    let number = home.under_way().number;
     let column = lent.columns.get(lent.column).copied();
     let Some(column) = column.filter(|column| home.fs.lent.contains(column)) else {
-        if lent.column >= lent.columns.len() {
-            return finish(home, cx, lent);
-        }
-        home.gardener.advance((lent.column + 1, 0), 0, 0);
+        home.gardener.advance((lent.column + 1, 0), (0, 0), number);
         return Ok(Turn::Moved(0));
     };
     let step = step_blocks(home.fs.area_blocks);
@@ -190,7 +188,7 @@ fn empty(home: &mut Home, cx: &mut LoadCx<'_>, lent: &Lent, most: u64) -> Result
     // Load: what is in use, who has it, its content, numbers.
     let first = home.fs.first_of(column);
     let Some(numbers) = unless_damaged(in_use(&home.fs, cx, first, lent.next, most))? else {
-        home.gardener.advance((lent.column + 1, 0), 0, 1);
+        home.gardener.advance((lent.column + 1, 0), (0, 1), number);
         return Ok(Turn::Moved(0));
     };
     let next = match numbers.len() < most {
@@ -223,22 +221,25 @@ fn empty(home: &mut Home, cx: &mut LoadCx<'_>, lent: &Lent, most: u64) -> Result
         .ensure(None, cx, &mut home.host, Purpose::Data, moving.len())?;
 
     // Modify.
-    let run = home.run.as_mut().expect("under way");
     let space = &home.aggregate.space;
-    space.charge_again(cost(moving.len() + changed), run.number);
+    space.charge_again(cost(moving.len() + changed), number);
     let moved = (moving.len() + changed) as u64;
     for block in moving {
         let (container, vvbn) = (block.container, block.vvbn);
         mover::move_block(home, block);
         home.aggregate.redirects.note_moved(container, vvbn);
     }
-    home.gardener.advance(next, moved, left);
+    home.gardener.advance(next, (moved, left), number);
     home.tell_garden();
     Ok(Turn::Moved(moved))
 }
 
-/// The lent areas go back.
+/// The lent areas go back, in a consistency point that has moved nothing out of them: blocks of the
+/// aggregate's files leave their places at the end of one.
 fn finish(home: &mut Home, cx: &mut LoadCx<'_>, lent: &Lent) -> Result<Turn, Stop> {
+    if lent.is_passed() && lent.moved_in == Some(home.under_way().number) {
+        return Ok(Turn::Waits);
+    }
     let still: Vec<(usize, u64)> = lent
         .columns
         .iter()
@@ -253,7 +254,7 @@ fn finish(home: &mut Home, cx: &mut LoadCx<'_>, lent: &Lent) -> Result<Turn, Sto
         gather.add(home.fs.prepare_map(None, cx, block));
     }
     gather.finish()?;
-    let mut is_clean = still.len() == lent.columns.len() && !home.gardener.is_ending();
+    let mut is_clean = still.len() == lent.columns.len() && lent.is_passed();
     for column in still {
         is_clean &= used_in(&home.fs, cx, column)? == 0;
         home.fs.close_lent(column);

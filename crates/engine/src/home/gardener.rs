@@ -25,7 +25,7 @@
 //! 3. All of this is in memory. After a restart nothing is lent, and nobody has asked for anything:
 //!    an area is as good half-emptied as it was before.
 
-use everglade_format::FileId;
+use everglade_format::{CpNumber, FileId};
 
 use crate::alloc::filesystem::FileSystem;
 use crate::pool::garden::{CleaningInfo, GardenInfo, GardeningState, LayoutInfo};
@@ -44,6 +44,15 @@ pub(crate) struct Lent {
     pub(crate) next: u64,
     /// The demand that it is lent for; none if a scan found it.
     pub(crate) demand: Option<Candidate>,
+    /// The last consistency point that moved something out of it.
+    pub(crate) moved_in: Option<CpNumber>,
+}
+
+impl Lent {
+    /// True if all columns were emptied.
+    pub(crate) fn is_passed(&self) -> bool {
+        self.column >= self.columns.len()
+    }
 }
 
 /// What to look at next.
@@ -117,7 +126,8 @@ impl Gardener {
     /// True if a lent area should go back, emptied or not.
     pub(crate) fn is_ending(&self) -> bool {
         let lent = self.lent.as_ref();
-        lent.is_some_and(|lent| self.next.is_none() && lent.demand.is_none())
+        let is_wanted = |lent: &Lent| self.next.is_some() || lent.demand.is_some();
+        lent.is_some_and(|lent| lent.is_passed() || !is_wanted(lent))
     }
 
     /// Returns the area to empty before the next one is needed, if a parity group has none that is
@@ -186,6 +196,7 @@ impl Gardener {
             column: 0,
             next: 0,
             demand,
+            moved_in: None,
         });
     }
 
@@ -194,8 +205,13 @@ impl Gardener {
         self.lent.as_ref()
     }
 
-    /// A part of a lent area was emptied.
-    pub(crate) fn advance(&mut self, (column, next): (usize, u64), moved: u64, left: u64) {
+    /// A part of a lent area was emptied, in this consistency point.
+    pub(crate) fn advance(
+        &mut self,
+        (column, next): (usize, u64),
+        (moved, left): (u64, u64),
+        cp: CpNumber,
+    ) {
         self.info.moved_blocks += moved;
         let is_demand = self.lent.as_ref().is_some_and(|it| it.demand.is_some());
         if !is_demand {
@@ -204,6 +220,9 @@ impl Gardener {
         }
         if let Some(lent) = &mut self.lent {
             (lent.column, lent.next) = (column, next);
+            if moved > 0 {
+                lent.moved_in = Some(cp);
+            }
         }
     }
 
