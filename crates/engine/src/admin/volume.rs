@@ -15,6 +15,7 @@ use crate::home::aggregate::Home;
 use crate::home::bases;
 use crate::home::find::check_name;
 use crate::home::volume::VolumeHome;
+use crate::pool::garden::GardeningState;
 use crate::pool::name::Name;
 use crate::pool::volume::{StripeState, Volume};
 use crate::tree::File;
@@ -158,6 +159,15 @@ pub(crate) fn delete_volume(
         image.luns.values().for_each(|lun| lun.set_gone());
     }
     let removed = home.volumes.remove(&volume.id);
+    if home
+        .gardener
+        .layout()
+        .is_some_and(|job| job.volume == volume.id)
+    {
+        home.gardener
+            .end_layout(GardeningState::Stopped, context.seconds);
+        home.tell_garden();
+    }
     let entry = home
         .fs
         .directory

@@ -132,3 +132,22 @@ fn a_layout_ends_with_its_lun() {
     rig.change(grow).expect("nothing hangs");
     drop(rig.restart());
 }
+
+#[test]
+fn a_layout_ends_with_its_volume() {
+    let mut rig = Rig::overwritten();
+    let wanted = Change::StartLayout {
+        volume: own("c"),
+        lun: own("l"),
+        is_estimate: false,
+    };
+    let delete = Change::DeleteVolume { name: own("c") };
+    let answers = rig.change_at_once([wanted, delete]);
+    assert_eq!(answers, [Ok(()), Ok(())]);
+    assert_eq!(rig.layout_info().state, GardeningState::Stopped);
+    rig.layout("v", false).expect("nothing is under way");
+    rig.rest();
+    assert_eq!(rig.layout_info().state, GardeningState::Done);
+    rig.expect("v/l@s", 0, BLOCKS, 1_000);
+    drop(rig.restart());
+}
