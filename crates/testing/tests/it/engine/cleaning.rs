@@ -3,7 +3,7 @@
 use everglade_engine::admin::{Change, Error};
 use everglade_engine::{CleaningInfo, GardenInfo, GardeningState, ParityPlan, StripesInfo};
 use everglade_testing::engine::EngineMaker;
-use everglade_testing::sim::{Beside, Kind};
+use everglade_testing::sim::{Background, Beside, Kind, Report};
 use everglade_testing::{Rng, Seed};
 
 use super::clones::{BLOCK, BLOCKS, Rig};
@@ -208,6 +208,28 @@ fn areas_of_parity_groups_are_emptied_as_whole_ones_are_needed() {
         with.partial * without.full < without.partial * with.full,
         "more stripes are whole: {with:?}, not {without:?}"
     );
+}
+
+/// The power fails while areas are emptied, and while a LUN is put in order.
+#[test]
+fn cuts_meet_gardening() {
+    let beside = Beside {
+        groups: false,
+        cleaning: true,
+    };
+    let mut all = Report::default();
+    let gardening = [Background::Cleaning, Background::Layout];
+    for number in 0..40 {
+        let seed = Seed(43).nth(number);
+        match Kind::Snapshots.run_beside(seed, beside, 0) {
+            Ok(report) => all.add(&report),
+            Err(failure) => panic!("seed {seed}: {failure}"),
+        }
+        if gardening.iter().all(|one| all.interrupted[*one] > 0) {
+            return;
+        }
+    }
+    panic!("cuts have not met both: {all:?}");
 }
 
 /// A block that was damaged could still be read where it was before it moved, and then no more.
