@@ -65,7 +65,7 @@ pub struct Options {
     /// the map when it is first changed. For benchmarks that show what the scan would cost: both
     /// are right, and media may have been used with either.
     pub create_scan: bool,
-    /// Areas of parity groups are emptied as whole ones are needed.
+    /// A parity group without a free area empties its emptiest one before it is opened.
     pub cleans_on_demand: bool,
     /// LUNs of which one step of cleaning takes changed regions, at least one (D-23). With one,
     /// each LUN is cleaned by itself, for comparison.

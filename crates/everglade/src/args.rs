@@ -269,7 +269,7 @@ pub(crate) struct Serve {
     )]
     pub(crate) scrub_interval: Option<Interval>,
 
-    /// Empty areas of parity groups as whole ones are needed: 'on' or 'off' [default: off]
+    /// Empty the emptiest area of a parity group that has no free one: 'on' or 'off' [default: off]
     #[arg(
         long,
         value_name = "SWITCH",

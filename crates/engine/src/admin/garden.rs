@@ -8,7 +8,7 @@ use crate::home::find::find_lun;
 use crate::home::gardener::LayoutJob;
 use crate::pool::garden::{GardeningState, LayoutInfo};
 
-/// Begins to empty areas of which at least this part is free.
+/// Begins to empty the areas of which at least so many percent are free.
 pub(super) fn start_cleaning(home: &mut Home, least_free_percent: u8) -> Result<(), Error> {
     if !(1..=100).contains(&least_free_percent) {
         let problem = format!("{least_free_percent} is not from 1 to 100 percent");

@@ -137,7 +137,7 @@ impl FileSystem {
 
     /// Starts a cursor at the beginning of an area.
     pub(super) fn begin_area(&mut self, purpose: Purpose, extent: usize, area: u64) {
-        let start = self.bases[extent] + area * self.area_blocks;
+        let start = self.first_of((extent, area));
         let open = OpenArea {
             extent,
             area,

@@ -5,9 +5,9 @@
 //! of a volume takes a vvbn and a pvbn, and freeing it punches the container before the pvbn is
 //! freed (G-01). [`supply`] holds the numbers that a cleaner has taken out of the stock. [`rows`]
 //! fills the data columns of a parity group together, and [`lent`] keeps areas that are being
-//! emptied from cursors. [`references`] counts the references to
-//! blocks that leaves share, and [`tags`] says what a block must hold. [`crate::media::host`] says
-//! when a new area is better than the rest of an old one.
+//! emptied from cursors. [`references`] counts the references to blocks that leaves share, and
+//! [`tags`] says what a block must hold. [`crate::media::host`] says when a new area is better than
+//! the rest of an old one.
 //!
 //! | question | decided by |
 //! | --- | --- |

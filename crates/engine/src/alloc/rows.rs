@@ -10,7 +10,6 @@
 //! 2. The column that is asked first chooses the area, by its own score. Columns take turns in
 //!    this, so an area that is full in one of them only is found, too.
 
-use everglade_format::BITS_PER_BLOCK;
 use everglade_freespace::Standing;
 
 use crate::alloc::blocks::Purpose;
@@ -64,7 +63,7 @@ impl FileSystem {
         area: u64,
     ) -> Result<bool, Stop> {
         if self.areas[extent].standing(area) == Standing::Unknown {
-            let block = (self.bases[extent] + area * self.area_blocks) / BITS_PER_BLOCK;
+            let block = self.map_block_of((extent, area));
             self.score_block(None, cx, block, true)?;
         }
         match self.areas[extent].standing(area) {

@@ -35,13 +35,7 @@ pub(crate) fn recorded_tag(
     cx: &mut LoadCx<'_>,
     pvbn: Pvbn,
 ) -> Result<Option<Tag>, Stop> {
-    let (block, slot) = context::block_and_slot(pvbn);
-    let contexts = &fs.files[&CONTEXT_MAP];
-    if block >= contexts.inode.block_count() {
-        return Ok(None);
-    }
-    let leaf = contexts.leaf(cx, block)?;
-    let Ok(context) = Context::decode_from(leaf.bytes(), slot) else {
+    let Some(context) = context_of(fs, cx, pvbn)? else {
         return Ok(None);
     };
     let (level, index) = match context.owner {
@@ -57,4 +51,19 @@ pub(crate) fn recorded_tag(
     };
     let pointer = file.pointer(cx, level, index)?;
     Ok((pointer.pvbn == pvbn).then_some(pointer.tag))
+}
+
+/// Returns what the context map says of a block; `None` if it says nothing.
+pub(crate) fn context_of(
+    fs: &FileSystem,
+    cx: &mut LoadCx<'_>,
+    pvbn: Pvbn,
+) -> Result<Option<Context>, Stop> {
+    let (block, slot) = context::block_and_slot(pvbn);
+    let contexts = &fs.files[&CONTEXT_MAP];
+    if block >= contexts.inode.block_count() {
+        return Ok(None);
+    }
+    let leaf = contexts.leaf(cx, block)?;
+    Ok(Context::decode_from(leaf.bytes(), slot).ok())
 }

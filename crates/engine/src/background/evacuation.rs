@@ -12,27 +12,24 @@
 //! 2. Evacuation takes space only beside the reserve, like a split, and gives it back one
 //!    consistency point later.
 
-use everglade_format::context::{self, Context};
-use everglade_format::metafile::{ACTIVE_MAP, CONTEXT_MAP, INODE_FILE, OVERFLOW, TOP_AREAS};
-use everglade_format::{BITS_PER_BLOCK, FileId, Owner, Pvbn, bitmap};
+use everglade_format::metafile::{ACTIVE_MAP, INODE_FILE, OVERFLOW, TOP_AREAS};
+use everglade_format::{BITS_PER_BLOCK, Context, FileId, Owner, Pvbn, bitmap};
 
 use crate::alloc::blocks::Purpose;
 use crate::alloc::filesystem::FileSystem;
+use crate::alloc::tags::context_of;
 use crate::background::mover::{self, Moving, cost, unless_damaged};
 use crate::background::pass::{Budget, Pass, Room};
 use crate::background::split::{budget, step_blocks};
 use crate::home::aggregate::Home;
 use crate::home::gardener::{Candidate, Lent};
 use crate::home::ledger::{Target, Turn};
-use crate::media::pace::Bite;
 use crate::pool::info::Progress;
 use crate::read::load::{Gather, LoadCx, Stop};
 use crate::tree::Content;
 
 /// Areas that one step looks at, to find one that is worth it.
 const STEP_AREAS: usize = 32;
-/// Blocks that a consistency point moves while clients are there: 4 MiB.
-const SMALL_BITE_BLOCKS: u64 = 1024;
 
 /// See the module's documentation.
 pub(crate) struct Evacuation;
@@ -47,20 +44,13 @@ impl Pass<Home> for Evacuation {
     }
 
     fn has_space(&self, home: &Home) -> bool {
-        let cost = cost(step_blocks(home.fs.area_blocks));
-        home.gardener.is_ending() || home.aggregate.space.has_room_beside(cost)
+        home.gardener.is_ending() || mover::has_room(home)
     }
 
     fn wants(&self, home: &Home) -> Vec<Target> {
-        let cost = cost(step_blocks(home.fs.area_blocks));
-        let fits = home.aggregate.space.fits_beside_reserve(home.fs.used, cost);
-        let is_due = home.gardener.is_ending() || fits && self.has_space(home);
-        let spent = home.ledger.spent(self.name()).blocks;
-        let most = match home.aggregate.media.pace.bite(home.now) {
-            Bite::Small if !home.gardener.is_demanded() => SMALL_BITE_BLOCKS,
-            _ => u64::MAX,
-        };
-        match self.has_work(home, Target::Aggregate) && is_due && spent < most {
+        let is_in_share = home.gardener.is_demanded() || mover::is_in_share(home, self.name());
+        let is_due = (home.gardener.is_ending() || mover::may_move(home)) && is_in_share;
+        match self.has_work(home, Target::Aggregate) && is_due {
             true => vec![Target::Aggregate],
             false => Vec::new(),
         }
@@ -200,7 +190,7 @@ fn empty(home: &mut Home, cx: &mut LoadCx<'_>, lent: &Lent, most: u64) -> Result
         .into_iter()
         .map(|number| {
             let context = unless_damaged(context_of(&home.fs, cx, Pvbn(number)));
-            (Pvbn(number), gather.add(context).flatten())
+            (Pvbn(number), gather.add(context).flatten().flatten())
         })
         .collect();
     gather.finish()?;
@@ -285,12 +275,6 @@ fn in_use(
         .filter(|number| range.contains(number))
         .take(most)
         .collect())
-}
-
-fn context_of(fs: &FileSystem, cx: &mut LoadCx<'_>, pvbn: Pvbn) -> Result<Context, Stop> {
-    let (block, slot) = context::block_and_slot(pvbn);
-    let leaf = fs.files[&CONTEXT_MAP].leaf(cx, block)?;
-    Ok(Context::decode_from(leaf.bytes(), slot)?)
 }
 
 /// What becomes of a block that is in use.

@@ -18,11 +18,11 @@ use everglade_format::{FileId, Indirect, Layer, Pointer, Pvbn, SPAN};
 use crate::alloc::blocks::Purpose;
 use crate::background::mover::{self, Moving, cost, unless_damaged};
 use crate::background::pass::{Budget, Pass, Room};
-use crate::background::split::{budget, step_blocks};
+use crate::background::shrink::pointers_in;
+use crate::background::split::budget;
 use crate::home::aggregate::Home;
 use crate::home::gardener::LayoutJob;
 use crate::home::ledger::{Target, Turn};
-use crate::media::pace::Bite;
 use crate::pool::garden::GardeningState;
 use crate::pool::info::Progress;
 use crate::read::load::{Gather, LoadCx, Stop};
@@ -32,8 +32,6 @@ use crate::tree::Content;
 const STEP_REGIONS: usize = 32;
 /// A region with longer runs than so many blocks, on the average, is good as it is.
 const GOOD_CHAIN: u64 = 16;
-/// Blocks that a consistency point moves while clients are there: 4 MiB.
-const SMALL_BITE_BLOCKS: u64 = 1024;
 
 /// See the module's documentation.
 pub(crate) struct Layouts;
@@ -49,19 +47,11 @@ impl Pass<Home> for Layouts {
     }
 
     fn has_space(&self, home: &Home) -> bool {
-        let cost = cost(step_blocks(home.fs.area_blocks));
-        home.aggregate.space.has_room_beside(cost)
+        mover::has_room(home)
     }
 
     fn wants(&self, home: &Home) -> Vec<Target> {
-        let cost = cost(step_blocks(home.fs.area_blocks));
-        let space = &home.aggregate.space;
-        let fits = space.fits_beside_reserve(home.fs.used, cost) && self.has_space(home);
-        let most = match home.aggregate.media.pace.bite(home.now) {
-            Bite::Large => u64::MAX,
-            Bite::Small => SMALL_BITE_BLOCKS,
-        };
-        if !fits || home.ledger.spent(self.name()).blocks >= most {
+        if !mover::may_move(home) || !mover::is_in_share(home, self.name()) {
             return Vec::new();
         }
         home.planned()
@@ -149,13 +139,13 @@ struct Place {
 fn places(home: &Home, cx: &mut LoadCx<'_>, job: &LayoutJob) -> Result<Vec<Place>, Stop> {
     let file = &home.volumes[&job.volume].fs.files[&job.lun];
     let pointers = match file.peek(1, job.next) {
-        Some(page) => pointers_in(Indirect(page))?,
+        Some(page) => pointers_in(Indirect(page), Layer::Volume)?,
         None => {
             let above = file.pointer(cx, 1, job.next)?;
             match above.has_block() {
                 true => {
                     let page = cx.page(above)?;
-                    pointers_in(Indirect(&page))?
+                    pointers_in(Indirect(&page), Layer::Volume)?
                 }
                 false => Vec::new(),
             }
@@ -163,7 +153,7 @@ fn places(home: &Home, cx: &mut LoadCx<'_>, job: &LayoutJob) -> Result<Vec<Place
     };
     let container = &home.fs.files[&job.volume];
     let (mut gather, mut places) = (Gather::default(), Vec::new());
-    for (slot, pointer) in pointers {
+    for (slot, pointer) in pointers.into_iter().filter(|(_, it)| it.has_block()) {
         let vvbn = pointer.vvbn.0;
         let own = gather.add(container.pointer(cx, 0, vvbn));
         places.extend(own.filter(Pointer::has_block).map(|own| Place {
@@ -174,19 +164,6 @@ fn places(home: &Home, cx: &mut LoadCx<'_>, job: &LayoutJob) -> Result<Vec<Place
     }
     gather.finish()?;
     Ok(places)
-}
-
-fn pointers_in(page: Indirect<'_>) -> Result<Vec<(u64, Pointer)>, Stop> {
-    let mut pointers = Vec::new();
-    let mut slot = 0;
-    while slot < SPAN
-        && let Some(used) = page.next_used(slot)
-    {
-        let pointer = page.pointer(used, Layer::Volume)?;
-        pointers.extend(pointer.has_block().then_some((used, pointer)));
-        slot = used + 1;
-    }
-    Ok(pointers)
 }
 
 /// Counts the runs of consecutive numbers.

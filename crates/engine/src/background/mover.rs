@@ -18,9 +18,14 @@ use everglade_format::{FileId, Owner, Pointer, Pvbn, SPAN, Vvbn};
 
 use crate::alloc::blocks::Purpose;
 use crate::alloc::filesystem::FileSystem;
+use crate::background::split::step_blocks;
 use crate::home::aggregate::Home;
+use crate::media::pace::Bite;
 use crate::read::load::{Gather, LoadCx, Stop};
 use crate::tree::Content;
+
+/// Blocks that a pass moves in a consistency point while clients are there: 4 MiB.
+const SMALL_BITE_BLOCKS: u64 = 1024;
 
 /// A block that is about to move.
 pub(super) struct Moving {
@@ -98,6 +103,26 @@ pub(super) fn unless_damaged<T>(found: Result<T, Stop>) -> Result<Option<T>, Sto
     match found.map_err(Stop::settled) {
         Err(Stop::Failed(_)) => Ok(None),
         found => found.map(Some),
+    }
+}
+
+/// True if there is space for a step beside what clients may use.
+pub(super) fn has_room(home: &Home) -> bool {
+    let cost = cost(step_blocks(home.fs.area_blocks));
+    home.aggregate.space.has_room_beside(cost)
+}
+
+/// The same, with what the consistency point under way has taken.
+pub(super) fn may_move(home: &Home) -> bool {
+    let cost = cost(step_blocks(home.fs.area_blocks));
+    home.aggregate.space.fits_beside_reserve(home.fs.used, cost) && has_room(home)
+}
+
+/// True if a pass has moved less than its share in the consistency point under way.
+pub(super) fn is_in_share(home: &Home, pass: &'static str) -> bool {
+    match home.aggregate.media.pace.bite(home.now) {
+        Bite::Large => true,
+        Bite::Small => home.ledger.spent(pass).blocks < SMALL_BITE_BLOCKS,
     }
 }
 

@@ -209,17 +209,21 @@ fn file_system(home: &mut Home, volume: Option<FileId>) -> &mut FileSystem {
 /// The mapped leaves below a changed level-1 block.
 pub(crate) fn leaves_of(file: &File, region: u64) -> Result<Vec<(u64, Pointer)>, Stop> {
     let page = file.peek(1, region).expect("made changed by the caller");
-    let mut leaves = Vec::new();
+    let pointers = pointers_in(Indirect(page), file.layer)?.into_iter();
+    Ok(pointers
+        .map(|(slot, pointer)| (region * SPAN + slot, pointer))
+        .collect())
+}
+
+/// The slots of an indirect block that are no holes.
+pub(crate) fn pointers_in(page: Indirect<'_>, layer: Layer) -> Result<Vec<(u64, Pointer)>, Stop> {
+    let mut pointers = Vec::new();
     let mut slot = 0;
-    while let Some(used) = Indirect(page).next_used(slot) {
-        leaves.push((
-            region * SPAN + used,
-            Indirect(page).pointer(used, file.layer)?,
-        ));
+    while slot < SPAN
+        && let Some(used) = page.next_used(slot)
+    {
+        pointers.push((used, page.pointer(used, layer)?));
         slot = used + 1;
-        if slot == SPAN {
-            break;
-        }
     }
-    Ok(leaves)
+    Ok(pointers)
 }

@@ -165,7 +165,7 @@ impl Home {
         self.aggregate.set_scrub(self.scrub.info());
     }
 
-    /// Begins to empty areas of which at least this part is free.
+    /// Begins to empty the areas of which at least so many percent are free.
     pub(crate) fn start_cleaning(&mut self, least_free_percent: u8) {
         let Home { gardener, fs, .. } = self;
         gardener.start(fs, least_free_percent, self.wall_seconds);

@@ -163,7 +163,7 @@ pub struct Settings {
     pub cp_interval: Option<Interval>,
     /// Time from the beginning of a scrub to that of the next one; 0 for never.
     pub scrub_interval: Option<Interval>,
-    /// Areas of parity groups are emptied as whole ones are needed.
+    /// A parity group without a free area empties its emptiest one before it is opened.
     pub garden_on_demand: Option<Switch>,
     /// Snapshot policy of new volumes.
     pub snapshot_policy: Option<Name>,
@@ -236,7 +236,7 @@ pub struct Config {
     pub cp_interval: Interval,
     /// Time from the beginning of a scrub to that of the next one; 0 for never.
     pub scrub_interval: Interval,
-    /// Areas of parity groups are emptied as whole ones are needed.
+    /// A parity group without a free area empties its emptiest one before it is opened.
     pub garden_on_demand: Switch,
     /// Snapshot policy of new volumes, including the volume of the first start; or `none`.
     pub snapshot_policy: String,

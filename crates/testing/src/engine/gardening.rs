@@ -1,9 +1,9 @@
 //! Gardening beside everything else: whatever a simulation does, areas are emptied and LUNs are put
 //! in order meanwhile.
 //!
-//! Nobody asks for it in the simulation's own words. The system asks itself, as soon as one job is
-//! over and some consistency points were committed after it: for a cleaning, then for the layout of
-//! a LUN. So gardening alone never keeps a system busy for ever.
+//! The simulation does not ask for it. The system under test asks itself for one job after another:
+//! a cleaning, then the layout of a LUN. Between two jobs it waits for some consistency points. So
+//! gardening alone never keeps a system busy for ever.
 
 use everglade_engine::admin::Change;
 use everglade_engine::{GardeningState, State};

@@ -67,7 +67,7 @@ pub struct EngineMaker {
     pub create_scan: bool,
     /// LUNs that are cleaned together.
     pub luns_together: usize,
-    /// Areas of parity groups are emptied as whole ones are needed.
+    /// A parity group without a free area empties its emptiest one before it is opened.
     pub cleans_on_demand: bool,
     /// Areas of which so many percent are free are emptied, again and again.
     pub least_free_percent: Option<u8>,

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::load::{self, Kind, Load, Order, Place};
 use super::paper::Claim;
-use super::snapshots::rest;
+use super::raid::stripes;
 use crate::Failure;
 use crate::bench::Summary;
 use crate::rig::{Daemon, Installation};
@@ -182,9 +182,9 @@ impl Rig<'_> {
                 let daemon = self.serve(&["--garden-on-demand", ["on", "off"][arm]])?;
                 // The first seconds after a start are not like the others.
                 self.sample(&daemon, name, &writes, round)?;
-                let before = stripes(&daemon)?;
+                let before = stripes(&daemon, "crowded")?;
                 let rate = self.sample(&daemon, name, &writes, round + 100)?;
-                let after = stripes(&daemon)?;
+                let after = stripes(&daemon, "crowded")?;
                 daemon.kill();
                 let [full, partial, read] = [0, 1, 2].map(|at| after[at] - before[at]);
                 whole[arm].push(full / (full + partial).max(1.0) * 100.0);
@@ -220,20 +220,4 @@ impl Rig<'_> {
             ),
         ])
     }
-}
-
-/// Whole and partial stripes that were written, and blocks that were read for parity.
-fn stripes(daemon: &Daemon) -> Result<[f64; 3], Failure> {
-    let text = rest::page(daemon.metrics.as_deref().unwrap_or_default(), "/metrics")?;
-    let value = |name: &str, kind: &str| {
-        let labels = format!("aggregate=\"crowded\",kind=\"{kind}\"");
-        let found = rest::samples(&text, name).find(|(found, _)| *found == labels);
-        let found = found.map(|(_, value)| value);
-        found.ok_or_else(|| Failure::Rig(format!("no {name} of {labels} in /metrics")))
-    };
-    Ok([
-        value("everglade_stripes_total", "full")?,
-        value("everglade_stripes_total", "partial")?,
-        value("everglade_stripe_blocks_total", "read")?,
-    ])
 }

@@ -108,6 +108,22 @@ pub fn run(
     Ok(rig.lines)
 }
 
+/// Full and partial stripes that were written, and blocks that were read for parity.
+pub(super) fn stripes(daemon: &Daemon, aggregate: &str) -> Result<[f64; 3], Failure> {
+    let text = rest::page(daemon.metrics.as_deref().unwrap_or_default(), "/metrics")?;
+    let value = |name: &str, kind: &str| {
+        let labels = format!("aggregate=\"{aggregate}\",kind=\"{kind}\"");
+        let found = rest::samples(&text, name).find(|(found, _)| *found == labels);
+        let found = found.map(|(_, value)| value);
+        found.ok_or_else(|| Failure::Rig(format!("no {name} of {labels} in /metrics")))
+    };
+    Ok([
+        value("everglade_stripes_total", "full")?,
+        value("everglade_stripes_total", "partial")?,
+        value("everglade_stripe_blocks_total", "read")?,
+    ])
+}
+
 impl Rig<'_> {
     fn start(&mut self) -> Result<(), Failure> {
         let words = [
@@ -200,7 +216,7 @@ impl Rig<'_> {
         load: &Load,
         goal: &'static str,
     ) -> Result<(), Failure> {
-        let before = self.stripes()?;
+        let before = stripes(self.daemon()?, "double")?;
         let mut rates = [Vec::new(), Vec::new()];
         let mut written = 0;
         for round in 0..=self.rounds {
@@ -215,7 +231,7 @@ impl Rig<'_> {
                 }
             }
         }
-        let after = self.stripes()?;
+        let after = stripes(self.daemon()?, "double")?;
         let [full, partial, read] = [0, 1, 2].map(|at| after[at] - before[at]);
         #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
         let note = format!(
@@ -245,23 +261,6 @@ impl Rig<'_> {
             goal,
             note,
         });
-    }
-
-    /// Full and partial stripes that were written, and blocks that were read for parity.
-    fn stripes(&self) -> Result<[f64; 3], Failure> {
-        let metrics = self.daemon()?.metrics.as_deref();
-        let text = rest::page(metrics.unwrap_or_default(), "/metrics")?;
-        let value = |name: &str, kind: &str| {
-            let labels = format!("aggregate=\"double\",kind=\"{kind}\"");
-            let found = rest::samples(&text, name).find(|(found, _)| *found == labels);
-            let found = found.map(|(_, value)| value);
-            found.ok_or_else(|| Failure::Rig(format!("no {name} of {labels} in /metrics")))
-        };
-        Ok([
-            value("everglade_stripes_total", "full")?,
-            value("everglade_stripes_total", "partial")?,
-            value("everglade_stripe_blocks_total", "read")?,
-        ])
     }
 
     /// Double parity against a profile of btrfs.

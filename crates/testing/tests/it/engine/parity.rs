@@ -114,8 +114,8 @@ fn passes_in_groups(kind: Kind, seed: u64) {
     }
 }
 
-/// A start that was cut had committed a consistency point with the number of one that was never
-/// committed. A client had joined that, and the judge looked for its operation.
+/// A client's write joined consistency point 124, which the power cut kept from being committed. A
+/// start that was cut, too, committed another one with this number. So the judge missed the write.
 #[test]
 fn numbers_of_consistency_points_say_nothing_after_a_start_was_cut() {
     passes_in_groups(Kind::Long, 0xf99c_a817_4027_6dc9);
