@@ -111,10 +111,33 @@ pub struct Garden {
     pub moved_bytes: u64,
     /// Areas that were emptied since then.
     pub cleaned_area_count: u64,
+    /// What was put in order after clients had read it in order.
+    #[serde(default)]
+    pub after_read: AfterRead,
     /// Segment cleaning that is under way, or the last one.
     pub cleaning: Cleaning,
     /// The LUN that is put in order, or the last one.
     pub layout: LunLayout,
+}
+
+/// Write after read since the aggregate was opened: what clients read in order and did not lie in
+/// order was put in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AfterRead {
+    /// Bytes of LUNs that were read and are yet to be put in order, with holes.
+    pub waiting_bytes: u64,
+    /// Bytes of LUNs that were put in order, without holes.
+    pub passed_bytes: u64,
+    /// Runs of consecutive blocks that reading this in order took before.
+    pub run_count_before: u64,
+    /// The same after.
+    pub run_count_after: u64,
+    /// Bytes in a run before, on the average.
+    pub run_bytes_before: u64,
+    /// The same after.
+    pub run_bytes_after: u64,
+    /// Bytes of blocks that were moved.
+    pub moved_bytes: u64,
 }
 
 /// Segment cleaning.

@@ -1,7 +1,7 @@
 //! `everglade garden …`.
 
 use everglade_api::{
-    Clean, Cleaning, Garden, GardeningState, LunLayout, PutInOrder, Size, counted,
+    AfterRead, Clean, Cleaning, Garden, GardeningState, LunLayout, PutInOrder, Size, counted,
 };
 
 use crate::failure::{Failure, exit};
@@ -46,7 +46,11 @@ pub(crate) fn run(verb: &GardenVerb, session: &Session, output: &Output) -> Resu
 /// Describes a garden.
 fn text(garden: &Garden) -> String {
     let name = &garden.aggregate;
-    let jobs = [cleaning(name, &garden.cleaning), layout(&garden.layout)];
+    let jobs = [
+        cleaning(name, &garden.cleaning),
+        layout(&garden.layout),
+        after_read(&garden.after_read),
+    ];
     let mut text: String = jobs.into_iter().flatten().collect();
     if text.is_empty() {
         text = format!(
@@ -55,6 +59,29 @@ fn text(garden: &Garden) -> String {
         );
     }
     text
+}
+
+fn runs(count: u64, bytes: u64) -> String {
+    format!("{} of {}", counted(count, "run"), Size(bytes))
+}
+
+fn after_read(after: &AfterRead) -> Option<String> {
+    let mut text = String::new();
+    if after.waiting_bytes > 0 {
+        text += &format!(
+            "to be put in order, because it was read: {}\n",
+            Size(after.waiting_bytes)
+        );
+    }
+    if after.passed_bytes > 0 {
+        text += &format!(
+            "put in order after it was read: {} in {} before, {} after\n",
+            Size(after.passed_bytes),
+            runs(after.run_count_before, after.run_bytes_before),
+            runs(after.run_count_after, after.run_bytes_after),
+        );
+    }
+    (!text.is_empty()).then_some(text)
 }
 
 /// How far a job is: `running, 25 % of 80 areas, 1m 30s left`.
@@ -103,7 +130,6 @@ fn layout(layout: &LunLayout) -> Option<String> {
         "layout"
     };
     let times = (layout.eta_seconds, layout.ended.as_ref());
-    let runs = |count, bytes| format!("{} of {}", counted(count, "run"), Size(bytes));
     let mut text = format!(
         "{what} of LUN {lun}: {}\n\
         {} in {}",
@@ -173,6 +199,21 @@ mod tests {
             1.0 GiB in 262144 runs of 4.0 KiB before, 1024 runs of 1.0 MiB after\n\
             moved: 1.0 GiB\n"
         );
+        garden.after_read = AfterRead {
+            waiting_bytes: 1 << 20,
+            passed_bytes: 2 << 20,
+            run_count_before: 512,
+            run_bytes_before: 4096,
+            run_count_after: 1,
+            run_bytes_after: 2 << 20,
+            moved_bytes: 2 << 20,
+        };
+        assert!(text(&garden).ends_with(
+            "to be put in order, because it was read: 1.0 MiB\n\
+            put in order after it was read: 2.0 MiB in 512 runs of 4.0 KiB before, 1 run of 2.0 \
+            MiB after\n"
+        ));
+        garden.after_read = AfterRead::default();
         garden.layout.estimate = true;
         assert_eq!(
             text(&garden),

@@ -78,7 +78,9 @@ pub use crate::mount::refusal::Refusal;
 pub use crate::mount::wanted::{Growth, GrowthInfo};
 pub use crate::pool::aggregate::State;
 pub use crate::pool::cpu::Subsystem;
-pub use crate::pool::garden::{CleaningInfo, GardenInfo, GardeningState, LayoutInfo};
+pub use crate::pool::garden::{
+    AfterReadInfo, CleaningInfo, GardenInfo, GardeningState, LayoutInfo,
+};
 pub use crate::pool::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo, SplitState};
 pub use crate::pool::log::{JournalInfo, RecoveryInfo};
 pub use crate::pool::lost::{DamageLine, LostInfo};

@@ -67,6 +67,8 @@ pub struct Options {
     pub create_scan: bool,
     /// A parity group without a free area empties its emptiest one before it is opened.
     pub cleans_on_demand: bool,
+    /// What clients read in order, and does not lie in order, is put in order (H-16).
+    pub writes_after_read: bool,
     /// LUNs of which one step of cleaning takes changed regions, at least one (D-23). With one,
     /// each LUN is cleaned by itself, for comparison.
     pub luns_together: usize,
@@ -84,6 +86,7 @@ impl Default for Options {
             reclaim_regions: RECLAIM_REGIONS,
             create_scan: false,
             cleans_on_demand: false,
+            writes_after_read: false,
             luns_together: LUNS_TOGETHER,
         }
     }

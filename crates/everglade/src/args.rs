@@ -278,6 +278,16 @@ pub(crate) struct Serve {
     )]
     pub(crate) garden_on_demand: Option<Switch>,
 
+    /// Put in order what clients read in order and does not lie in order: 'on' or 'off' [default:
+    /// on]
+    #[arg(
+        long,
+        value_name = "SWITCH",
+        env = "EVERGLADE_GARDEN_WRITE_AFTER_READ",
+        hide_env_values = true
+    )]
+    pub(crate) garden_write_after_read: Option<Switch>,
+
     /// Snapshot policy of new volumes for which no other is given, or 'none' [default: default]
     #[arg(
         long,
@@ -359,6 +369,7 @@ impl Serve {
             cp_interval: self.cp_interval,
             scrub_interval: self.scrub_interval,
             garden_on_demand: self.garden_on_demand,
+            garden_write_after_read: self.garden_write_after_read,
             snapshot_policy: self.snapshot_policy.clone(),
             accept_rollback: self.accept_rollback.clone(),
             degraded: self.degraded.clone(),

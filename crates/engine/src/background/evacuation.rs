@@ -12,6 +12,7 @@
 //! 2. Evacuation takes space only beside the reserve, like a split, and gives it back one
 //!    consistency point later.
 
+use everglade_env::Nanos;
 use everglade_format::metafile::{ACTIVE_MAP, INODE_FILE, OVERFLOW, TOP_AREAS};
 use everglade_format::{BITS_PER_BLOCK, Context, FileId, Owner, Pvbn, bitmap};
 
@@ -45,6 +46,13 @@ impl Pass<Home> for Evacuation {
 
     fn has_space(&self, home: &Home) -> bool {
         home.gardener.is_ending() || mover::has_room(home)
+    }
+
+    fn due(&self, home: &Home) -> Nanos {
+        match home.gardener.is_ending() || home.gardener.is_demanded() || demand(home).is_some() {
+            true => 0,
+            false => home.gardener.rests_until(),
+        }
     }
 
     fn wants(&self, home: &Home) -> Vec<Target> {
@@ -218,6 +226,9 @@ fn empty(home: &mut Home, cx: &mut LoadCx<'_>, lent: &Lent, most: u64) -> Result
         let (container, vvbn) = (block.container, block.vvbn);
         mover::move_block(home, block);
         home.aggregate.redirects.note_moved(container, vvbn);
+    }
+    if !home.gardener.is_demanded() && moved > 0 {
+        home.begin_bite();
     }
     home.gardener.advance(next, (moved, left), number);
     home.tell_garden();

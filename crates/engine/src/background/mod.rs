@@ -6,10 +6,12 @@
 //! [`lun_clone`] shares a LUN's blocks with its clone. The [`mover`] moves blocks:
 //! [`evacuation`] out of areas, [`layout`] into the order of a LUN.
 
+pub(crate) mod after_read;
 pub(crate) mod evacuation;
 pub(crate) mod layout;
 pub(crate) mod lun_clone;
 mod mover;
+pub(crate) mod order;
 pub(crate) mod pass;
 pub(crate) mod scan;
 pub(crate) mod shrink;

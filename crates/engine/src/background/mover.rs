@@ -118,8 +118,12 @@ pub(super) fn may_move(home: &Home) -> bool {
     home.aggregate.space.fits_beside_reserve(home.fs.used, cost) && has_room(home)
 }
 
-/// True if a pass has moved less than its share in the consistency point under way.
+/// True if a pass has moved less than its share in the consistency point under way, and gardening
+/// does not rest.
 pub(super) fn is_in_share(home: &Home, pass: &'static str) -> bool {
+    if home.now < home.gardener.rests_until() {
+        return false;
+    }
     match home.aggregate.media.pace.bite(home.now) {
         Bite::Large => true,
         Bite::Small => home.ledger.spent(pass).blocks < SMALL_BITE_BLOCKS,

@@ -6,6 +6,8 @@
 //!
 //! A new pass is a file with an implementation of [`Pass`] and a line in the table of `turns`.
 
+use everglade_env::Nanos;
+
 use crate::home::ledger::{Target, Turn};
 use crate::pool::info::Progress;
 use crate::read::load::{LoadCx, Stop};
@@ -23,6 +25,11 @@ pub(crate) trait Pass<W> {
     /// True if there is space for a step. Clients change that at any time.
     fn has_space(&self, _world: &W) -> bool {
         true
+    }
+
+    /// When it may go on, if it rests: consistency points do not begin for it before.
+    fn due(&self, _world: &W) -> Nanos {
+        0
     }
 
     /// Targets for which a step could do something in the running consistency point, in the order

@@ -7,7 +7,7 @@
 //! | [`shrink`](crate::background::shrink) | yes | the purse |
 //! | [`scan`] | yes | the purse, by the pace of the volume |
 //! | [`split`](crate::background::split) | no | the purse, and at most a sixteenth of its blocks, or 32 MiB |
-//! | [`evacuation`](crate::background::evacuation), [`layout`](crate::background::layout) | no | the same |
+//! | [`evacuation`](crate::background::evacuation), [`layout`](crate::background::layout), [`after_read`](crate::background::after_read) | no | the same |
 //!
 //! 1. Passes with a budget of their own come first, in the order of the table.
 //! 2. The others share the purse in equal parts, step by step, as far as each has something to do:
@@ -23,6 +23,9 @@
 //!
 //! Repair ([`crate::mend::repair`]) is no pass: decision 0038 says why.
 
+use everglade_env::Nanos;
+
+use crate::background::after_read::AfterReads;
 use crate::background::evacuation::Evacuation;
 use crate::background::layout::Layouts;
 use crate::background::lun_clone::LunClones;
@@ -40,7 +43,15 @@ use crate::read::load::{LoadCx, Stop};
 pub(crate) const CHANGED_MAX: usize = 8192;
 
 /// All passes. Among passes with an equal turn, the first is served first.
-const PASSES: [&dyn Pass<Home>; 6] = [&LunClones, &Shrink, &Scans, &Splits, &Evacuation, &Layouts];
+const PASSES: [&dyn Pass<Home>; 7] = [
+    &LunClones,
+    &Shrink,
+    &Scans,
+    &Splits,
+    &Evacuation,
+    &Layouts,
+    &AfterReads,
+];
 
 /// Runs one step of one pass. Returns true when this consistency point has done its share.
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
@@ -63,22 +74,31 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
 
 /// True if a pass has something to do for a target, now or in the next consistency point.
 pub(crate) fn has_work_for(home: &Home, target: Target) -> bool {
-    let mut passes = PASSES.iter();
-    passes.any(|pass| {
-        pass.has_work(home, target) && pass.has_space(home) && pass.pace(home, target) > 0
-    })
+    next_work_for(home, target).is_some()
 }
 
-/// True if a pass has something to do for any target. To be asked between consistency points: the
-/// reactor asks before each sleep, so all volumes are looked at once after each of them.
-pub(crate) fn has_work(home: &Home) -> bool {
+/// When a pass has something to do for a target.
+fn next_work_for(home: &Home, target: Target) -> Option<Nanos> {
+    let passes = PASSES.iter().filter(|pass| {
+        pass.has_work(home, target) && pass.has_space(home) && pass.pace(home, target) > 0
+    });
+    passes.map(|pass| pass.due(home)).min()
+}
+
+/// When a pass has something to do for any target; `None` if none has. To be asked between
+/// consistency points: the reactor asks before each sleep, so all volumes are looked at once after
+/// each of them.
+pub(crate) fn next_work(home: &Home) -> Option<Nanos> {
     let waiting = home.ledger.waiting(|| {
         let volumes = home.volumes.keys().map(|id| Target::Volume(*id));
         let targets = volumes.chain([Target::Aggregate]);
         let is_waiting = |target: &Target| PASSES.iter().any(|pass| pass.has_work(home, *target));
         targets.filter(is_waiting).collect()
     });
-    waiting.iter().any(|target| has_work_for(home, *target))
+    let targets = waiting.iter();
+    let work = targets.filter_map(|target| next_work_for(home, *target));
+    let noted = home.aggregate.scattered.count() > 0 && AfterReads.has_space(home);
+    work.chain(noted.then(|| AfterReads.due(home))).min()
 }
 
 /// Inputs to the choice of the next turn, besides the ledger.

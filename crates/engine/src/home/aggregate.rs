@@ -20,6 +20,7 @@ use crate::home::stripes::Stripes;
 use crate::home::volume::VolumeHome;
 use crate::media::heal::Healing;
 use crate::media::host::Host;
+use crate::media::pace::Job;
 use crate::mend::Mender;
 use crate::mend::repair::Repair;
 use crate::pool::aggregate::Aggregate;
@@ -178,6 +179,23 @@ impl Home {
         self.gardener.stop(seconds);
         self.gardener.end_layout(GardeningState::Stopped, seconds);
         self.tell_garden();
+    }
+
+    /// The gardener moves blocks in the consistency point under way.
+    pub(crate) fn begin_bite(&mut self) {
+        if self.gardener.begin_bite(self.now) {
+            self.aggregate.media.pace.set_busy(Job::Garden, true);
+        }
+    }
+
+    /// The consistency point is over: if it moved blocks for the gardener, that rests.
+    pub(crate) fn end_bite(&mut self) {
+        if let Some(took) = self.gardener.end_bite(self.now) {
+            let pace = &self.aggregate.media.pace;
+            let rest = pace.rest(Job::Garden, took, self.now);
+            pace.set_busy(Job::Garden, false);
+            self.gardener.rest_until(self.now + rest);
+        }
     }
 
     /// Tells people what the gardener does.

@@ -18,6 +18,10 @@
 //! and mirrored drives write a block of any stripe at the same cost, so nothing is emptied there
 //! unless somebody asks (H-09).
 //!
+//! Beside clients all of this rests after each consistency point that has moved something, demands
+//! apart, several times as long as that took, and longer when reads of clients become slow
+//! ([`crate::media::pace`]).
+//!
 //! 1. Whoever needs space more takes lent areas back: their free blocks count as free in all
 //!    accounts of space. So the gardener asks before each step whether an area is still lent.
 //! 2. An area that could not be emptied on demand is not tried again while it is the emptiest one.
@@ -25,6 +29,7 @@
 //! 3. All of this is in memory. After a restart nothing is lent, and nobody has asked for anything:
 //!    an area is as good half-emptied as it was before.
 
+use everglade_env::Nanos;
 use everglade_format::{CpNumber, FileId};
 
 use crate::alloc::filesystem::FileSystem;
@@ -32,6 +37,8 @@ use crate::pool::garden::{CleaningInfo, GardenInfo, GardeningState, LayoutInfo};
 
 /// An area is emptied on demand if at least this part of it is free: a quarter.
 const DEMAND_PART: u64 = 4;
+/// After so many regions in a row that were put in order in vain, write after read pauses.
+const VAIN_REGIONS: u32 = 64;
 
 /// Areas that are emptied together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +80,13 @@ pub(crate) struct Gardener {
     /// The area that was last tried on demand, in vain.
     in_vain: Option<Candidate>,
     layout: Option<LayoutJob>,
+    /// Regions in a row that did not lie better after they were put in order because they were
+    /// read.
+    vain_regions: u32,
+    /// When it began to move blocks in the consistency point under way, demands apart.
+    bite_begun: Option<Nanos>,
+    /// It moves nothing before, demands apart.
+    rests_until: Nanos,
     info: GardenInfo,
 }
 
@@ -256,7 +270,6 @@ impl Gardener {
         info.runs_before += before;
         info.runs_after += after;
         info.moved_blocks += moved;
-        self.info.moved_blocks += moved;
         if let Some(job) = &mut self.layout {
             job.next += 1;
         }
@@ -268,6 +281,60 @@ impl Gardener {
             self.info.layout.state = state;
             self.info.layout.ended_seconds = Some(seconds);
         }
+    }
+
+    /// A region was put in order because it was read in order: its blocks, their runs before and
+    /// after, and how many moved. Returns true if that does not help at present.
+    pub(crate) fn note_after_read(
+        &mut self,
+        blocks: u64,
+        (before, after): (u64, u64),
+        moved: u64,
+    ) -> bool {
+        let info = &mut self.info.after_read;
+        info.regions += 1;
+        info.blocks += blocks;
+        info.runs_before += before;
+        info.runs_after += after;
+        info.moved_blocks += moved;
+        self.vain_regions = match after * 2 > before {
+            true => self.vain_regions + 1,
+            false => 0,
+        };
+        let is_vain = self.vain_regions >= VAIN_REGIONS;
+        if is_vain {
+            self.vain_regions = 0;
+        }
+        is_vain
+    }
+
+    /// Blocks were moved.
+    pub(crate) fn count_moved(&mut self, moved: u64) {
+        self.info.moved_blocks += moved;
+    }
+
+    /// It has begun to move blocks in the consistency point under way. True if this is new.
+    pub(crate) fn begin_bite(&mut self, now: Nanos) -> bool {
+        let is_new = self.bite_begun.is_none();
+        self.bite_begun.get_or_insert(now);
+        is_new
+    }
+
+    /// The consistency point is over. Returns how long it took since blocks were moved, if any
+    /// were.
+    pub(crate) fn end_bite(&mut self, now: Nanos) -> Option<Nanos> {
+        let begun = self.bite_begun.take()?;
+        Some(now.saturating_sub(begun))
+    }
+
+    /// It moves nothing before this time.
+    pub(crate) fn rest_until(&mut self, until: Nanos) {
+        self.rests_until = until;
+    }
+
+    /// See [`Gardener::rest_until`].
+    pub(crate) fn rests_until(&self) -> Nanos {
+        self.rests_until
     }
 
     /// Returns it for people.

@@ -1,5 +1,5 @@
-//! The pace of work that no client waits for: copying to a drive that is behind, and scrubbing
-//! (docs/decisions/0051-the-pace-of-catching-up-and-scrubs.md).
+//! The pace of work that no client waits for: copying to a drive that is behind, scrubbing, and
+//! moving blocks (docs/decisions/0051-the-pace-of-catching-up-and-scrubs.md).
 //!
 //! While no client reads or writes, this work goes as fast as the drives do. Otherwise it goes in
 //! small [`Bite`]s, and after each one it rests, several times as long as the bite took. When a
@@ -44,6 +44,8 @@ pub(crate) enum Bite {
 pub(crate) enum Job {
     CatchUp,
     Scrub,
+    /// Moving blocks, so that they lie well.
+    Garden,
 }
 
 /// See the module's documentation.
@@ -56,6 +58,7 @@ pub(crate) struct Pace {
     /// Each job reads at present.
     catches_up: AtomicBool,
     scrubs: AtomicBool,
+    gardens: AtomicBool,
 }
 
 impl Default for Pace {
@@ -66,6 +69,7 @@ impl Default for Pace {
             changed: AtomicU64::new(0),
             catches_up: AtomicBool::new(false),
             scrubs: AtomicBool::new(false),
+            gardens: AtomicBool::new(false),
         }
     }
 }
@@ -81,13 +85,15 @@ impl Pace {
         let flag = match job {
             Job::CatchUp => &self.catches_up,
             Job::Scrub => &self.scrubs,
+            Job::Garden => &self.gardens,
         };
         flag.store(is_busy, Ordering::Relaxed);
     }
 
     /// True while a job reads.
     pub(crate) fn is_busy(&self) -> bool {
-        self.catches_up.load(Ordering::Relaxed) || self.scrubs.load(Ordering::Relaxed)
+        let jobs = [&self.catches_up, &self.scrubs, &self.gardens];
+        jobs.iter().any(|job| job.load(Ordering::Relaxed))
     }
 
     /// Returns how much is done next.
@@ -103,7 +109,7 @@ impl Pace {
     pub(crate) fn rest(&self, job: Job, took: Nanos, now: Nanos) -> Nanos {
         let most = match job {
             Job::CatchUp => CATCH_UP_RESTS,
-            Job::Scrub => MOST_RESTS,
+            Job::Scrub | Job::Garden => MOST_RESTS,
         };
         match self.bite(now) {
             Bite::Large => 0,

@@ -11,7 +11,7 @@ use everglade_affinity::AggregateAffinities;
 use everglade_env::SegmentFault;
 use everglade_env::lock::{Mutex, RwLock};
 use everglade_format::config::Uuid;
-use everglade_format::{CpNumber, Superblock, TagKey};
+use everglade_format::{CpNumber, SPAN, Superblock, TagKey};
 
 use crate::media::{Layout, Media};
 use crate::pool::garden::GardenInfo;
@@ -20,6 +20,7 @@ use crate::pool::lost::LostBlocks;
 use crate::pool::mended::Mended;
 use crate::pool::name::Name;
 use crate::pool::refused::Refused;
+use crate::pool::scattered::Scattered;
 use crate::pool::scrub::ScrubInfo;
 use crate::pool::segments;
 use crate::pool::space::Space;
@@ -72,6 +73,8 @@ pub(crate) struct Aggregate {
     pub(crate) redirects: Redirects,
     scrub: Mutex<ScrubInfo>,
     garden: Mutex<GardenInfo>,
+    /// Regions of LUNs that were read in order, and do not lie in order.
+    pub(crate) scattered: Scattered,
     /// The last consistency point with which a volume or LUN came, or grew.
     topology: AtomicU64,
     /// Result of replaying the journal.
@@ -116,6 +119,7 @@ impl Aggregate {
             redirects: Redirects::default(),
             scrub: Mutex::default(),
             garden: Mutex::default(),
+            scattered: Scattered::default(),
             opened: committed,
             lost_segments: Vec::new(),
             spared_segments: Vec::new(),
@@ -234,7 +238,9 @@ impl Aggregate {
 
     /// What its gardener does.
     pub(crate) fn garden(&self) -> GardenInfo {
-        self.garden.lock().clone()
+        let mut garden = self.garden.lock().clone();
+        garden.after_read.waiting_blocks = self.scattered.count() * SPAN;
+        garden
     }
 
     pub(crate) fn set_garden(&self, info: GardenInfo) {

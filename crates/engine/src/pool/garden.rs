@@ -21,10 +21,29 @@ pub struct GardenInfo {
     pub cleaning: CleaningInfo,
     /// The LUN that is put in order, or the last one.
     pub layout: LayoutInfo,
+    /// What was put in order after it was read in order.
+    pub after_read: AfterReadInfo,
     /// Blocks that were moved since the aggregate was opened, by all of it.
     pub moved_blocks: u64,
     /// Areas that were emptied since then.
     pub cleaned_areas: u64,
+}
+
+/// Write after read since the aggregate was opened, for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AfterReadInfo {
+    /// Blocks of LUNs that wait, with holes.
+    pub waiting_blocks: u64,
+    /// Regions that were put in order.
+    pub regions: u64,
+    /// Blocks in them.
+    pub blocks: u64,
+    /// Runs of consecutive blocks in which they lay before.
+    pub runs_before: u64,
+    /// The same after.
+    pub runs_after: u64,
+    /// Blocks that were moved.
+    pub moved_blocks: u64,
 }
 
 /// Segment cleaning, for people.

@@ -18,6 +18,7 @@ pub(crate) mod name;
 pub(crate) mod overlay;
 pub(crate) mod present;
 pub(crate) mod refused;
+pub(crate) mod scattered;
 pub(crate) mod scrub;
 pub(crate) mod segments;
 pub(crate) mod space;

@@ -84,7 +84,7 @@ pub(crate) struct Space {
     /// A writer had to, since it began.
     was_paced: AtomicBool,
     host_full: AtomicBool,
-    /// True if an operation waits for space.
+    /// True if an operation waits for space, or background work has asked for some.
     hungry: AtomicBool,
     /// The last consistency point in which an operation was refused, and the last committed
     /// consistency point.
@@ -372,7 +372,13 @@ impl Space {
         is_recent || signed(self.total()) - used < floor || self.host_full.load(Ordering::Relaxed)
     }
 
-    /// Returns true once after an operation was refused.
+    /// Background work would like the host to give space for areas, as if an operation had been
+    /// refused.
+    pub(crate) fn become_hungry(&self) {
+        self.hungry.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns true once after an operation was refused, or background work has asked for space.
     pub(crate) fn take_hunger(&self) -> bool {
         self.hungry.swap(false, Ordering::Relaxed)
     }

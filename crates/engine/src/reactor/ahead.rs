@@ -6,6 +6,9 @@
 //! read. No operation waits for these loads, and an unreadable block is not reported: an operation
 //! that needs the block reads it again and gets the error.
 //!
+//! What is read from devices like this, and does not lie in order, is noted, so that it is put in
+//! order ([`crate::background::after_read`]).
+//!
 //! 1. The memory of these loads is bounded by a share of the reactor's memory for requests.
 //! 2. Reading ahead uses committed trees only, and enters no affinity. A page in the cache is found
 //!    by place and tag, so a page that is loaded needlessly is wasted, but never wrong.
@@ -15,8 +18,11 @@
 use std::sync::{Arc, Weak};
 
 use everglade_env::{BLOCK_SIZE, Outside};
-use everglade_format::{Indirect, Layer, Pointer, SPAN};
+use everglade_format::{Indirect, Layer, Pointer, Pvbn, SPAN};
+use everglade_target::LunHandle;
 
+use crate::background::order;
+use crate::pool::scattered::Region;
 use crate::pool::volume::Lun;
 use crate::reactor::{Core, OpenLun, Work};
 use crate::read::load::{Gather, LoadCx, Stop};
@@ -77,26 +83,63 @@ impl<O: Outside> Core<O> {
         let Some(OpenLun { lun, stream, .. }) = self.luns.get(&handle) else {
             return;
         };
-        let (lun, end, run) = (lun.clone(), stream.next, stream.run);
-        let mut from = stream.ahead.max(end).div_ceil(BLOCK);
+        let (end, run) = (stream.next, stream.run);
+        let from = stream.ahead.max(end).div_ceil(BLOCK);
+        let horizon = (end + run.min(AHEAD_BYTES)).min(lun.size_bytes()) / BLOCK;
+        let lun = lun.clone();
+        let ahead = self.load_ahead(&lun, from, horizon);
+        if let Some(open) = self.luns.get_mut(&handle) {
+            open.stream.ahead = ahead * BLOCK;
+        }
+    }
+
+    /// Loads blocks of an open LUN from block `first` on, as many as there is memory for, as if a
+    /// client had read it in order up to there. For simulations, whose clients seldom do.
+    pub fn look_over(&mut self, handle: LunHandle, first: u64) {
+        if let Some(open) = self.luns.get(&handle.0) {
+            let lun = open.lun.clone();
+            self.load_ahead(&lun, first, lun.size_bytes() / BLOCK);
+        }
+    }
+
+    /// Begins to load blocks of a LUN from block `from` up to a horizon, and returns the block that
+    /// comes next.
+    fn load_ahead(&mut self, lun: &Arc<Lun>, from: u64, horizon: u64) -> u64 {
+        let mut from = from;
         let memory = self.shared.options.memory_bytes / MEMORY_SHARE / BLOCK;
         let most = memory / self.shared.options.reactors as u64;
         let unit = UNIT_BLOCKS.min(most / 2);
-        let horizon = (end + run.min(AHEAD_BYTES)).min(lun.size_bytes()) / BLOCK;
         // Read-ahead loads whole units, so that a stream of small reads does not cause small device
         // reads.
         while unit > 0 && from + unit <= horizon && self.ahead_blocks + unit <= most {
             self.ahead_blocks += unit;
             let id = self.add(Work::Ahead(Box::new(Ahead {
-                lun: Arc::downgrade(&lun),
+                lun: Arc::downgrade(lun),
                 first: from,
                 count: unit,
             })));
             self.enqueue(id);
             from += unit;
         }
-        if let Some(open) = self.luns.get_mut(&handle) {
-            open.stream.ahead = from * BLOCK;
+        from
+    }
+
+    /// Notes regions that a client reads in order, so that they are put in order (H-16).
+    fn note_scattered(&mut self, lun: &Lun, regions: &[u64]) {
+        if !self.shared.options.writes_after_read || lun.snapshot.is_some() {
+            return;
+        }
+        let (aggregate, now) = (&lun.volume.aggregate, self.outside.now());
+        for index in regions {
+            let region = Region {
+                volume: lun.volume.id,
+                lun: lun.file,
+                index: *index,
+            };
+            if aggregate.scattered.note(region, now) {
+                aggregate.space.become_hungry();
+                self.outside.wake(aggregate.home);
+            }
         }
     }
 
@@ -123,14 +166,17 @@ impl<O: Outside> Core<O> {
         };
         let is_vain = lun.is_gone() || !aggregate.standing.is_readable();
         let outcome = if is_vain {
-            Ok(Vec::new())
+            Ok(Default::default())
         } else {
             missing(&mut load, &lun, first, count)
         };
         match outcome {
             Err(Stop::Load) => self.load(id, aggregate.id, wants),
-            Ok(pointers) => {
+            Ok((pointers, scattered)) => {
                 self.operations.remove(id);
+                if !pointers.is_empty() {
+                    self.note_scattered(&lun, &scattered);
+                }
                 let started = self.load_for_nobody(aggregate.id, pointers);
                 self.ahead_blocks -= count - started;
             }
@@ -142,8 +188,14 @@ impl<O: Outside> Core<O> {
     }
 }
 
-/// Committed blocks in a range that are not in the cache.
-fn missing(cx: &mut LoadCx<'_>, lun: &Lun, first: u64, count: u64) -> Result<Vec<Pointer>, Stop> {
+/// Returns committed blocks in a range that are not in the cache, and the regions that it passes
+/// the middle of and that do not lie in order.
+fn missing(
+    cx: &mut LoadCx<'_>,
+    lun: &Lun,
+    first: u64,
+    count: u64,
+) -> Result<(Vec<Pointer>, Vec<u64>), Stop> {
     let root = lun.root();
     let regions = first / SPAN..=(first + count - 1) / SPAN;
     let mut gather = Gather::default();
@@ -154,15 +206,30 @@ fn missing(cx: &mut LoadCx<'_>, lun: &Lun, first: u64, count: u64) -> Result<Vec
         }
     }
     gather.finish()?;
-    let mut pointers = Vec::new();
+    let (mut pointers, mut scattered) = (Vec::new(), Vec::new());
+    let blocks_in_lun = lun.size_bytes() / BLOCK;
     for (region, block) in &blocks {
         let slots = first.max(region * SPAN)..(first + count).min((region + 1) * SPAN);
-        for leaf in slots {
+        for leaf in slots.clone() {
             let pointer = Indirect(block).pointer(leaf % SPAN, Layer::Volume)?;
             if pointer.has_block() {
                 pointers.push(pointer);
             }
         }
+        let (begin, end) = (region * SPAN, (region * SPAN + SPAN).min(blocks_in_lun));
+        if slots.contains(&begin.midpoint(end)) && is_scattered(Indirect(block)) {
+            scattered.push(*region);
+        }
     }
-    cx.missing(&pointers)
+    Ok((cx.missing(&pointers)?, scattered))
+}
+
+/// True if the leaves below a block do not lie in order, as far as its pointers know.
+fn is_scattered(block: Indirect<'_>) -> bool {
+    let pointers = (0..SPAN).filter_map(|slot| block.pointer(slot, Layer::Volume).ok());
+    let places: Vec<Pvbn> = pointers
+        .filter(Pointer::has_block)
+        .map(|pointer| pointer.pvbn)
+        .collect();
+    order::is_worth_it(places.len() as u64, order::runs(places.into_iter()))
 }

@@ -198,9 +198,11 @@ impl<O: Outside> Core<O> {
         let media = &aggregate.media;
         let has_wrong = media.has_groups() && media.copies.has_notes();
         let is_optional = home.scrub.is_waiting() || has_wrong;
-        let has_work = turns::has_work(home) || home.repair.is_some() || is_optional;
+        let at_once = (home.repair.is_some() || is_optional).then_some(0);
+        let work = turns::next_work(home).into_iter().chain(at_once).min();
         let catches_up = media.is_any_behind();
-        if (has_work || catches_up) && !is_mounting {
+        let mut next = None;
+        if (work.is_some() || catches_up) && !is_mounting {
             let rest = match aggregate.has_changes() {
                 true => RECLAIM_REST_BUSY,
                 false => RECLAIM_REST,
@@ -208,16 +210,18 @@ impl<O: Outside> Core<O> {
             let rested = home.last_begin + rest.min(interval);
             // A drive that is yet to begin must not make consistency points without a rest.
             let copying = catches_up.then(|| home.catching_up.rests_until().unwrap_or(rested));
-            let at = match copying {
-                Some(at) if has_work => at.min(rested),
-                Some(at) => at,
-                None => rested,
-            };
-            return Some((at, Trigger::Reclaim));
+            let work = work.map(|due| due.max(rested));
+            next = work.into_iter().chain(copying).min();
         }
-        aggregate
+        let timer = aggregate
             .has_changes()
-            .then_some((home.last_begin + interval, Trigger::Timer))
+            .then_some(home.last_begin + interval);
+        match (next, timer) {
+            (Some(at), timer) if timer.is_none_or(|timer| at <= timer) => {
+                Some((at, Trigger::Reclaim))
+            }
+            (_, timer) => timer.map(|at| (at, Trigger::Timer)),
+        }
     }
 
     /// Runs a slice of an aggregate's consistency points.
@@ -327,6 +331,9 @@ impl<O: Outside> Core<O> {
         home.last_begin = now;
         let options = &self.shared.options;
         home.cleans_on_demand = options.cleans_on_demand;
+        let volumes = &home.volumes;
+        let is_there = |volume| volumes.contains_key(&volume);
+        home.aggregate.scattered.keep_only(is_there);
         let mut reclaim_budget = 0;
         if !reclaim_rests(home, now, trigger, options.cp_interval) {
             home.last_reclaim = now;
@@ -482,6 +489,7 @@ impl<O: Outside> Core<O> {
             .get_mut(&aggregate)
             .expect("commits happen at home");
         let executed = home.last_begin;
+        home.end_bite();
         let mut run = commit::publish(home, &permit);
         for (_, _, overlay) in run.frozen.drain(..) {
             home.leaving.add(overlay);

@@ -1,9 +1,11 @@
 //! The garden of aggregates, as administrators see and direct it.
 
 use everglade_api::{
-    Clean, Cleaning, Garden, GardeningState, LunLayout, Moment, Problem, PutInOrder,
+    AfterRead, Clean, Cleaning, Garden, GardeningState, LunLayout, Moment, Problem, PutInOrder,
 };
-use everglade_engine::{AggregateInfo, CleaningInfo, GardeningState as Doing, LayoutInfo, admin};
+use everglade_engine::{
+    AfterReadInfo, AggregateInfo, CleaningInfo, GardeningState as Doing, LayoutInfo, admin,
+};
 
 use super::administrator::Administrator;
 use super::units::bytes;
@@ -84,6 +86,22 @@ fn cleaning(info: &CleaningInfo, is_halted: bool, now: Moment) -> Cleaning {
     }
 }
 
+fn bytes_in_a_run(blocks: u64, runs: u64) -> u64 {
+    bytes(blocks).checked_div(runs).unwrap_or(0)
+}
+
+fn after_read(info: &AfterReadInfo) -> AfterRead {
+    AfterRead {
+        waiting_bytes: bytes(info.waiting_blocks),
+        passed_bytes: bytes(info.blocks),
+        run_count_before: info.runs_before,
+        run_count_after: info.runs_after,
+        run_bytes_before: bytes_in_a_run(info.blocks, info.runs_before),
+        run_bytes_after: bytes_in_a_run(info.blocks, info.runs_after),
+        moved_bytes: bytes(info.moved_blocks),
+    }
+}
+
 fn layout(info: &LayoutInfo, is_halted: bool, now: Moment) -> LunLayout {
     let way = Way {
         state: state(info.state, is_halted),
@@ -93,7 +111,7 @@ fn layout(info: &LayoutInfo, is_halted: bool, now: Moment) -> LunLayout {
         ended_seconds: info.ended_seconds,
         now,
     };
-    let in_a_run = |runs| bytes(info.blocks).checked_div(runs).unwrap_or(0);
+    let in_a_run = |runs| bytes_in_a_run(info.blocks, runs);
     let is_begun = way.state != GardeningState::None;
     LunLayout {
         state: way.state,
@@ -118,6 +136,7 @@ fn view(info: &AggregateInfo, now: Moment) -> Garden {
         aggregate: info.name.clone(),
         moved_bytes: bytes(garden.moved_blocks),
         cleaned_area_count: garden.cleaned_areas,
+        after_read: after_read(&garden.after_read),
         cleaning: cleaning(&garden.cleaning, is_halted, now),
         layout: layout(&garden.layout, is_halted, now),
     }

@@ -58,12 +58,18 @@ pub struct Gardened {
     pub moved_bytes: u64,
     /// Areas that were emptied.
     pub cleaned_areas: u64,
+    /// Bytes of LUNs that wait to be put in order after they were read.
+    pub waiting_bytes: u64,
+    /// Bytes of blocks that were moved because of that.
+    pub after_read_bytes: u64,
 }
 
 fn gardened(info: &AggregateInfo) -> Gardened {
     Gardened {
         moved_bytes: bytes(info.garden.moved_blocks),
         cleaned_areas: info.garden.cleaned_areas,
+        waiting_bytes: bytes(info.garden.after_read.waiting_blocks),
+        after_read_bytes: bytes(info.garden.after_read.moved_blocks),
     }
 }
 

@@ -20,7 +20,7 @@ use super::{ConfigError, Settings, suggest};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Keys this version honours.
-pub const KEYS: [&str; 31] = [
+pub const KEYS: [&str; 32] = [
     "data_dir",
     "memory",
     "reactors",
@@ -51,6 +51,7 @@ pub const KEYS: [&str; 31] = [
     "cp.interval",
     "scrub.interval",
     "garden.on_demand",
+    "garden.write_after_read",
     "snapshot.policy",
 ];
 
@@ -157,6 +158,9 @@ impl Source<'_> {
             "cp.interval" => settings.cp_interval = Some(self.parsed(key, value)?),
             "scrub.interval" => settings.scrub_interval = Some(self.parsed(key, value)?),
             "garden.on_demand" => settings.garden_on_demand = Some(self.parsed(key, value)?),
+            "garden.write_after_read" => {
+                settings.garden_write_after_read = Some(self.parsed(key, value)?);
+            }
             "snapshot.policy" => settings.snapshot_policy = Some(self.parsed(key, value)?),
             _ => return Err(self.refuse(key, at)),
         }

@@ -165,6 +165,8 @@ pub struct Settings {
     pub scrub_interval: Option<Interval>,
     /// A parity group without a free area empties its emptiest one before it is opened.
     pub garden_on_demand: Option<Switch>,
+    /// What clients read in order, and does not lie in order, is put in order.
+    pub garden_write_after_read: Option<Switch>,
     /// Snapshot policy of new volumes.
     pub snapshot_policy: Option<Name>,
     /// Older copies of devices that the administrator accepts. Flags only.
@@ -199,6 +201,9 @@ impl Settings {
             cp_interval: self.cp_interval.or(lower.cp_interval),
             scrub_interval: self.scrub_interval.or(lower.scrub_interval),
             garden_on_demand: self.garden_on_demand.or(lower.garden_on_demand),
+            garden_write_after_read: self
+                .garden_write_after_read
+                .or(lower.garden_write_after_read),
             snapshot_policy: self.snapshot_policy.or(lower.snapshot_policy),
             accept_rollback: self.accept_rollback,
             degraded: self.degraded,
@@ -238,6 +243,8 @@ pub struct Config {
     pub scrub_interval: Interval,
     /// A parity group without a free area empties its emptiest one before it is opened.
     pub garden_on_demand: Switch,
+    /// What clients read in order, and does not lie in order, is put in order.
+    pub garden_write_after_read: Switch,
     /// Snapshot policy of new volumes, including the volume of the first start; or `none`.
     pub snapshot_policy: String,
     /// The objects that a first start creates.
@@ -403,6 +410,7 @@ impl Config {
                 Interval::seconds(0)..=SCRUB_INTERVAL_MAX,
             )?,
             garden_on_demand: settings.garden_on_demand.unwrap_or_default(),
+            garden_write_after_read: settings.garden_write_after_read.unwrap_or(Switch::On),
             snapshot_policy: settings
                 .snapshot_policy
                 .map_or_else(|| DEFAULT_POLICY.to_owned(), |name| name.to_string()),

@@ -117,6 +117,10 @@ impl Config {
             ("cp.interval", Some(self.cp_interval.to_string())),
             ("scrub.interval", Some(self.scrub_interval.to_string())),
             ("garden.on_demand", Some(self.garden_on_demand.to_string())),
+            (
+                "garden.write_after_read",
+                Some(self.garden_write_after_read.to_string()),
+            ),
             ("snapshot.policy", Some(self.snapshot_policy.clone())),
         ]
     }

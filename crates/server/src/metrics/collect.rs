@@ -358,6 +358,14 @@ fn engine(page: &mut Page, administrator: &Administrator) {
     for (aggregate, garden) in &counts.gardens {
         family.value(&[aggregate], garden.moved_bytes);
     }
+    let mut family = page.family("everglade_garden_after_read_bytes_total");
+    for (aggregate, garden) in &counts.gardens {
+        family.value(&[aggregate], garden.after_read_bytes);
+    }
+    let mut family = page.family("everglade_garden_waiting_bytes");
+    for (aggregate, garden) in &counts.gardens {
+        family.value(&[aggregate], garden.waiting_bytes);
+    }
     let mut family = page.family("everglade_garden_cleaned_areas_total");
     for (aggregate, garden) in &counts.gardens {
         family.value(&[aggregate], garden.cleaned_areas);

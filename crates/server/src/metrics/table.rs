@@ -240,6 +240,10 @@ const REST: &[Metric] = &[
         fast path and took the general path."),
     counter("everglade_garden_moved_bytes_total", &["aggregate"], "Bytes of blocks that segment \
         cleaning and the layout of LUNs have moved since the aggregate was opened."),
+    counter("everglade_garden_after_read_bytes_total", &["aggregate"], "Bytes of blocks among them \
+        that were moved because a client had read them in order."),
+    gauge("everglade_garden_waiting_bytes", &["aggregate"], "Bytes of LUNs that clients have read \
+        in order, and that are yet to be put in order."),
     counter("everglade_garden_cleaned_areas_total", &["aggregate"], "Areas that segment cleaning \
         has emptied since the aggregate was opened."),
     counter("everglade_cache_hits_total", &["kind"], "Cache look-ups that found an entry."),

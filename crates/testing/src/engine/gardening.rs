@@ -2,11 +2,13 @@
 //! in order meanwhile.
 //!
 //! The simulation does not ask for it. The system under test asks itself for one job after another:
-//! a cleaning, then the layout of a LUN. Between two jobs it waits for some consistency points. So
-//! gardening alone never keeps a system busy for ever.
+//! a cleaning, then the layout of a LUN. Between two jobs it waits for some consistency points. And
+//! now and then it reads a part of a LUN in order, which the engine puts in order once in a while.
+//! So gardening alone never keeps a system busy for ever.
 
 use everglade_engine::admin::Change;
 use everglade_engine::{GardeningState, State};
+use everglade_env::BLOCK_SIZE;
 use everglade_target::Target;
 
 use super::cleaning::Cleaning;
@@ -16,6 +18,12 @@ use super::server::EngineSystem;
 const TOKEN: u64 = u64::MAX;
 /// Turns between two looks.
 const TURNS: u32 = 32;
+/// Kinds of jobs.
+const JOBS: usize = 2;
+/// Looks between two that read a part of a LUN.
+const LOOKS: u32 = 2;
+/// Blocks from the beginning of one such part to that of the next.
+const LOOK_BLOCKS: u64 = 32;
 /// Consistency points without cleaning.
 const REST_POINTS: u64 = 4;
 
@@ -39,6 +47,11 @@ impl EngineSystem {
         if info.state != State::Online {
             return;
         }
+        let looks = cleaning.turns / TURNS;
+        if looks.is_multiple_of(LOOKS) {
+            self.look_over(reactor, looks / LOOKS);
+        }
+        let cleaning = self.cleaning.as_mut().expect("as above");
         let garden = &info.garden;
         let states = [garden.cleaning.state, garden.layout.state];
         if states.contains(&GardeningState::Running) {
@@ -47,8 +60,9 @@ impl EngineSystem {
             cleaning.jobs += 1;
             let (jobs, least_free_percent) = (cleaning.jobs, cleaning.least_free_percent);
             let luns = self.cores[reactor].exports();
-            let change = match luns.get(jobs / 2 % luns.len().max(1)) {
-                Some(lun) if jobs.is_multiple_of(2) => {
+            let lun = luns.get(jobs / JOBS % luns.len().max(1));
+            let change = match (lun, jobs % JOBS) {
+                (Some(lun), 0) => {
                     let (volume, lun) = lun.name.split_once('/').expect("volume/lun");
                     Change::StartLayout {
                         volume: volume.to_owned(),
@@ -62,6 +76,20 @@ impl EngineSystem {
             cleaning.seen = info.committed_cp;
             cleaning.is_asked = true;
             self.cores[reactor].change(self.aggregate, change, TOKEN);
+        }
+    }
+
+    /// Reads a part of a LUN in order, so that it is put in order.
+    fn look_over(&mut self, reactor: usize, number: u32) {
+        let core = &mut self.cores[reactor];
+        let luns = core.exports();
+        let Some(lun) = luns.get(number as usize % luns.len().max(1)) else {
+            return;
+        };
+        if let Ok((handle, export)) = core.open(&lun.name) {
+            let blocks = export.size_bytes / BLOCK_SIZE as u64;
+            core.look_over(handle, u64::from(number) * LOOK_BLOCKS % blocks.max(1));
+            core.close(handle);
         }
     }
 

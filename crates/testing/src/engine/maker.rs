@@ -69,6 +69,8 @@ pub struct EngineMaker {
     pub luns_together: usize,
     /// A parity group without a free area empties its emptiest one before it is opened.
     pub cleans_on_demand: bool,
+    /// What clients read in order, and does not lie in order, is put in order.
+    pub writes_after_read: bool,
     /// Areas of which so many percent are free are emptied, again and again.
     pub least_free_percent: Option<u8>,
 }
@@ -94,6 +96,7 @@ impl EngineMaker {
         create_scan: false,
         luns_together: LUNS_TOGETHER,
         cleans_on_demand: true,
+        writes_after_read: false,
         least_free_percent: None,
     };
 
@@ -123,6 +126,7 @@ impl EngineMaker {
             create_scan: false,
             luns_together: [1, 2, 3, LUNS_TOGETHER, LUNS_TOGETHER][rng.index(5)],
             cleans_on_demand: !Rng::for_part(seed.0, "cleaning on demand").one_in(3),
+            writes_after_read: false,
             least_free_percent: None,
         }
         .with_a_journal_to_put_there()
@@ -134,6 +138,7 @@ impl EngineMaker {
         let mut rng = Rng::for_part(seed.0, "cleaning");
         EngineMaker {
             least_free_percent: Some([1, 10, 30, 60][rng.index(4)]),
+            writes_after_read: true,
             ..self
         }
     }
@@ -170,6 +175,7 @@ impl EngineMaker {
             reclaim_regions: self.reclaim_regions,
             create_scan: self.create_scan,
             cleans_on_demand: self.cleans_on_demand,
+            writes_after_read: self.writes_after_read,
             luns_together: self.luns_together,
         }
     }

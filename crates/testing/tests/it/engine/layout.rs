@@ -1,7 +1,8 @@
 //! The layout of LUNs: their blocks come to lie in order, and what they share stays shared.
 
 use everglade_engine::admin::{Change, Error};
-use everglade_engine::{GardeningState, LayoutInfo};
+use everglade_engine::{AfterReadInfo, GardeningState, LayoutInfo};
+use everglade_target::Target;
 use everglade_testing::engine::EngineMaker;
 
 use super::clones::{BLOCK, BLOCKS, Rig, own};
@@ -148,6 +149,102 @@ fn a_layout_ends_with_its_volume() {
     rig.layout("v", false).expect("nothing is under way");
     rig.rest();
     assert_eq!(rig.layout_info().state, GardeningState::Done);
+    rig.expect("v/l@s", 0, BLOCKS, 1_000);
+    drop(rig.restart());
+}
+
+/// A LUN whose blocks lie scattered, of an engine that writes after reads if it `writes`, started
+/// anew so that nothing of it is in memory.
+fn scattered(writes: bool) -> Rig {
+    let mut rig = Rig::of(EngineMaker {
+        writes_after_read: writes,
+        ..EngineMaker::SMALL_LOGGED
+    });
+    rig.write("v/l", 0, BLOCKS, 1_000);
+    rig.snapshot("v", "s");
+    rig.clone_of("c", "v", "s").expect("a new name");
+    for turn in 1..6 {
+        for first in (turn..BLOCKS).step_by(7) {
+            rig.write("v/l", first, 1, turn * 10_000);
+        }
+        rig.rest();
+    }
+    rig.restart()
+}
+
+impl Rig {
+    /// Reads all of a LUN ahead, again and again, because little memory is for that.
+    fn look_over(&mut self, lun: &str) {
+        for first in (0..BLOCKS).step_by(16) {
+            let core = self.system.core(0);
+            let (handle, _) = core.open(lun).expect("it is there");
+            core.look_over(handle, first);
+            core.close(handle);
+            self.world.wake(0);
+            self.rest();
+        }
+    }
+
+    fn after_read(&self) -> AfterReadInfo {
+        let known = self.system.engine().aggregates();
+        known[0].garden.after_read
+    }
+}
+
+#[test]
+fn what_was_read_in_order_is_put_in_order() {
+    let mut rig = scattered(true);
+    let used = rig.system.usage().used_blocks;
+    rig.look_over("v/l");
+    let info = rig.after_read();
+    assert_eq!(info.waiting_blocks, 0, "{info:?}");
+    assert_eq!(info.regions, BLOCKS.div_ceil(255), "{info:?}");
+    assert_eq!(info.moved_blocks, BLOCKS, "{info:?}");
+    assert!(info.runs_before > BLOCKS / 2, "{info:?}");
+    assert!(info.runs_after * 16 <= BLOCKS, "{info:?}");
+    let now = rig.system.usage().used_blocks;
+    assert!(now <= used + 16, "{now} blocks are in use, {used} were");
+    rig.expect_overwritten();
+
+    // It lies in order, and so it does after a restart.
+    let mut rig = rig.restart();
+    rig.look_over("v/l");
+    assert_eq!(rig.after_read(), AfterReadInfo::default());
+    rig.expect_overwritten();
+    drop(rig.restart());
+}
+
+#[test]
+fn what_need_not_be_put_in_order_stays_where_it_is() {
+    // It is switched off.
+    let mut rig = scattered(false);
+    rig.look_over("v/l");
+    assert_eq!(rig.after_read(), AfterReadInfo::default());
+
+    // Images of snapshots, and blocks that a clone has from its parent.
+    let mut rig = scattered(true);
+    rig.look_over("v/l@s");
+    rig.look_over("c/l");
+    assert_eq!(rig.after_read(), AfterReadInfo::default());
+    rig.expect_overwritten();
+    drop(rig.restart());
+}
+
+#[test]
+fn what_was_read_and_deleted_does_not_wait() {
+    let mut rig = scattered(true);
+    let core = rig.system.core(0);
+    let (handle, _) = core.open("v/l").expect("it is there");
+    core.look_over(handle, BLOCKS / 2 / 16 * 16);
+    core.close(handle);
+    rig.world.wake(0);
+    let delete = Change::DeleteLun {
+        volume: own("v"),
+        name: own("l"),
+    };
+    rig.change(delete).expect("it is there");
+    rig.rest();
+    assert_eq!(rig.after_read().waiting_blocks, 0);
     rig.expect("v/l@s", 0, BLOCKS, 1_000);
     drop(rig.restart());
 }

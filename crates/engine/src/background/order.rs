@@ -1,0 +1,186 @@
+//! Order: the blocks of a region of a LUN come to lie in the order of the LUN (H-10, H-11).
+//!
+//! A region (the leaves below a level-1 block) is worth it if reading it in order takes too many
+//! runs. Its blocks are moved ([`mover`]) to consecutive numbers. The pointers of the active image
+//! are corrected at once, because they are expected to be read soon (H-12). So the level-1 block is
+//! written again, with a vvbn of its own if a snapshot has it, too. Pointers of snapshots and of
+//! clones are not corrected; their readers ask the container.
+//!
+//! 1. Blocks that a clone has from its parent are in the parent's container. They stay where they
+//!    are: the parent's layout is the parent's affair.
+//! 2. What cannot be read stays where it is.
+
+use everglade_format::{FileId, Indirect, Layer, Pointer, Pvbn, SPAN};
+
+use crate::alloc::blocks::Purpose;
+use crate::background::mover::{self, Moving, cost, unless_damaged};
+use crate::background::shrink::pointers_in;
+use crate::home::aggregate::Home;
+use crate::pool::scattered::Region;
+use crate::read::load::{Gather, LoadCx, Stop};
+use crate::tree::Content;
+
+/// A region with longer runs than so many blocks, on the average, is good as it is.
+pub(crate) const GOOD_CHAIN: u64 = 16;
+
+/// True if blocks in so many runs are worth moving.
+pub(crate) fn is_worth_it(blocks: u64, runs: u64) -> bool {
+    runs > 1 && runs * GOOD_CHAIN > blocks
+}
+
+/// True while the volume's active image is about to change as a whole.
+pub(super) fn is_changing(home: &Home, volume: FileId) -> bool {
+    let snapshots = &home.volumes[&volume].fs.snapshots;
+    snapshots.restoring.is_some() || snapshots.lun.is_some() || snapshots.cloning.is_some()
+}
+
+/// True if a LUN is there.
+pub(super) fn has_lun(home: &Home, volume: FileId, lun: FileId) -> bool {
+    let fs = &home.volumes[&volume].fs;
+    fs.files.contains_key(&lun) && !fs.hidden.contains(lun)
+}
+
+/// How a region lies.
+pub(super) struct Lie {
+    places: Vec<Place>,
+    pub(super) runs: u64,
+}
+
+impl Lie {
+    /// Returns how a region lies; as empty if it cannot be read.
+    pub(super) fn of(home: &Home, cx: &mut LoadCx<'_>, region: &Region) -> Result<Lie, Stop> {
+        let places = unless_damaged(places(home, cx, region))?.unwrap_or_default();
+        let runs = runs(places.iter().map(|place| place.pvbn));
+        Ok(Lie { places, runs })
+    }
+
+    pub(super) fn blocks(&self) -> u64 {
+        self.places.len() as u64
+    }
+}
+
+/// Where a leaf is.
+struct Place {
+    leaf: u64,
+    /// The pointer in the LUN's tree.
+    pointer: Pointer,
+    /// The place that the container says.
+    pvbn: Pvbn,
+}
+
+/// Returns the places of the leaves of a region that the volume's own container has.
+fn places(home: &Home, cx: &mut LoadCx<'_>, region: &Region) -> Result<Vec<Place>, Stop> {
+    let file = &home.volumes[&region.volume].fs.files[&region.lun];
+    let pointers = match file.peek(1, region.index) {
+        Some(page) => pointers_in(Indirect(page), Layer::Volume)?,
+        None => {
+            let above = file.pointer(cx, 1, region.index)?;
+            match above.has_block() {
+                true => {
+                    let page = cx.page(above)?;
+                    pointers_in(Indirect(&page), Layer::Volume)?
+                }
+                false => Vec::new(),
+            }
+        }
+    };
+    let container = &home.fs.files[&region.volume];
+    let (mut gather, mut places) = (Gather::default(), Vec::new());
+    for (slot, pointer) in pointers.into_iter().filter(|(_, it)| it.has_block()) {
+        let vvbn = pointer.vvbn.0;
+        let own = gather.add(container.pointer(cx, 0, vvbn));
+        places.extend(own.filter(Pointer::has_block).map(|own| Place {
+            leaf: region.index * SPAN + slot,
+            pointer,
+            pvbn: own.pvbn,
+        }));
+    }
+    gather.finish()?;
+    Ok(places)
+}
+
+/// Counts the runs of consecutive numbers.
+pub(crate) fn runs(places: impl Iterator<Item = Pvbn>) -> u64 {
+    let mut last = None;
+    let is_begin = |place: &Pvbn| last.replace(place.0).is_none_or(|last| last + 1 != place.0);
+    let begins = places.filter(is_begin);
+    begins.count() as u64
+}
+
+/// Moves the blocks of a region to consecutive numbers, and corrects the pointers to them. Returns
+/// how many were moved, and the runs in which the region lies then.
+pub(super) fn put_in_order(
+    home: &mut Home,
+    cx: &mut LoadCx<'_>,
+    region: &Region,
+    lie: Lie,
+) -> Result<(u64, u64), Stop> {
+    let (blocks, runs_before) = (lie.blocks(), lie.runs);
+    // Load.
+    let mut gather = Gather::default();
+    let mut moving: Vec<(Place, Moving)> = Vec::with_capacity(lie.places.len());
+    for place in lie.places {
+        let vvbn = (region.volume, place.pointer.vvbn.0);
+        let found = unless_damaged(mover::prepare(&mut home.fs, cx, place.pvbn, vvbn));
+        if let Some(block) = gather.add(found).flatten().flatten() {
+            moving.push((place, block));
+        }
+    }
+    let volume = home.volumes.get_mut(&region.volume).expect("it is planned");
+    let file = volume.fs.file(region.lun);
+    gather.add(file.modify(cx, 1, region.index, Content::Keep).map(|_| ()));
+    gather.finish()?;
+    home.fs
+        .ensure(None, cx, &mut home.host, Purpose::Data, moving.len())?;
+
+    // Modify.
+    let run = home.run.as_mut().expect("under way");
+    let space = &home.aggregate.space;
+    space.charge_again(cost(moving.len()), run.number);
+    let fs = &home.volumes[&region.volume].fs;
+    let is_shared = fs.snapshots.any() || fs.has_counts;
+    let mut numbers = Vec::with_capacity(moving.len());
+    for (place, block) in moving {
+        let (container, vvbn) = (block.container, block.vvbn);
+        let pvbn = mover::move_block(home, block);
+        if is_shared {
+            home.aggregate.redirects.note_moved(container, vvbn);
+        }
+        numbers.push(pvbn);
+        let pointer = Pointer {
+            pvbn,
+            ..place.pointer
+        };
+        let volume = home.volumes.get_mut(&region.volume).expect("as above");
+        let old = volume.fs.file(region.lun).set_leaf(place.leaf, pointer);
+        assert_eq!(
+            old.expect("it was read").vvbn,
+            pointer.vvbn,
+            "leaf {} has changed meanwhile",
+            place.leaf
+        );
+    }
+    let moved = numbers.len() as u64;
+    let runs_after = match moved == blocks {
+        true => runs(numbers.into_iter()),
+        false => runs_before,
+    };
+    home.begin_bite();
+    home.gardener.count_moved(moved);
+    Ok((moved, runs_after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_counted_where_the_next_number_is_not_the_next_block() {
+        let of = |numbers: &[u64]| runs(numbers.iter().map(|number| Pvbn(*number)));
+        assert_eq!(of(&[]), 0);
+        assert_eq!(of(&[7]), 1);
+        assert_eq!(of(&[7, 8, 9]), 1);
+        assert_eq!(of(&[7, 9, 8]), 3);
+        assert_eq!(of(&[0, 1, 5, 6]), 2);
+    }
+}
