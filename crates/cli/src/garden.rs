@@ -75,7 +75,7 @@ fn after_read(after: &AfterRead) -> Option<String> {
     }
     if after.passed_bytes > 0 {
         text += &format!(
-            "put in order after it was read: {} in {} before, {} after\n",
+            "put in order after it was read:\n{} in {} before, {} after\n",
             Size(after.passed_bytes),
             runs(after.run_count_before, after.run_bytes_before),
             runs(after.run_count_after, after.run_bytes_after),
@@ -210,8 +210,8 @@ mod tests {
         };
         assert!(text(&garden).ends_with(
             "to be put in order, because it was read: 1.0 MiB\n\
-            put in order after it was read: 2.0 MiB in 512 runs of 4.0 KiB before, 1 run of 2.0 \
-            MiB after\n"
+            put in order after it was read:\n\
+            2.0 MiB in 512 runs of 4.0 KiB before, 1 run of 2.0 MiB after\n"
         ));
         garden.after_read = AfterRead::default();
         garden.layout.estimate = true;

@@ -7,7 +7,8 @@
 //!                   └─worth it──▶ put in order; what was read just now is in memory still
 //! ```
 //!
-//! The published rule is only "if processor and drives have room for it". Here:
+//! The published rule is only "if processor and drives have room for it", and that it is off on
+//! flash (H-17). Here it is on for all media, because beside clients it gives way:
 //!
 //! 1. Only the active image is put in order, and only what was read from devices: who reads from
 //!    memory gains nothing.

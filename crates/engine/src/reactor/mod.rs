@@ -341,11 +341,14 @@ impl<O: Outside> Core<O> {
         done.append(&mut self.admin_done);
     }
 
-    /// Operations under way for clients of this reactor, and device operations in flight.
+    /// Operations under way for clients of this reactor, and device operations in flight. Nobody
+    /// waits for reading ahead.
     #[must_use]
     pub fn under_way(&self) -> (usize, usize) {
+        let is_ahead = |one: &Operation| matches!(one.work, Work::Ahead(_));
+        let ahead = self.operations.iter().filter(|(_, one)| is_ahead(one));
         (
-            self.operations.len() - self.drivers.len(),
+            self.operations.len() - self.drivers.len() - ahead.count(),
             self.inflight.len(),
         )
     }

@@ -109,6 +109,12 @@ impl EngineSystem {
         self.info().garden.cleaning.state == GardeningState::Running
     }
 
+    /// True while something waits to be put in order because it was read.
+    #[must_use]
+    pub fn writes_after_read(&self) -> bool {
+        self.info().garden.after_read.waiting_blocks > 0
+    }
+
     /// True while a LUN is put in order.
     #[must_use]
     pub fn is_ordering(&self) -> bool {

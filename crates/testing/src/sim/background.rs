@@ -25,11 +25,13 @@ pub enum Background {
     Cleaning,
     /// A LUN is put in order.
     Layout,
+    /// What was read in order is put in order.
+    AfterRead,
 }
 
 impl Background {
     /// All kinds of background work.
-    pub const ALL: [Background; 8] = [
+    pub const ALL: [Background; 9] = [
         Background::Fold,
         Background::Subtraction,
         Background::Addition,
@@ -38,6 +40,7 @@ impl Background {
         Background::Split,
         Background::Cleaning,
         Background::Layout,
+        Background::AfterRead,
     ];
 
     /// Returns the name in reports.
@@ -52,6 +55,7 @@ impl Background {
             Background::Split => "split",
             Background::Cleaning => "cleaning",
             Background::Layout => "layout",
+            Background::AfterRead => "after_read",
         }
     }
 
@@ -60,6 +64,7 @@ impl Background {
         let mut all = Vec::new();
         all.extend(system.is_cleaning().then_some(Background::Cleaning));
         all.extend(system.is_ordering().then_some(Background::Layout));
+        all.extend(system.writes_after_read().then_some(Background::AfterRead));
         for volume in system.volumes().unwrap_or_default() {
             let scan = system.scan(&volume);
             all.extend(match (scan.kind, scan.way) {

@@ -8,6 +8,7 @@ use crate::host_space::payload;
 use crate::operate::http;
 use crate::operate::metrics::value;
 use crate::waiting::within;
+use crate::wire::Client;
 
 const MIB: u64 = 1 << 20;
 /// So many are written.
@@ -22,6 +23,28 @@ fn overwritten(number: u64) -> Vec<u8> {
         content[place..place + BLOCK].copy_from_slice(&over[place..place + BLOCK]);
     }
     content
+}
+
+/// Overwrites every second block of each MiB.
+fn overwrite(client: &mut Client) {
+    for number in 0..MIBS {
+        let content = overwritten(number);
+        for place in (0..content.len()).step_by(2 * BLOCK) {
+            let offset = number * MIB + place as u64;
+            assert_eq!(client.write(offset, &content[place..place + BLOCK]), Ok(()));
+        }
+    }
+    assert_eq!(client.flush(), Ok(()));
+}
+
+/// Reads all of it in order.
+#[track_caller]
+fn assert_reads(client: &mut Client) {
+    let length = u32::try_from(MIB).expect("a MiB");
+    for number in 0..MIBS {
+        let found = client.read(number * MIB, length);
+        assert!(found == Ok(overwritten(number)), "MiB {number}");
+    }
 }
 
 fn garden(dir: &TestDir) -> Value {
@@ -48,14 +71,7 @@ fn a_lun_is_put_in_order_and_areas_are_emptied_while_clients_see_nothing() {
     fill(&server, 0..MIBS, 1);
     ask(&dir, &["snapshot", "create", "v@s"]);
     let mut client = open(&server);
-    for number in 0..MIBS {
-        let content = overwritten(number);
-        for place in (0..content.len()).step_by(2 * BLOCK) {
-            let offset = number * MIB + place as u64;
-            assert_eq!(client.write(offset, &content[place..place + BLOCK]), Ok(()));
-        }
-    }
-    assert_eq!(client.flush(), Ok(()));
+    overwrite(&mut client);
     ask(&dir, &["snapshot", "create", "v@t"]);
 
     let said = ask(&dir, &["garden", "layout", LUN, "--estimate"]);
@@ -93,12 +109,59 @@ fn a_lun_is_put_in_order_and_areas_are_emptied_while_clients_see_nothing() {
     for deed in ["garden layout", "garden clean", "garden stop"] {
         assert!(history.contains(deed), "{deed}: {history}");
     }
-    let length = u32::try_from(MIB).expect("a MiB");
-    for number in 0..MIBS {
-        let found = client.read(number * MIB, length);
-        assert!(found == Ok(overwritten(number)), "MiB {number}");
-    }
+    assert_reads(&mut client);
     drop(client);
+    server.stop();
+    assert_clean(&dir, 2);
+}
+
+#[test]
+fn what_a_client_reads_in_order_is_put_in_order_unless_that_is_switched_off() {
+    let dir = TestDir::new();
+    let server = serve(&dir, &[]);
+    make(&dir, &files(&dir, 2), &[]);
+    fill(&server, 0..MIBS, 1);
+    ask(&dir, &["snapshot", "create", "v@s"]);
+    overwrite(&mut open(&server));
+    server.stop();
+
+    // A new process has nothing in memory.
+    let server = serve(&dir, &["--garden-write-after-read", "off"]);
+    assert_reads(&mut open(&server));
+    let said = ask(&dir, &["garden", "show", "m"]);
+    assert!(
+        said.starts_with("nothing was moved in aggregate m"),
+        "{said}"
+    );
+    server.stop();
+
+    let server = serve(&dir, &[]);
+    assert_reads(&mut open(&server));
+    within(PATIENCE, "what was read is in order", || {
+        let after = &garden(&dir)["after_read"];
+        after["waiting_bytes"] == 0 && after["passed_bytes"].as_u64() >= Some(BYTES / 2)
+    });
+    let after = garden(&dir)["after_read"].clone();
+    let runs = |field: &str| after[field].as_u64().expect("a number");
+    assert!(
+        runs("run_count_after") * 32 < runs("run_count_before"),
+        "{after}"
+    );
+    let said = ask(&dir, &["garden", "show", "m"]);
+    assert!(
+        said.starts_with("put in order after it was read:"),
+        "{said}"
+    );
+    let page = http::tcp(&server.metrics, "GET", "/metrics", "").body;
+    let [moved, waiting] = ["after_read_bytes_total", "waiting_bytes"].map(|name| {
+        value(
+            &page,
+            &format!("everglade_garden_{name}{{aggregate=\"m\"}}"),
+        )
+    });
+    assert!(moved >= (BYTES / 2) as f64, "{moved}");
+    assert!(waiting.abs() < 1.0, "{waiting}");
+    assert_reads(&mut open(&server));
     server.stop();
     assert_clean(&dir, 2);
 }

@@ -218,7 +218,11 @@ fn cuts_meet_gardening() {
         cleaning: true,
     };
     let mut all = Report::default();
-    let gardening = [Background::Cleaning, Background::Layout];
+    let gardening = [
+        Background::Cleaning,
+        Background::Layout,
+        Background::AfterRead,
+    ];
     for number in 0..40 {
         let seed = Seed(43).nth(number);
         match Kind::Snapshots.run_beside(seed, beside, 0) {
@@ -229,7 +233,7 @@ fn cuts_meet_gardening() {
             return;
         }
     }
-    panic!("cuts have not met both: {all:?}");
+    panic!("cuts have not met all: {all:?}");
 }
 
 /// A block that was damaged could still be read where it was before it moved, and then no more.

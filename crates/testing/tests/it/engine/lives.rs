@@ -123,7 +123,11 @@ fn snapshots_and_clones_survive_lives_with_cuts_in_all_that_goes_on() {
         Kind::Snapshots,
         (0..4).map(|number| Seed(42).nth(number)),
     ));
-    let gardening = [Background::Cleaning, Background::Layout];
+    let gardening = [
+        Background::Cleaning,
+        Background::Layout,
+        Background::AfterRead,
+    ];
     for one in Background::ALL {
         // Nobody asks for it here; `cleaning` has a test of its own.
         let is_met = all.interrupted[one] > 0 || gardening.contains(&one);
