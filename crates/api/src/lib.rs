@@ -20,6 +20,7 @@ mod history;
 mod host;
 mod job;
 mod kind;
+mod limit;
 mod lun;
 mod moment;
 mod moving;
@@ -64,6 +65,7 @@ pub use host::{
 };
 pub use job::{Job, JobState, Jobs};
 pub use kind::Kind;
+pub use limit::{Limit, Limits, SetLimit};
 pub use lun::{CloneLun, CreateLun, Lun, Luns, PutLun, ResizeLun};
 pub use moment::Moment;
 pub use moving::{ExportedAggregate, ImportAggregate, ImportPlan};

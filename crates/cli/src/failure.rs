@@ -210,6 +210,8 @@ impl From<Problem> for Failure {
         let detail = match problem.field.as_deref() {
             Some("size_bytes") => format!("--size: {}", problem.detail),
             Some("journal_device") => format!("--journal-device: {}", problem.detail),
+            Some("bytes_per_second") => format!("--bandwidth: {}", problem.detail),
+            Some("iops") => format!("--iops: {}", problem.detail),
             Some("group_size") => format!("--group-size: {}", problem.detail),
             Some("journal_half_bytes") => format!("--journal-half: {}", problem.detail),
             Some(field @ ("hourly" | "daily" | "weekly" | "at" | "weekday")) => {

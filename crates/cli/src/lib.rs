@@ -25,6 +25,7 @@ mod output;
 mod path;
 mod policy;
 pub mod progress;
+mod qos;
 pub mod repair;
 mod replacement;
 mod scan;
@@ -75,6 +76,7 @@ pub fn run(verb: &Verb, options: &Options) -> Result<u8, Failure> {
         Verb::Snapshot { verb } => snapshot::run(verb, &session, &output, options.yes),
         Verb::Clone { verb } => clone::run(verb, &session, &output),
         Verb::Garden { verb } => garden::run(verb, &session, &output),
+        Verb::Qos { verb } => qos::run(verb, &session, &output),
         Verb::Host { verb } => host::run(verb, &session, &output),
         Verb::HostGroup { verb } => host::run_group(verb, &session, &output),
         Verb::Mapping { verb } => host::run_mapping(verb, &session, &output),

@@ -59,6 +59,12 @@ pub enum Verb {
         #[command(subcommand)]
         verb: GardenVerb,
     },
+    /// Manage limits of LUNs, so that a busy client leaves the others their share
+    Qos {
+        /// What to do.
+        #[command(subcommand)]
+        verb: QosVerb,
+    },
     /// Manage hosts: what the connections of a client are known by
     Host {
         /// What to do.
@@ -413,6 +419,54 @@ pub struct GardenOf {
     /// The aggregate
     #[arg(value_name = "AGGREGATE")]
     pub name: Name,
+}
+
+/// Verbs of `qos`.
+#[derive(Debug, Subcommand)]
+pub enum QosVerb {
+    /// Set the limit of a LUN
+    Set(QosSet),
+    /// Remove the limit of a LUN
+    Clear(QosOf),
+    /// Show limits, and what they hold back
+    Show(QosShow),
+}
+
+/// Options of `qos set`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "All clients of the LUN share its limit, of whatever protocol, and so do its \
+    images in snapshots. What is not given is not limited. Requests beyond the limit wait; none is \
+    refused."
+)]
+pub struct QosSet {
+    /// The LUN
+    #[arg(value_name = "VOLUME/LUN")]
+    pub name: LunName,
+
+    /// Most operations in a second; flushes do not count
+    #[arg(long, value_name = "NUMBER")]
+    pub iops: Option<u64>,
+
+    /// Most bytes that are read and written in a second
+    #[arg(long, value_name = "SIZE", required_unless_present = "iops")]
+    pub bandwidth: Option<Size>,
+}
+
+/// The LUN of a limit.
+#[derive(Debug, Args)]
+pub struct QosOf {
+    /// The LUN
+    #[arg(value_name = "VOLUME/LUN")]
+    pub name: LunName,
+}
+
+/// Options of `qos show`.
+#[derive(Debug, Args)]
+pub struct QosShow {
+    /// How the list is shown.
+    #[command(flatten)]
+    pub listing: Listing,
 }
 
 /// Options of `aggregate delete`.

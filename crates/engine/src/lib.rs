@@ -82,6 +82,7 @@ pub use crate::pool::garden::{
     AfterReadInfo, CleaningInfo, GardenInfo, GardeningState, LayoutInfo,
 };
 pub use crate::pool::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo, SplitState};
+pub use crate::pool::limit::{LimitInfo, LimitSettings};
 pub use crate::pool::log::{JournalInfo, RecoveryInfo};
 pub use crate::pool::lost::{DamageLine, LostInfo};
 pub use crate::pool::mended::{MendedInfo, RepairInfo, RepairState};

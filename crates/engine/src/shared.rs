@@ -35,6 +35,7 @@ use crate::pool::aggregate::{Aggregate, State};
 use crate::pool::cpu::{CpuTimes, Subsystem};
 use crate::pool::garden::GardenInfo;
 use crate::pool::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo};
+use crate::pool::limit::{LimitInfo, LimitSettings, Limits};
 use crate::pool::log::{JournalInfo, Log, RecoveryInfo};
 use crate::pool::lost::LostInfo;
 use crate::pool::mended::MendedInfo;
@@ -127,6 +128,8 @@ pub(crate) struct Shared {
     pub(crate) cpu: Vec<CpuTimes>,
     pub(crate) volume_names: Mutex<BTreeMap<String, u32>>,
     pub(crate) next_handle: AtomicU64,
+    /// Limits of LUNs.
+    pub(crate) limits: Limits,
 }
 
 /// The engine. Clones share it.
@@ -323,6 +326,7 @@ impl Engine {
             cpu: (0..options.reactors).map(|_| CpuTimes::default()).collect(),
             volume_names: Mutex::default(),
             next_handle: AtomicU64::new(1),
+            limits: Limits::default(),
             options,
         }))
     }
@@ -835,6 +839,24 @@ impl Engine {
     #[must_use]
     pub fn queued_operations(&self) -> u64 {
         self.0.affinities.counts()[everglade_affinity::Class::Stripe as usize].queued
+    }
+
+    /// Sets the limit of a LUN, which all its clients share, or removes it: then all rates are 0.
+    /// `lun` is its UUID ([`everglade_target::Export::lun_uuid`]); it need not be there yet.
+    /// Reactors that sleep take note when they are woken.
+    pub fn set_limit(&self, lun: [u8; 16], settings: LimitSettings) {
+        self.0.limits.set(lun, settings);
+    }
+
+    /// Returns the limits by the UUIDs of their LUNs, and what they have done.
+    #[must_use]
+    pub fn limits(&self) -> BTreeMap<[u8; 16], LimitInfo> {
+        self.0.limits.all()
+    }
+
+    /// Lifts all limits until the end, so that a stop does not wait for operations that are held.
+    pub fn lift_limits(&self) {
+        self.0.limits.lift();
     }
 
     /// Look-ups in the page cache that found a page, and those that did not.

@@ -138,7 +138,11 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
     }
     let opened = opening::open_all(&world, &engine, &directory, config)?;
     let waker = Arc::clone(&plane);
-    stop.on_ask(move || waker.wake_all());
+    let held = engine.clone();
+    stop.on_ask(move || {
+        held.lift_limits();
+        waker.wake_all();
+    });
     let mut running = Running {
         engine,
         plane,
@@ -235,6 +239,7 @@ fn bring_up(
     // Before the first client: hosts that were kept out stay out.
     schedule.follow_reservations(reservations);
     schedule.follow_access(gate);
+    schedule.follow_limits(&running.engine);
     let online = |known: &AggregateInfo| known.state == State::Online;
     for aggregate in running.engine.aggregates().into_iter().filter(online) {
         tracing::info!(

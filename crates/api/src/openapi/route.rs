@@ -458,6 +458,19 @@ pub const ROUTES: &[Route] = &[
         Answers::Found("Garden"),
     ),
     Route::list(
+        "/v1/limits",
+        "limits of LUNs, and what they hold back",
+        "Limits",
+        "Limit",
+    ),
+    Route::change(
+        "POST",
+        "/v1/volumes/{volume}/luns/{lun}/actions/limit",
+        "sets the limit of a LUN, which all its clients share; a body without a rate removes it",
+        Some("SetLimit"),
+        Answers::Found("Limit"),
+    ),
+    Route::list(
         SPARES,
         "spare drives, in the order in which they were added",
         "Spares",

@@ -11,6 +11,7 @@ pub(crate) mod fragment;
 pub(crate) mod garden;
 pub(crate) mod image;
 pub(crate) mod info;
+pub(crate) mod limit;
 pub(crate) mod log;
 pub(crate) mod lost;
 pub(crate) mod mended;

@@ -20,6 +20,7 @@
 //!    dropped.
 
 mod ahead;
+mod held;
 mod home;
 mod host;
 mod leaving;
@@ -48,8 +49,10 @@ use crate::home::aggregate::Home;
 use crate::mount::mounting::Mounting;
 use crate::ops::{Client, Durability};
 use crate::pool::cpu::{Meter, Subsystem};
+use crate::pool::limit::Limit;
 use crate::pool::volume::Lun;
 use crate::reactor::ahead::{Ahead, Stream};
+use crate::reactor::held::Held;
 use crate::reactor::loading::{ColumnOp, Inflight, LoadKey, Waiters};
 use crate::reactor::logging::LeadGroup;
 use crate::reactor::reconstruction::{ReconstructedRun, Reconstruction};
@@ -120,6 +123,9 @@ struct OpenLun {
     /// True if the client was told that the LUN is read-only, so it stays open when the aggregate
     /// becomes read-only.
     is_read_only: bool,
+    /// Its limit, as of a change of limits.
+    limit: Option<Arc<Limit>>,
+    limits_seen: u64,
 }
 
 /// Fragments that one reactor merges at once: enough to keep any device busy, and a small part of
@@ -168,6 +174,8 @@ pub struct Core<O: Outside> {
     resting: BTreeSet<u32>,
     /// Open LUNs by handle.
     luns: HashMap<u64, OpenLun, BySpread>,
+    /// Operations that begin later.
+    held: Held,
     shortcuts: Shortcuts,
     /// Number of blocks being read ahead.
     ahead_blocks: u64,
@@ -211,6 +219,7 @@ impl<O: Outside> Core<O> {
             leaving: BTreeSet::new(),
             resting: BTreeSet::new(),
             luns: HashMap::default(),
+            held: Held::default(),
             shortcuts: Shortcuts::new(engine.0.options.memory_bytes, engine.0.options.reactors),
             ahead_blocks: 0,
             merges: 0,
@@ -252,6 +261,7 @@ impl<O: Outside> Core<O> {
         self.read_mail();
         // Granted operations hold their affinities already.
         self.run_granted();
+        self.release_held();
         self.wake_homes();
         for _ in 0..TURN_OPERATIONS {
             let Some(id) = self.ready.pop_front() else {
@@ -291,7 +301,8 @@ impl<O: Outside> Core<O> {
         let begins = homes.filter_map(|home| self.next_begin(home));
         let resting = self.resting.iter().filter_map(|id| self.homes.get(id));
         let scrubs = resting.filter_map(|home| home.scrub.rests_until());
-        begins.map(|(at, _)| at).chain(scrubs).min()
+        let held = self.held.next();
+        begins.map(|(at, _)| at).chain(scrubs).chain(held).min()
     }
 
     /// Starts an administrative change of the aggregate that holds (or, for a new volume, is to

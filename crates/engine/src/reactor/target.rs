@@ -90,6 +90,8 @@ impl<O: Outside> Target for Core<O> {
             lun,
             stream: Stream::default(),
             is_read_only: export.read_only,
+            limit: None,
+            limits_seen: 0,
         };
         self.luns.insert(handle, open);
         Ok((LunHandle(handle), export))
@@ -115,6 +117,13 @@ impl<O: Outside> Target for Core<O> {
     }
 
     fn submit(&mut self, lun: LunHandle, op: Op, token: Token) {
+        let op = match self.shared.limits.is_any() {
+            false => op,
+            true => match self.hold(lun, op, token) {
+                Some(op) => op,
+                None => return,
+            },
+        };
         if !self.meter.is_sample() {
             return self.begin(lun, op, token);
         }
@@ -135,8 +144,16 @@ impl<O: Outside> Target for Core<O> {
 }
 
 impl<O: Outside> Core<O> {
+    /// Returns the image that changes are counted from, for an operation that asks for changes.
+    pub(super) fn since_of(&self, op: &Op) -> Option<Arc<Lun>> {
+        match op {
+            Op::Changes { since, .. } => self.luns.get(&since.0).map(|open| open.lun.clone()),
+            _ => None,
+        }
+    }
+
     /// Begins an operation of a session, and ends it if it need not wait.
-    fn begin(&mut self, lun: LunHandle, op: Op, token: Token) {
+    pub(super) fn begin(&mut self, lun: LunHandle, op: Op, token: Token) {
         let LunHandle(handle) = lun;
         if let Op::Read { offset, length } = op {
             return self.read_lun(handle, (offset, length), token);
@@ -145,10 +162,7 @@ impl<O: Outside> Core<O> {
             let result = Err(Error::Gone);
             return self.done.push(Completion { token, result });
         };
-        let since = match &op {
-            Op::Changes { since, .. } => self.luns.get(&since.0).map(|open| open.lun.clone()),
-            _ => None,
-        };
+        let since = self.since_of(&op);
         let client = Client::new(lun, op, Origin::Session(token));
         self.begin_client(Client { since, ..client });
     }

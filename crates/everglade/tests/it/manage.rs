@@ -9,6 +9,7 @@ mod garden;
 mod growing;
 mod hosts;
 mod larger_groups;
+mod limits;
 mod mirrors;
 mod moving;
 mod parity;

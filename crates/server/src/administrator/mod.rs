@@ -27,6 +27,7 @@ pub(crate) mod incidents;
 mod inventory;
 pub(crate) mod joining;
 mod kinds;
+pub(crate) mod limits;
 mod lun_clones;
 mod mapping;
 mod moving;

@@ -33,11 +33,12 @@ impl Administrator {
         self.plane.nudge();
     }
 
-    /// Forgets the reservations and mappings of deleted LUNs.
+    /// Forgets the reservations, mappings and limits of deleted LUNs.
     pub(super) fn forget_reservations(&self, luns: &[LunUuid]) {
         luns.iter().for_each(|uuid| self.reservations.remove(uuid));
         self.schedule().forget_reservations(luns);
         self.schedule().forget_mappings(luns);
+        self.schedule().forget_limits(luns);
     }
 
     /// Returns the LUNs of a volume, or the only one of this name.

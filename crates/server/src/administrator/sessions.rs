@@ -100,7 +100,8 @@ impl Administrator {
         sessions
     }
 
-    fn names_of_luns(&self) -> HashMap<[u8; 16], String> {
+    /// Returns the names of all LUNs by their UUIDs.
+    pub(super) fn names_of_luns(&self) -> HashMap<[u8; 16], String> {
         let luns = self.engine.luns().into_iter();
         luns.map(|lun| (lun.uuid, lun.name)).collect()
     }

@@ -23,6 +23,7 @@ pub(super) fn all(administrator: &Administrator, records: &Records) -> Page {
     journals(&mut page, &aggregates);
     drives(&mut page, &aggregates);
     engine(&mut page, administrator);
+    limits(&mut page, administrator);
     memory(&mut page, administrator);
     process(&mut page, administrator);
     page
@@ -369,6 +370,18 @@ fn engine(page: &mut Page, administrator: &Administrator) {
     let mut family = page.family("everglade_garden_cleaned_areas_total");
     for (aggregate, garden) in &counts.gardens {
         family.value(&[aggregate], garden.cleaned_areas);
+    }
+}
+
+fn limits(page: &mut Page, administrator: &Administrator) {
+    let limits = administrator.held_by_limits();
+    let mut family = page.family("everglade_qos_held_total");
+    for (lun, held) in &limits {
+        family.value(&[lun], held.held_operations);
+    }
+    let mut family = page.family("everglade_qos_held_seconds_total");
+    for (lun, held) in &limits {
+        family.text_value(&[lun], &seconds(held.held_nanos));
     }
 }
 

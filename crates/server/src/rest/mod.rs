@@ -35,6 +35,7 @@ mod happenings;
 mod hosts;
 mod jobs;
 mod keys;
+mod limits;
 mod listing;
 mod luns;
 mod once;

@@ -14,7 +14,7 @@ use super::desk::Desk;
 use super::guard::{guard, no_such_path};
 use super::once::once;
 use super::{
-    aggregates, garden, happenings, hosts, jobs, luns, overview, policies, repairs, scrubs,
+    aggregates, garden, happenings, hosts, jobs, limits, luns, overview, policies, repairs, scrubs,
     sessions, snapshots, spares, splits, volumes,
 };
 
@@ -91,6 +91,7 @@ pub(super) fn all(desk: Arc<Desk>) -> Router {
         .merge(repairs::routes())
         .merge(scrubs::routes())
         .merge(garden::routes())
+        .merge(limits::routes())
         .merge(spares::routes())
         .merge(sessions::routes())
         .fallback(nowhere)

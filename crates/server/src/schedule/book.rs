@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::access::Access;
 use super::calendar::Every;
 use super::candidates::candidates;
+use super::limited::Limited;
 use super::reserved::Reserved;
 use super::scrubbed::Scrubbed;
 
@@ -33,6 +34,9 @@ pub(super) struct Book {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub(super) reservations: BTreeMap<String, Reserved>,
+    /// Limits of LUNs, by the digits of their UUIDs.
+    #[serde(default, rename = "limit", skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) limits: BTreeMap<String, Limited>,
     /// The last scrub of each aggregate.
     #[serde(default, rename = "scrub", skip_serializing_if = "Vec::is_empty")]
     pub(super) scrubs: Vec<Scrubbed>,
@@ -208,6 +212,12 @@ impl Book {
             reservations: reservations
                 .map(|(lun, reserved)| (lun.clone(), reserved.clone()))
                 .collect(),
+            limits: self
+                .limits
+                .iter()
+                .filter(|(_, it)| it.home == Some(home))
+                .map(|(lun, limited)| (lun.clone(), *limited))
+                .collect(),
             scrubs: self
                 .scrubs
                 .iter()
@@ -232,6 +242,7 @@ impl Book {
             volumes,
             // These were never in a file.
             reservations: BTreeMap::new(),
+            limits: BTreeMap::new(),
             scrubs: Vec::new(),
             access: Access::default(),
         }
@@ -276,6 +287,10 @@ impl Book {
             reserved.home = Some(home);
             self.reservations.insert(lun, reserved);
         }
+        for (lun, limited) in part.limits {
+            let home = Some(home);
+            self.limits.insert(lun, Limited { home, ..limited });
+        }
         for mut scrubbed in part.scrubs.into_iter().take(1) {
             scrubbed.home = Some(home);
             self.note_scrub(scrubbed);
@@ -298,6 +313,7 @@ impl Book {
         self.made.is_empty()
             && self.volumes.is_empty()
             && self.reservations.is_empty()
+            && self.limits.is_empty()
             && self.scrubs.is_empty()
             && self.access.is_empty()
     }
@@ -337,6 +353,8 @@ impl Book {
         }
         let mut reservations = book.reservations.iter();
         reservations.try_for_each(|(lun, reserved)| reserved.check(lun))?;
+        let mut limits = book.limits.iter();
+        limits.try_for_each(|(lun, limited)| limited.check(lun))?;
         book.access.check()?;
         Ok(Book { version: 0, ..book })
     }

@@ -288,6 +288,8 @@ impl Library {
             .retain(|_, entry| entry.home != Some(aggregate));
         book.reservations
             .retain(|_, reserved| reserved.home != Some(aggregate));
+        book.limits
+            .retain(|_, limited| limited.home != Some(aggregate));
         book.scrubs.retain(|it| it.home != Some(aggregate));
         book.access.leave(aggregate);
         gone

@@ -30,6 +30,8 @@ mod calendar;
 mod candidates;
 mod keeping;
 mod library;
+mod limited;
+mod limits;
 mod mapping;
 mod reserved;
 mod rounds;
@@ -86,6 +88,8 @@ struct Inner {
     registry: Option<Arc<Registry>>,
     /// LUNs whose reservations were restored.
     restored: BTreeSet<String>,
+    /// Who is told of limits of LUNs.
+    limiter: Option<limits::Follower>,
     /// Where mappings of LUNs are published.
     gate: Option<Arc<Gate>>,
 }
@@ -117,6 +121,7 @@ impl Schedule {
                 refusal: None,
                 registry: None,
                 restored: BTreeSet::new(),
+                limiter: None,
                 gate: None,
             }),
             turn: Mutex::default(),
@@ -491,6 +496,7 @@ impl Inner {
             self.told.insert(format!("aggregate {aggregate}"), text);
         }
         self.restore_reservations();
+        self.publish_limits();
         self.publish_access();
         if let Err(text) = self.library.write(&self.book, Asked::ByNobody) {
             // The write is retried with the next change, or when the next aggregate comes online.

@@ -71,6 +71,8 @@ pub struct EngineMaker {
     pub cleans_on_demand: bool,
     /// What clients read in order, and does not lie in order, is put in order.
     pub writes_after_read: bool,
+    /// Limits of LUNs are set, changed and removed, again and again.
+    pub changes_limits: bool,
     /// Areas of which so many percent are free are emptied, again and again.
     pub least_free_percent: Option<u8>,
 }
@@ -97,6 +99,7 @@ impl EngineMaker {
         luns_together: LUNS_TOGETHER,
         cleans_on_demand: true,
         writes_after_read: false,
+        changes_limits: false,
         least_free_percent: None,
     };
 
@@ -127,6 +130,7 @@ impl EngineMaker {
             luns_together: [1, 2, 3, LUNS_TOGETHER, LUNS_TOGETHER][rng.index(5)],
             cleans_on_demand: !Rng::for_part(seed.0, "cleaning on demand").one_in(3),
             writes_after_read: false,
+            changes_limits: false,
             least_free_percent: None,
         }
         .with_a_journal_to_put_there()
@@ -139,6 +143,7 @@ impl EngineMaker {
         EngineMaker {
             least_free_percent: Some([1, 10, 30, 60][rng.index(4)]),
             writes_after_read: true,
+            changes_limits: Rng::for_part(seed.0, "limits").one_in(3),
             ..self
         }
     }
@@ -328,6 +333,7 @@ impl EngineMaker {
         }
         let mut system = EngineSystem::new(world, engine.clone(), aggregate, self.sync);
         system.set_cleaning(self.least_free_percent);
+        system.set_limiting(self.changes_limits);
         let end = world.run(TURNS_MAX, &mut |reactor| {
             let said = system.step(reactor);
             match system.state() {

@@ -9,6 +9,7 @@ mod cleaning;
 mod gardening;
 mod growing;
 mod growth;
+mod limiting;
 mod maker;
 mod replacement;
 mod replacing;

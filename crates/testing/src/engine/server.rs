@@ -28,6 +28,8 @@ pub struct EngineSystem {
     joined: Vec<BTreeMap<u64, u64>>,
     /// Segment cleaning beside everything else.
     pub(super) cleaning: Option<Cleaning>,
+    /// Limits of LUNs that change: the turns so far.
+    pub(super) limiting: Option<u32>,
     /// Growths under way, by token.
     pub(super) growing: BTreeMap<u64, Growing>,
     pub(super) growths: Vec<GrowthRecord>,
@@ -49,6 +51,7 @@ impl EngineSystem {
         EngineSystem {
             world: world.clone(),
             cleaning: None,
+            limiting: None,
             growing: BTreeMap::new(),
             growths: Vec::new(),
             replacing: BTreeMap::new(),
@@ -305,6 +308,7 @@ pub(super) fn error_of(error: admin::Error) -> Error {
 impl System for EngineSystem {
     fn turn(&mut self, reactor: usize) -> Turn {
         self.clean(reactor);
+        self.limit(reactor);
         self.step(reactor)
     }
 
@@ -406,6 +410,7 @@ impl System for EngineSystem {
     }
 
     fn request_stop(&mut self) -> bool {
+        self.engine.lift_limits();
         self.engine.request_stop();
         true
     }

@@ -243,3 +243,11 @@ fn a_damaged_block_with_a_copy_where_it_was_is_no_wrong_answer() {
         panic!("{failure}");
     }
 }
+
+/// A client closed a LUN while its limit held a read of it.
+#[test]
+fn what_is_held_is_answered_though_the_lun_was_closed() {
+    if let Err(failure) = Kind::Cleaned.run(Seed(0xa5af_83dd_fb38_d599), 0) {
+        panic!("{failure}");
+    }
+}

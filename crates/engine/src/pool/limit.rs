@@ -1,0 +1,270 @@
+//! Limits of LUNs: at most so many operations and bytes in a second, for all clients together.
+//!
+//! ```text
+//! operation ──▶ reserves its time ──passed──▶ begins
+//!                        └─yet to come──▶ held until then ([`crate::reactor`])
+//! ```
+//!
+//! Each rate has a *next time*: when the next operation may begin. An operation takes that time,
+//! and moves it on by its cost: a second divided by the rate for an operation, and for each of its
+//! bytes. The next time is never further back than [`BURST`], so a LUN that was idle may begin a
+//! few operations at once, but not more than a twentieth of a second's worth. Operations are held
+//! in the order in which they came.
+//!
+//! 1. An operation begins at the later time of both rates. What it reserved stays reserved, so a
+//!    limit holds whatever the mixture is.
+//! 2. Flushes reserve nothing: a client waits for the writes before a flush already, and their
+//!    order must not change.
+//! 3. A LUN and its images in snapshots share a limit, because they share a client's backup.
+//! 4. While no LUN has a limit, an operation costs one look at a flag; while others have one, a
+//!    look at a counter more.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use everglade_env::Nanos;
+use everglade_env::lock::{Mutex, RwLock};
+use everglade_target::Op;
+
+const SECOND: u128 = 1_000_000_000;
+/// What an idle LUN saves up: a twentieth of a second.
+const BURST: Nanos = 50_000_000;
+
+/// The limit of a LUN. 0 is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LimitSettings {
+    /// Most operations in a second.
+    pub operations_per_second: u64,
+    /// Most bytes that are read or written in a second.
+    pub bytes_per_second: u64,
+}
+
+/// What a limit has done since it was set, for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LimitInfo {
+    /// The limit.
+    pub settings: LimitSettings,
+    /// Operations that were held.
+    pub held_operations: u64,
+    /// How long they were held, all together.
+    pub held_nanos: u64,
+}
+
+/// When the next operation may begin, for each rate.
+#[derive(Clone, Copy, Debug, Default)]
+struct Next {
+    operation: Nanos,
+    byte: Nanos,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Limit {
+    settings: LimitSettings,
+    next: Mutex<Next>,
+    held_operations: AtomicU64,
+    held_nanos: AtomicU64,
+}
+
+/// Returns the beginning of something that takes `cost` parts of a second with so many parts.
+fn take(next: &mut Nanos, cost: u64, per_second: u64, now: Nanos) -> Nanos {
+    let Some(took) = (u128::from(cost) * SECOND).checked_div(u128::from(per_second)) else {
+        return 0;
+    };
+    let begin = (*next).max(now.saturating_sub(BURST));
+    *next = begin.saturating_add(u64::try_from(took).unwrap_or(u64::MAX));
+    begin
+}
+
+/// Bytes that count; `None` if an operation is not limited.
+fn bytes_of(op: &Op) -> Option<u64> {
+    match op {
+        Op::Read { length, .. } => Some(u64::from(*length)),
+        Op::Write { data, .. } => Some(u64::from(data.length)),
+        Op::Flush => None,
+        _ => Some(0),
+    }
+}
+
+impl Limit {
+    fn new(settings: LimitSettings) -> Limit {
+        Limit {
+            settings,
+            next: Mutex::default(),
+            held_operations: AtomicU64::new(0),
+            held_nanos: AtomicU64::new(0),
+        }
+    }
+
+    /// Reserves the time of an operation. Returns when it may begin, if that is later than `now`.
+    pub(crate) fn reserve(&self, op: &Op, now: Nanos) -> Option<Nanos> {
+        let bytes = bytes_of(op)?;
+        let mut next = self.next.lock();
+        let operation = take(
+            &mut next.operation,
+            1,
+            self.settings.operations_per_second,
+            now,
+        );
+        let byte = take(&mut next.byte, bytes, self.settings.bytes_per_second, now);
+        drop(next);
+        let due = operation.max(byte);
+        if due <= now {
+            return None;
+        }
+        self.held_operations.fetch_add(1, Ordering::Relaxed);
+        self.held_nanos.fetch_add(due - now, Ordering::Relaxed);
+        Some(due)
+    }
+
+    fn info(&self) -> LimitInfo {
+        LimitInfo {
+            settings: self.settings,
+            held_operations: self.held_operations.load(Ordering::Relaxed),
+            held_nanos: self.held_nanos.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// The limits of all LUNs.
+#[derive(Debug, Default)]
+pub(crate) struct Limits {
+    by_lun: RwLock<BTreeMap<[u8; 16], Arc<Limit>>>,
+    is_any: AtomicBool,
+    /// All were lifted, because the daemon stops: nobody is held any more.
+    is_lifted: AtomicBool,
+    /// Changes with each change of a limit.
+    generation: AtomicU64,
+}
+
+impl Limits {
+    /// Sets the limit of a LUN by its UUID, or removes it. What was reserved with the one before
+    /// does not count any more.
+    pub(crate) fn set(&self, lun: [u8; 16], settings: LimitSettings) {
+        let mut by_lun = self.by_lun.write();
+        match settings == LimitSettings::default() {
+            true => _ = by_lun.remove(&lun),
+            false => _ = by_lun.insert(lun, Arc::new(Limit::new(settings))),
+        }
+        self.is_any.store(!by_lun.is_empty(), Ordering::Release);
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// True if any LUN has a limit.
+    pub(crate) fn is_any(&self) -> bool {
+        self.is_any.load(Ordering::Relaxed) && !self.is_lifted()
+    }
+
+    /// Lifts all limits, for a stop.
+    pub(crate) fn lift(&self) {
+        self.is_lifted.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_lifted(&self) -> bool {
+        self.is_lifted.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Returns the limit of a LUN, by its UUID.
+    pub(crate) fn of(&self, lun: &[u8; 16]) -> Option<Arc<Limit>> {
+        self.by_lun.read().get(lun).cloned()
+    }
+
+    /// Returns all limits, by the UUIDs of their LUNs.
+    pub(crate) fn all(&self) -> BTreeMap<[u8; 16], LimitInfo> {
+        let by_lun = self.by_lun.read();
+        let all = by_lun.iter();
+        all.map(|(lun, limit)| (*lun, limit.info())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Nanos = 1_000_000;
+
+    fn read(length: u32) -> Op {
+        Op::Read { offset: 0, length }
+    }
+
+    fn limit(operations_per_second: u64, bytes_per_second: u64) -> Limit {
+        Limit::new(LimitSettings {
+            operations_per_second,
+            bytes_per_second,
+        })
+    }
+
+    #[test]
+    fn operations_begin_one_after_another_and_an_idle_lun_saves_little() {
+        let limit = limit(100, 0);
+        let start = 1_000 * MS;
+        let dues: Vec<_> = (0..7).map(|_| limit.reserve(&read(4096), start)).collect();
+        let at_once = [None; 6];
+        assert_eq!(
+            dues[..6],
+            at_once,
+            "50 ms are five operations, and one is now"
+        );
+        assert_eq!(dues[6], Some(start + 10 * MS));
+        assert_eq!(limit.reserve(&Op::Flush, start), None);
+        assert_eq!(limit.info().held_operations, 1);
+        assert_eq!(limit.info().held_nanos, 10 * MS);
+        // In a second there are a hundred, however many are asked for.
+        let begun = (0..1_000).filter(|_| {
+            let due = limit.reserve(&read(4096), start);
+            due.is_some_and(|due| due < start + 1_000 * MS)
+        });
+        assert_eq!(begun.count() + 7, 105);
+    }
+
+    #[test]
+    fn bytes_count_and_the_slower_rate_holds() {
+        let limit = limit(1_000, 1 << 20);
+        let start = 1_000 * MS;
+        assert_eq!(limit.reserve(&read(1 << 20), start), None);
+        let due = limit.reserve(&read(4096), start);
+        assert_eq!(
+            due,
+            Some(start + 950 * MS),
+            "a MiB took a second, less the burst"
+        );
+        let discard = Op::Discard {
+            offset: 0,
+            length: 1 << 30,
+            durable: false,
+        };
+        let turn = limit.reserve(&discard, start);
+        let next = limit.reserve(&read(4096), start);
+        assert!(turn.is_some(), "it waits its turn");
+        assert_eq!(turn, next, "it transfers no bytes");
+    }
+
+    #[test]
+    fn a_limit_of_nothing_is_none() {
+        let limits = Limits::default();
+        let before = limits.generation();
+        let settings = LimitSettings {
+            operations_per_second: 5,
+            bytes_per_second: 0,
+        };
+        limits.set([1; 16], settings);
+        assert!(limits.is_any() && limits.generation() > before);
+        assert_eq!(limits.all()[&[1; 16]].settings, settings);
+        assert!(limits.of(&[2; 16]).is_none());
+        limits.set([1; 16], LimitSettings::default());
+        assert!(!limits.is_any() && limits.all().is_empty());
+    }
+
+    #[test]
+    fn a_large_operation_at_a_low_rate_overflows_nothing() {
+        let limit = limit(1, 1);
+        for _ in 0..10 {
+            limit.reserve(&read(u32::MAX), u64::MAX - 5);
+        }
+    }
+}
