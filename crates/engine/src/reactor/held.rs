@@ -67,8 +67,16 @@ impl OpenLun {
 }
 
 impl<O: Outside> Core<O> {
+    /// Begins an operation, now or later. Out of the way of those that no limit concerns.
+    #[cold]
+    pub(super) fn begin_or_hold(&mut self, lun: LunHandle, op: Op, token: Token) {
+        if let Some(op) = self.hold(lun, op, token) {
+            self.begin(lun, op, token);
+        }
+    }
+
     /// Returns the operation unless it is to begin later.
-    pub(super) fn hold(&mut self, lun: LunHandle, op: Op, token: Token) -> Option<Op> {
+    fn hold(&mut self, lun: LunHandle, op: Op, token: Token) -> Option<Op> {
         let Some(open) = self.luns.get_mut(&lun.0) else {
             return Some(op);
         };
@@ -136,11 +144,7 @@ impl<O: Outside> Core<O> {
             }
             let Waiting { handle, token, .. } = waiting;
             match self.luns.contains_key(&handle.0) {
-                true => {
-                    if let Some(op) = self.hold(handle, waiting.op, token) {
-                        self.begin(handle, op, token);
-                    }
-                }
+                true => self.begin_or_hold(handle, waiting.op, token),
                 false => self.begin_held(waiting),
             }
         }

@@ -117,13 +117,9 @@ impl<O: Outside> Target for Core<O> {
     }
 
     fn submit(&mut self, lun: LunHandle, op: Op, token: Token) {
-        let op = match self.shared.limits.is_any() {
-            false => op,
-            true => match self.hold(lun, op, token) {
-                Some(op) => op,
-                None => return,
-            },
-        };
+        if self.shared.limits.is_any() {
+            return self.begin_or_hold(lun, op, token);
+        }
         if !self.meter.is_sample() {
             return self.begin(lun, op, token);
         }

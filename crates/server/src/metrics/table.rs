@@ -244,8 +244,8 @@ const REST: &[Metric] = &[
         that were moved because a client had read them in order."),
     gauge("everglade_garden_waiting_bytes", &["aggregate"], "Bytes of LUNs that clients have read \
         in order, and that are yet to be put in order."),
-    counter("everglade_qos_held_total", &["lun"], "Operations that the limit of a LUN has held back \
-        since it was set."),
+    counter("everglade_qos_held_total", &["lun"], "Operations that the limit of a LUN has held \
+        back since it was set."),
     counter("everglade_qos_held_seconds_total", &["lun"], "How long they were held back, all \
         together."),
     counter("everglade_garden_cleaned_areas_total", &["aggregate"], "Areas that segment cleaning \
