@@ -65,6 +65,16 @@ pub(crate) enum Reader {
     Ourselves,
 }
 
+/// A drive that had a block wrong, or could not read it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wrong {
+    pub(crate) drive: DeviceId,
+    /// True if it was counted for the drive. Other content than the pointer's is not: the pointer
+    /// may be out of date. It is counted when the right content was found elsewhere, and the maps
+    /// say that it is the block's.
+    pub(crate) is_counted: bool,
+}
+
 /// Device operations in flight, by their tokens.
 pub(crate) enum Inflight {
     Read {
@@ -76,7 +86,7 @@ pub(crate) enum Inflight {
         /// When it was submitted.
         since: Nanos,
         /// A drive that had the only block wrong, or could not read it.
-        wrong: Option<DeviceId>,
+        wrong: Option<Wrong>,
     },
     /// A probe read of a block: after another block could not be read, the probe shows whether the
     /// device answers.
@@ -385,13 +395,7 @@ impl<O: Outside> Core<O> {
     }
 
     /// Reads one block once more, from the next drive that has it.
-    fn load_again(
-        &mut self,
-        aggregate: u32,
-        pointer: Pointer,
-        attempt: u32,
-        wrong: Option<DeviceId>,
-    ) {
+    fn load_again(&mut self, aggregate: u32, pointer: Pointer, attempt: u32, wrong: Option<Wrong>) {
         let shared = self.shared.aggregate(aggregate);
         let place = shared.media.locate_copy(pointer.pvbn, attempt - 1);
         let Place { device, offset, .. } = place.expect("located before");
@@ -556,7 +560,7 @@ impl<O: Outside> Core<O> {
         &mut self,
         shared: &Aggregate,
         pointers: Vec<Pointer>,
-        (attempt, device, wrong): (u32, DeviceId, Option<DeviceId>),
+        (attempt, device, wrong): (u32, DeviceId, Option<Wrong>),
         completion: Completion,
     ) {
         let aggregate = shared.id;
@@ -579,7 +583,11 @@ impl<O: Outside> Core<O> {
                 // With copies, the same drive says which of the blocks it cannot read.
                 let is_run = pointers.len() > 1;
                 let next = attempt + u32::from(copies < 2 || !is_run || attempt == 0);
-                let wrong = (!is_run && error != DiskError::Gone).then_some(device);
+                let unread = Wrong {
+                    drive: device,
+                    is_counted: true,
+                };
+                let wrong = (!is_run && error != DiskError::Gone).then_some(unread);
                 for pointer in pointers {
                     self.load_again(aggregate, pointer, next, wrong);
                 }
@@ -588,7 +596,10 @@ impl<O: Outside> Core<O> {
             for pointer in pointers {
                 let reason = format!("reading block {}: {error}", pointer.pvbn);
                 let is_there = error != DiskError::Gone;
-                let wrong = Some(device).filter(|_| is_there);
+                let wrong = is_there.then_some(Wrong {
+                    drive: device,
+                    is_counted: is_spared,
+                });
                 if self.reconstruct(shared, pointer, wrong, reason.clone()) {
                     continue;
                 }
@@ -639,16 +650,23 @@ impl<O: Outside> Core<O> {
             if found == pointer.tag {
                 let page = page.freeze();
                 let key = load::key(aggregate, pointer);
-                if let Some(drive) = wrong.filter(|wrong| *wrong != device) {
-                    let note = Note {
-                        tag: found,
-                        page: page.clone(),
-                        drive,
-                        is_counted: true,
-                    };
-                    if shared.media.copies.note(pointer.pvbn, note) {
-                        self.ask_for_commit(shared);
+                match wrong {
+                    Some(Wrong { drive, is_counted }) if drive != device => {
+                        let note = Note {
+                            tag: found,
+                            page: page.clone(),
+                            drive,
+                            is_counted,
+                        };
+                        if shared.media.copies.note(pointer.pvbn, note) {
+                            self.ask_for_commit(shared);
+                        }
                     }
+                    // It was damaged in transit.
+                    Some(wrong) if is_spared && !wrong.is_counted => {
+                        shared.media.copies.count(device, |it| it.wrong_blocks += 1);
+                    }
+                    _ => {}
                 }
                 if is_one {
                     self.shared.cache.insert(key, page.clone());
@@ -658,18 +676,20 @@ impl<O: Outside> Core<O> {
                 self.arrive(aggregate, pointer, Ok(page));
                 continue;
             }
-            if is_spared {
-                shared.media.copies.count(device, |it| it.wrong_blocks += 1);
-            }
+            // Nothing is counted for the drive yet: the pointer may be out of date.
+            let wrong = Some(Wrong {
+                drive: device,
+                is_counted: false,
+            });
             if attempt < attempts_max {
                 // The block may have been damaged in transit.
-                self.load_again(aggregate, pointer, attempt + 1, Some(device));
+                self.load_again(aggregate, pointer, attempt + 1, wrong);
             } else {
                 let reason = format!(
                     "block {} does not hold what was written there: expected tag {}, found {found}",
                     pointer.pvbn, pointer.tag
                 );
-                if self.reconstruct(shared, pointer, Some(device), reason.clone()) {
+                if self.reconstruct(shared, pointer, wrong, reason.clone()) {
                     continue;
                 }
                 let content = Some(page.freeze());

@@ -28,7 +28,7 @@ use crate::media::copies::Note;
 use crate::media::layout::Across;
 use crate::pool::aggregate::Aggregate;
 use crate::reactor::Core;
-use crate::reactor::loading::{self, ATTEMPTS_MAX, Inflight};
+use crate::reactor::loading::{self, ATTEMPTS_MAX, Inflight, Wrong};
 use crate::read::load::{Missing, key};
 
 /// Most pages that are read to reconstruct a run: 4 MiB.
@@ -48,7 +48,7 @@ pub(super) struct Reconstruction {
     /// See [`crate::media::Media::stripes_version`].
     version: u64,
     /// The drive of the block, if it had it wrong, and what was wrong.
-    wrong: Option<DeviceId>,
+    wrong: Option<Wrong>,
     reason: String,
 }
 
@@ -175,7 +175,7 @@ impl<O: Outside> Core<O> {
         &mut self,
         shared: &Aggregate,
         pointer: Pointer,
-        wrong: Option<DeviceId>,
+        wrong: Option<Wrong>,
         reason: String,
     ) -> bool {
         if !shared.media.has_parity() {
@@ -351,17 +351,17 @@ impl<O: Outside> Core<O> {
         shared: &Aggregate,
         pointer: Pointer,
         at: Across,
-        wrong: Option<DeviceId>,
+        wrong: Option<Wrong>,
         found: &Recovered,
     ) {
         let layout = shared.media.layout();
         shared.media.copies.count_reconstructed();
-        let own = wrong.map(|drive| {
+        let own = wrong.map(|Wrong { drive, is_counted }| {
             let note = Note {
                 tag: pointer.tag,
                 page: found.page.clone(),
                 drive,
-                is_counted: true,
+                is_counted,
             };
             (pointer.pvbn, note)
         });

@@ -251,3 +251,16 @@ fn what_is_held_is_answered_though_the_lun_was_closed() {
         panic!("{failure}");
     }
 }
+
+/// A reader followed a pointer that was out of date, and found other content. That was counted as
+/// a wrong block of the drive.
+#[test]
+fn a_pointer_that_is_out_of_date_blames_no_drive() {
+    let beside = Beside {
+        groups: false,
+        cleaning: true,
+    };
+    if let Err(failure) = Kind::Parity.run_beside(Seed(0x8223_8f8f_5917_46e7), beside, 0) {
+        panic!("{failure}");
+    }
+}
