@@ -66,7 +66,7 @@ pub struct Options {
     /// the map when it is first changed. For benchmarks that show what the scan would cost: both
     /// are right, and media may have been used with either.
     pub create_scan: bool,
-    /// A parity group without a free area empties its emptiest one before it is opened.
+    /// A parity group that has no free area empties its emptiest one before writing there.
     pub cleans_on_demand: bool,
     /// What clients read in order, and does not lie in order, is put in order (H-16).
     pub writes_after_read: bool,

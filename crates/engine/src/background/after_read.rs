@@ -56,13 +56,7 @@ impl Pass<Home> for AfterReads {
     }
 
     fn wants(&self, home: &Home) -> Vec<Target> {
-        let is_any = home.aggregate.scattered.count() > 0;
-        if !is_any || !mover::may_move(home) || !mover::is_in_share(home, self.name()) {
-            return Vec::new();
-        }
-        home.planned()
-            .filter(|target| self.has_work(home, *target))
-            .collect()
+        mover::targets(home, self)
     }
 
     fn step(

@@ -44,12 +44,7 @@ impl Pass<Home> for Layouts {
     }
 
     fn wants(&self, home: &Home) -> Vec<Target> {
-        if !mover::may_move(home) || !mover::is_in_share(home, self.name()) {
-            return Vec::new();
-        }
-        home.planned()
-            .filter(|target| self.has_work(home, *target))
-            .collect()
+        mover::targets(home, self)
     }
 
     fn step(

@@ -18,8 +18,10 @@ use everglade_format::{FileId, Owner, Pointer, Pvbn, SPAN, Vvbn};
 
 use crate::alloc::blocks::Purpose;
 use crate::alloc::filesystem::FileSystem;
+use crate::background::pass::Pass;
 use crate::background::split::step_blocks;
 use crate::home::aggregate::Home;
+use crate::home::ledger::Target;
 use crate::media::pace::Bite;
 use crate::read::load::{Gather, LoadCx, Stop};
 use crate::tree::Content;
@@ -128,6 +130,16 @@ pub(super) fn is_in_share(home: &Home, pass: &'static str) -> bool {
         Bite::Large => true,
         Bite::Small => home.ledger.spent(pass).blocks < SMALL_BITE_BLOCKS,
     }
+}
+
+/// Returns the volumes for which a pass may move blocks now.
+pub(super) fn targets(home: &Home, pass: &impl Pass<Home>) -> Vec<Target> {
+    if !may_move(home) || !is_in_share(home, pass.name()) {
+        return Vec::new();
+    }
+    home.planned()
+        .filter(|target| pass.has_work(home, *target))
+        .collect()
 }
 
 /// Returns the blocks that moving `blocks` blocks may take: each may be alone in its level-1 block

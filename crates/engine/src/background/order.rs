@@ -21,7 +21,7 @@ use crate::read::load::{Gather, LoadCx, Stop};
 use crate::tree::Content;
 
 /// A region with longer runs than so many blocks, on the average, is good as it is.
-pub(crate) const GOOD_CHAIN: u64 = 16;
+const GOOD_CHAIN: u64 = 16;
 
 /// True if blocks in so many runs are worth moving.
 pub(crate) fn is_worth_it(blocks: u64, runs: u64) -> bool {

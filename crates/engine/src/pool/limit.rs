@@ -11,8 +11,8 @@
 //! few operations at once, but not more than a twentieth of a second's worth. Operations are held
 //! in the order in which they came.
 //!
-//! 1. An operation begins at the later time of both rates. What it reserved stays reserved, so a
-//!    limit holds whatever the mixture is.
+//! 1. Each rate gives an operation a time, and it begins at the later one. What it reserved stays
+//!    reserved, so a limit holds whatever the mixture is.
 //! 2. Flushes reserve nothing: a client waits for the writes before a flush already, and their
 //!    order must not change.
 //! 3. A LUN and its images in snapshots share a limit, because they share a client's backup.

@@ -126,9 +126,6 @@ impl<O: Outside> Core<O> {
 
     /// Notes regions that a client reads in order, so that they are put in order (H-16).
     fn note_scattered(&mut self, lun: &Lun, regions: &[u64]) {
-        if !self.shared.options.writes_after_read || lun.snapshot.is_some() {
-            return;
-        }
         let (aggregate, now) = (&lun.volume.aggregate, self.outside.now());
         for index in regions {
             let region = Region {
@@ -168,15 +165,14 @@ impl<O: Outside> Core<O> {
         let outcome = if is_vain {
             Ok(Default::default())
         } else {
-            missing(&mut load, &lun, first, count)
+            let notes = self.shared.options.writes_after_read && lun.snapshot.is_none();
+            missing(&mut load, &lun, (first, count), notes)
         };
         match outcome {
             Err(Stop::Load) => self.load(id, aggregate.id, wants),
             Ok((pointers, scattered)) => {
                 self.operations.remove(id);
-                if !pointers.is_empty() {
-                    self.note_scattered(&lun, &scattered);
-                }
+                self.note_scattered(&lun, &scattered);
                 let started = self.load_for_nobody(aggregate.id, pointers);
                 self.ahead_blocks -= count - started;
             }
@@ -188,13 +184,13 @@ impl<O: Outside> Core<O> {
     }
 }
 
-/// Returns committed blocks in a range that are not in the cache, and the regions that it passes
-/// the middle of and that do not lie in order.
+/// Returns committed blocks in a range that are not in the cache. If any are not and it `notes`
+/// regions, also returns those that do not lie in order and whose middle is in the range.
 fn missing(
     cx: &mut LoadCx<'_>,
     lun: &Lun,
-    first: u64,
-    count: u64,
+    (first, count): (u64, u64),
+    notes: bool,
 ) -> Result<(Vec<Pointer>, Vec<u64>), Stop> {
     let root = lun.root();
     let regions = first / SPAN..=(first + count - 1) / SPAN;
@@ -206,22 +202,30 @@ fn missing(
         }
     }
     gather.finish()?;
-    let (mut pointers, mut scattered) = (Vec::new(), Vec::new());
-    let blocks_in_lun = lun.size_bytes() / BLOCK;
+    let mut pointers = Vec::new();
     for (region, block) in &blocks {
         let slots = first.max(region * SPAN)..(first + count).min((region + 1) * SPAN);
-        for leaf in slots.clone() {
+        for leaf in slots {
             let pointer = Indirect(block).pointer(leaf % SPAN, Layer::Volume)?;
             if pointer.has_block() {
                 pointers.push(pointer);
             }
         }
-        let (begin, end) = (region * SPAN, (region * SPAN + SPAN).min(blocks_in_lun));
-        if slots.contains(&begin.midpoint(end)) && is_scattered(Indirect(block)) {
-            scattered.push(*region);
-        }
     }
-    Ok((cx.missing(&pointers)?, scattered))
+    let absent = cx.missing(&pointers)?;
+    if absent.is_empty() || !notes {
+        return Ok((absent, Vec::new()));
+    }
+    let blocks_in_lun = lun.size_bytes() / BLOCK;
+    let is_passed = |region: u64| {
+        let (begin, end) = (region * SPAN, (region * SPAN + SPAN).min(blocks_in_lun));
+        (first..first + count).contains(&begin.midpoint(end))
+    };
+    let scattered = blocks
+        .iter()
+        .filter(|(region, block)| is_passed(*region) && is_scattered(Indirect(block)));
+    let scattered = scattered.map(|(region, _)| *region).collect();
+    Ok((absent, scattered))
 }
 
 /// True if the leaves below a block do not lie in order, as far as its pointers know.

@@ -4,7 +4,8 @@
 //! has no answer. When its time has come, it begins as if it had just arrived.
 //!
 //! 1. Operations of a LUN begin in the order in which they came, because their times ascend.
-//! 2. When the limit of a LUN is changed, what is held reserves its time anew, in the same order.
+//! 2. When the limit of a LUN is changed, its operations that are held reserve their times anew, in
+//!    the same order.
 //! 3. An operation whose client has closed the LUN meanwhile begins all the same.
 //! 4. When limits are lifted for a stop, all that are held begin.
 

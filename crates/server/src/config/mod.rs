@@ -163,7 +163,7 @@ pub struct Settings {
     pub cp_interval: Option<Interval>,
     /// Time from the beginning of a scrub to that of the next one; 0 for never.
     pub scrub_interval: Option<Interval>,
-    /// A parity group without a free area empties its emptiest one before it is opened.
+    /// A parity group that has no free area empties its emptiest one before writing there.
     pub garden_on_demand: Option<Switch>,
     /// What clients read in order, and does not lie in order, is put in order.
     pub garden_write_after_read: Option<Switch>,
@@ -241,7 +241,7 @@ pub struct Config {
     pub cp_interval: Interval,
     /// Time from the beginning of a scrub to that of the next one; 0 for never.
     pub scrub_interval: Interval,
-    /// A parity group without a free area empties its emptiest one before it is opened.
+    /// A parity group that has no free area empties its emptiest one before writing there.
     pub garden_on_demand: Switch,
     /// What clients read in order, and does not lie in order, is put in order.
     pub garden_write_after_read: Switch,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use everglade_target::reservations::{LunUuid, Registry};
 
+use super::book::Book;
 use super::library::Asked;
 use super::reserved::{Reserved, bytes, digits, uuid};
 use super::{Inner, Schedule};
@@ -53,13 +54,7 @@ impl Schedule {
                 hosts first"
             ));
         }
-        let written = inner.library.write(&book, Asked::ByNobody);
-        written.map_err(|unwritten| unwritten.text)?;
-        if !inner.library.has_written(home) {
-            return Err("the aggregate does not take changes now".to_owned());
-        }
-        inner.book = book;
-        Ok(())
+        inner.keep(home, book, Asked::ByNobody)
     }
 
     /// Forgets the reservations of deleted LUNs.
@@ -80,6 +75,20 @@ impl Schedule {
 }
 
 impl Inner {
+    /// Writes a book in which the part of an aggregate has changed, and goes on with it.
+    ///
+    /// # Errors
+    /// The reason in one line; the book stays as it was.
+    pub(super) fn keep(&mut self, home: u32, book: Book, asked: Asked) -> Result<(), String> {
+        let written = self.library.write(&book, asked);
+        written.map_err(|unwritten| unwritten.text)?;
+        if !self.library.has_written(home) {
+            return Err("the aggregate does not take changes now".to_owned());
+        }
+        self.book = book;
+        Ok(())
+    }
+
     /// Restores the reservations of LUNs that were not restored yet.
     pub(super) fn restore_reservations(&mut self) {
         let Some(registry) = &self.registry else {

@@ -65,13 +65,8 @@ impl Schedule {
             );
             return Err(Problem::new(Code::TooMany, text));
         }
-        let written = inner.library.write(&book, Asked::ByPeople);
-        written.map_err(|unwritten| unavailable(unwritten.text))?;
-        if !inner.library.has_written(home) {
-            let text = "the aggregate does not take changes now".to_owned();
-            return Err(unavailable(text));
-        }
-        inner.book = book;
+        let kept = inner.keep(home, book, Asked::ByPeople);
+        kept.map_err(unavailable)?;
         inner.publish_limits();
         Ok(())
     }

@@ -22,7 +22,7 @@ const TURNS: u32 = 32;
 const JOBS: usize = 2;
 /// Looks between two that read a part of a LUN.
 const LOOKS: u32 = 2;
-/// Blocks from the beginning of one such part to that of the next.
+/// Blocks between the beginnings of two such parts.
 const LOOK_BLOCKS: u64 = 32;
 /// Consistency points without cleaning.
 const REST_POINTS: u64 = 4;

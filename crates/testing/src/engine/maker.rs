@@ -67,7 +67,7 @@ pub struct EngineMaker {
     pub create_scan: bool,
     /// LUNs that are cleaned together.
     pub luns_together: usize,
-    /// A parity group without a free area empties its emptiest one before it is opened.
+    /// A parity group that has no free area empties its emptiest one before writing there.
     pub cleans_on_demand: bool,
     /// What clients read in order, and does not lie in order, is put in order.
     pub writes_after_read: bool,

@@ -23,10 +23,14 @@ impl Rig {
 
     /// A LUN that was written in order, and then over and over, not in order.
     fn overwritten() -> Rig {
-        let mut rig = Rig::of(EngineMaker {
+        Rig::overwritten_of(EngineMaker {
             reclaim_regions: 1,
             ..EngineMaker::SMALL_LOGGED
-        });
+        })
+    }
+
+    fn overwritten_of(maker: EngineMaker) -> Rig {
+        let mut rig = Rig::of(maker);
         rig.write("v/l", 0, BLOCKS, 1_000);
         rig.snapshot("v", "s");
         rig.clone_of("c", "v", "s").expect("a new name");
@@ -153,22 +157,13 @@ fn a_layout_ends_with_its_volume() {
     drop(rig.restart());
 }
 
-/// A LUN whose blocks lie scattered, of an engine that writes after reads if it `writes`, started
-/// anew so that nothing of it is in memory.
+/// An overwritten LUN of an engine that writes after reads if it `writes`, started anew so that
+/// nothing of it is in memory.
 fn scattered(writes: bool) -> Rig {
-    let mut rig = Rig::of(EngineMaker {
+    let rig = Rig::overwritten_of(EngineMaker {
         writes_after_read: writes,
         ..EngineMaker::SMALL_LOGGED
     });
-    rig.write("v/l", 0, BLOCKS, 1_000);
-    rig.snapshot("v", "s");
-    rig.clone_of("c", "v", "s").expect("a new name");
-    for turn in 1..6 {
-        for first in (turn..BLOCKS).step_by(7) {
-            rig.write("v/l", first, 1, turn * 10_000);
-        }
-        rig.rest();
-    }
     rig.restart()
 }
 
