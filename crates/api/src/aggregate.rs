@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::fields::required;
-use crate::{CatchingUp, Fields, Name, Problem, Raid};
+use crate::{CatchingUp, Fields, Name, Problem, Raid, Removal};
 
 /// Limit of devices in one request. The label has room for many more than any host has.
 pub const DEVICES_MAX: usize = 64;
@@ -138,6 +138,9 @@ pub struct Aggregate {
     /// The replay of the journal when the aggregate was opened; absent after a clean stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
+    /// The removal of devices that is under way, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removal: Option<Removal>,
     /// Number of volumes in the aggregate.
     pub volume_count: u64,
     /// Devices of the aggregate. Those of a mirror are in the order of groups and columns.

@@ -31,6 +31,7 @@ mod plural;
 mod policy;
 mod problem;
 mod raid;
+mod removal;
 mod repair;
 mod replacement;
 mod scan;
@@ -78,6 +79,7 @@ pub use policy::{
 };
 pub use problem::{CONTENT_TYPE as PROBLEM_CONTENT_TYPE, Problem, ProblemBody};
 pub use raid::{GROUP_DATA_MAX, GROUP_SIZE_DEFAULT, GROUP_SIZE_MAX, Raid};
+pub use removal::{Removal, RemovalState, RemoveDevice};
 pub use repair::{Repair, RepairState};
 pub use replacement::{CatchingUp, ReplaceDrive, Replacement};
 pub use scan::{Scan, SetScan};

@@ -14,6 +14,7 @@ use crate::listing::{self, Cell, Column, if_asked};
 use crate::moving;
 use crate::output::{Output, size};
 use crate::path::absolute;
+use crate::removal;
 use crate::replacement;
 use crate::scrub;
 use crate::session::Session;
@@ -110,16 +111,17 @@ pub(crate) fn run(
         AggregateVerb::Add(add) => growth::add(add, session, output, yes)?,
         AggregateVerb::Resize(resize) => growth::resize(resize, session, output)?,
         AggregateVerb::Replace(replace) => replacement::replace(replace, session, output, yes)?,
+        AggregateVerb::Remove(remove) => removal::remove(remove, session, output)?,
         AggregateVerb::Spare { verb } => spare::spare(verb, session, output)?,
         AggregateVerb::Scrub { verb } => scrub::scrub(verb, session, output)?,
         AggregateVerb::Export(export) => moving::export(export, session, output)?,
         AggregateVerb::Import(import) => moving::import(import, &COLUMNS, session, output)?,
-        AggregateVerb::Delete(delete) => remove(delete, session, output, yes)?,
+        AggregateVerb::Delete(delete) => delete_one(delete, session, output, yes)?,
     }
     Ok(exit::OK)
 }
 
-fn remove(
+fn delete_one(
     delete: &AggregateDelete,
     session: &Session,
     output: &Output,
@@ -392,6 +394,13 @@ fn details(aggregate: &Aggregate, exact: bool) -> String {
             let text = format!("two halves of {half}, {} % filled", journal.fill_percent);
             line("journal", &text);
         }
+    }
+    if let Some(removal) = &aggregate.removal {
+        let devices = removal.devices.join(", ");
+        line(
+            "removal",
+            &format!("{devices}: {}", removal::progress(removal)),
+        );
     }
     if let Some(recovery) = &aggregate.recovery {
         let text = format!(

@@ -26,6 +26,7 @@ mod path;
 mod policy;
 pub mod progress;
 mod qos;
+mod removal;
 pub mod repair;
 mod replacement;
 mod scan;

@@ -177,6 +177,8 @@ pub enum AggregateVerb {
     Resize(AggregateResize),
     /// Put a new drive into the place of a drive of a mirror; clients go on working
     Replace(AggregateReplace),
+    /// Empty a device, or a group of drives, and remove it; clients go on working
+    Remove(AggregateRemove),
     /// Keep drives that take the place of drives of mirrors that fail
     Spare {
         /// What to do.
@@ -316,6 +318,37 @@ pub struct AggregateReplace {
     /// Show whether the drive could be replaced, and what would be lost; change nothing
     #[arg(long)]
     pub dry_run: bool,
+}
+
+/// Options of `aggregate remove`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+All blocks of the device move to the other devices in the background; snapshots and clones share
+them as before. Then the device leaves the aggregate, and is cleared. Of a mirror or a parity group,
+the whole group is removed. Its space counts no more from the beginning on. A removal goes on after
+a restart. The device with the journal, which is the first one, cannot be removed.
+
+Without DEVICE, this shows how far a removal is.")]
+pub struct AggregateRemove {
+    /// The aggregate
+    #[arg(value_name = "AGGREGATE")]
+    pub name: Name,
+
+    /// The device, as 'everglade aggregate show' names it; of a group, any of its drives
+    #[arg(value_name = "DEVICE")]
+    pub device: Option<PathBuf>,
+
+    /// Show whether the device could be removed, and what would be left; change nothing
+    #[arg(long, requires = "device", conflicts_with = "wait")]
+    pub dry_run: bool,
+
+    /// Let the devices stay that are being removed
+    #[arg(long, conflicts_with_all = ["device", "wait"])]
+    pub stop: bool,
+
+    /// Wait until the device is removed
+    #[arg(long)]
+    pub wait: bool,
 }
 
 /// Verbs of `aggregate spare`.

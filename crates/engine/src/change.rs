@@ -64,6 +64,14 @@ pub enum Change {
         /// The result of [`crate::Engine::prepare_growth`].
         next: NextGeometry,
     },
+    /// Removes a member, with its whole group, after its blocks have moved to the others. Watch
+    /// [`crate::AggregateInfo::removal`] and the members for the end.
+    StartRemoval {
+        /// Index of the member in [`crate::AggregateInfo::members`].
+        member: u32,
+    },
+    /// Lets all members stay that are being removed.
+    StopRemoval,
     /// Replaces the text that administrators' programs keep in the aggregate.
     SetNotes {
         /// At most [`everglade_format::notes::NOTES_BYTES_MAX`] bytes.
@@ -308,6 +316,8 @@ impl Change {
             | Change::StartCleaning { .. }
             | Change::StartLayout { .. }
             | Change::StopGardening
+            | Change::StartRemoval { .. }
+            | Change::StopRemoval
             | Change::StopRepair
             | Change::SetScanPace { .. }
             | Change::StartSplit { .. }

@@ -87,6 +87,7 @@ pub use crate::pool::log::{JournalInfo, RecoveryInfo};
 pub use crate::pool::lost::{DamageLine, LostInfo};
 pub use crate::pool::mended::{MendedInfo, RepairInfo, RepairState};
 pub use crate::pool::refused::RefusedInfo;
+pub use crate::pool::removal::{RemovalInfo, RemovalPlan};
 pub use crate::pool::scrub::{ScrubInfo, ScrubState};
 pub use crate::pool::space::Usage;
 pub use crate::pool::trigger::{Cleaned, CpCounts, PHASE_BOUNDS, PhaseTimes};

@@ -12,6 +12,7 @@ use everglade_format::Seat;
 use everglade_format::volume::Sync;
 use everglade_pagecache::PageCache;
 
+use crate::admin::removal;
 use crate::background::split;
 use crate::cp::freeze::RECLAIM_REGIONS;
 use crate::media::copies::{CopiesInfo, DriveFaults};
@@ -40,6 +41,7 @@ use crate::pool::log::{JournalInfo, Log, RecoveryInfo};
 use crate::pool::lost::LostInfo;
 use crate::pool::mended::MendedInfo;
 use crate::pool::refused::RefusedInfo;
+use crate::pool::removal::{RemovalInfo, RemovalPlan};
 use crate::pool::scrub::ScrubInfo;
 use crate::pool::space::{Space, Usage};
 use crate::pool::trigger::CpCounts;
@@ -182,6 +184,11 @@ pub struct AggregateInfo {
     pub scrub: ScrubInfo,
     /// What its gardener does.
     pub garden: GardenInfo,
+    /// Members that leave it, if any do.
+    pub removal: Option<RemovalInfo>,
+    /// Devices of members that were removed, and that may still have labels: see
+    /// [`Engine::forget_former`].
+    pub former: Vec<DeviceId>,
 }
 
 impl AggregateInfo {
@@ -431,7 +438,7 @@ impl Engine {
         })?;
         let affinities = AggregateAffinities::add(&shared.affinities, RANGES)
             .map_err(|gone| Refusal::new(gone.to_string(), "a running engine", "Start again"))?;
-        let (superblock, astray) = (labels.superblock, labels.astray);
+        let (superblock, astray, former) = (labels.superblock, labels.astray, labels.removed);
         let lost = lost::find(storage, &mut layout, &superblock, &astray)?;
         // After the crash of a daemon, the content read here may still be in a device's cache. A
         // flush is answered from committed content, so that content must be stable now.
@@ -462,8 +469,9 @@ impl Engine {
         shared.has_groups.fetch_or(has_groups, Ordering::Relaxed);
         let healing = Healing::find(storage, &layout, &superblock);
         let backed = superblock.areas_used * layout.geometry.area_blocks();
+        let backed = backed.min(layout.config.staying_blocks());
         let space = Space::new(
-            layout.geometry.block_count(),
+            layout.config.staying_blocks(),
             layout.config.reserve_blocks,
             superblock.blocks_used,
             backed,
@@ -478,6 +486,7 @@ impl Engine {
             &superblock,
             space,
         );
+        aggregate.add_former(&former);
         aggregate.commits_first = healing.is_needed();
         if let Some(name) = name {
             aggregate.begin_as(name);
@@ -537,6 +546,25 @@ impl Engine {
             return Vec::new();
         }
         copies::mend(storage, &layout)
+    }
+
+    /// Forgets a device whose member was removed. It may be closed then, and still has a label.
+    ///
+    /// # Panics
+    /// If there never was an aggregate of this number.
+    pub fn forget_former(&self, id: u32, device: DeviceId) {
+        self.0.aggregate(id).forget_former(device);
+    }
+
+    /// Says what the removal of a member would leave. Changes nothing.
+    ///
+    /// # Errors
+    /// Why the member cannot be removed.
+    ///
+    /// # Panics
+    /// If there never was an aggregate of this number.
+    pub fn examine_removal(&self, id: u32, member: u32) -> Result<RemovalPlan, change::Error> {
+        removal::examine(&self.0.aggregate(id), member)
     }
 
     /// Says what a growth would give. Writes nothing.
@@ -661,6 +689,8 @@ impl Engine {
             stripes: aggregate.media.stripes.info(),
             scrub: aggregate.scrub(),
             garden: aggregate.garden(),
+            removal: aggregate.removal(),
+            former: aggregate.former(),
         };
         let all = self.0.all();
         let listed = all.iter().filter(|aggregate| !aggregate.is_forgotten());

@@ -27,9 +27,11 @@
 //! | [`INCOMPATIBLE_CHANGED`] | 0 | the composition was changed after the aggregate was created: labels may have records of two epochs, the newest superblock says which one counts, and the journal may have records of older epochs (decision 0040) |
 //! | [`INCOMPATIBLE_SEATS`] | 1 | members have seats: there are groups of drives |
 //! | [`INCOMPATIBLE_PARITY`] | 2 | there are parity groups, and a RAID log ([`crate::raid_log`]) on each of their members |
+//! | [`INCOMPATIBLE_REMOVAL`] | 3 | members are being evacuated, or were removed: their extents have no blocks, and their devices are elsewhere (decision 0057) |
 //!
 //! The engine sets bit 0 in every record of an epoch above 1, and in no record of epoch 1. It
-//! sets bit 1 exactly if a member is in a group, and bit 2 exactly if a member has parity.
+//! sets bit 1 exactly if a member is in a group, bit 2 exactly if a member has parity, and bit 3
+//! exactly if a member is being evacuated or was removed.
 //!
 //! The RAID log of a member of a parity group is directly before its data. All members of a parity
 //! group have their data at the same first dbn, and the same extents of all data columns lie there
@@ -37,7 +39,7 @@
 //! which the record names, and on all parity drives, at the same place.
 
 use crate::bytes::{array_at, put, u32_at, u64_at};
-use crate::seat::{COPIES_MAX, DATA_MAX, PARITY_MAX, Role, Seat};
+use crate::seat::{COPIES_MAX, DATA_MAX, PARITY_MAX, Removal, Role, Seat};
 use crate::tag::SECRET_BYTES;
 use crate::{Damage, Dbn, FORMAT_VERSION, Geometry};
 
@@ -47,8 +49,11 @@ pub const INCOMPATIBLE_CHANGED: u64 = 1;
 pub const INCOMPATIBLE_SEATS: u64 = 2;
 /// Incompatible feature: there are groups with parity.
 pub const INCOMPATIBLE_PARITY: u64 = 4;
+/// Incompatible feature: members are being evacuated, or were removed.
+pub const INCOMPATIBLE_REMOVAL: u64 = 8;
 /// Incompatible features that this build knows.
-const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_CHANGED | INCOMPATIBLE_SEATS | INCOMPATIBLE_PARITY;
+const INCOMPATIBLE_KNOWN: u64 =
+    INCOMPATIBLE_CHANGED | INCOMPATIBLE_SEATS | INCOMPATIBLE_PARITY | INCOMPATIBLE_REMOVAL;
 
 /// Most extents of an aggregate: a superblock has room for this many frontiers.
 pub const EXTENTS_MAX: usize = 894;
@@ -202,6 +207,11 @@ impl Config {
             self.has_parity(),
             "a record with parity says so"
         );
+        assert_eq!(
+            self.incompatible & INCOMPATIBLE_REMOVAL != 0,
+            self.has_removals(),
+            "a record with removals says so"
+        );
         let mut out = vec![0; CONFIG_BYTES];
         put(&mut out, 0, MAGIC);
         put(&mut out, 8, FORMAT_VERSION.to_le_bytes());
@@ -324,7 +334,7 @@ impl Config {
             ));
         }
         let entry = |index: usize| MEMBERS_AT + index * ENTRY_BYTES;
-        let has_seats = u64_at(bytes, 40) & INCOMPATIBLE_SEATS != 0;
+        let has_seats = u64_at(bytes, 40) & (INCOMPATIBLE_SEATS | INCOMPATIBLE_REMOVAL) != 0;
         let seat = |index: usize| match has_seats {
             true => Seat::decode(bytes, entry(index) + 32),
             false => Ok(Seat::ALONE),
@@ -423,6 +433,10 @@ impl Config {
             let expected = "parity and a RAID log exactly if incompatible feature bit 2 is set";
             return Err(Damage::new("parity", expected, self.has_parity()));
         }
+        if self.has_removals() != (self.incompatible & INCOMPATIBLE_REMOVAL != 0) {
+            let expected = "removals exactly if incompatible feature bit 3 is set";
+            return Err(Damage::new("seats", expected, self.has_removals()));
+        }
         if self.reserve_blocks > geometry.block_count() {
             return Err(Damage::new(
                 "reserve",
@@ -444,6 +458,44 @@ impl Config {
     pub fn has_parity(&self) -> bool {
         let mut members = self.members.iter();
         members.any(|member| member.seat.role == Role::Parity)
+    }
+
+    /// True if a member is being evacuated, or was removed.
+    #[must_use]
+    pub fn has_removals(&self) -> bool {
+        let mut members = self.members.iter();
+        members.any(|member| member.seat.removal != Removal::None)
+    }
+
+    /// True if a member was removed. One that does not exist was not.
+    #[must_use]
+    pub fn is_removed(&self, member: u32) -> bool {
+        let member = self.members.get(member as usize);
+        member.is_some_and(|member| member.seat.is_removed())
+    }
+
+    /// True if nothing is allocated on a member any more.
+    #[must_use]
+    pub fn is_leaving(&self, member: u32) -> bool {
+        let member = self.members.get(member as usize);
+        member.is_some_and(|member| member.seat.removal != Removal::None)
+    }
+
+    /// Returns the blocks that may be allocated: those of members that stay.
+    #[must_use]
+    pub fn staying_blocks(&self) -> u64 {
+        let first = self.extents.first();
+        let has_none = first.is_some_and(|it| it.base == 0 && !self.is_leaving(it.member));
+        self.staying_areas_blocks() - u64::from(has_none)
+    }
+
+    /// Returns the blocks of all areas of members that stay. The first one may have a block that is
+    /// never allocated.
+    #[must_use]
+    pub fn staying_areas_blocks(&self) -> u64 {
+        let extents = self.extents.iter();
+        let staying = extents.filter(|extent| !self.is_leaving(extent.member));
+        staying.map(|extent| extent.length).sum()
     }
 
     /// Returns the indices of the members that have the same blocks as `member`, itself included:
@@ -516,7 +568,8 @@ impl Config {
     /// # Errors
     /// See [`Geometry::new`].
     pub fn geometry(&self) -> Result<Geometry, Damage> {
-        Geometry::new(self.area_blocks, self.extents.clone())
+        let geometry = Geometry::new(self.area_blocks, self.extents.clone())?;
+        Ok(geometry.with_vacant(|extent| self.is_removed(extent.member)))
     }
 }
 
@@ -528,13 +581,23 @@ fn validate_seats(config: &Config) -> Result<(), Damage> {
     let seats = || config.members.iter().map(|member| member.seat);
     for seat in seats() {
         if seat.group == 0 {
-            if seat != Seat::ALONE {
+            let removal = seat.removal;
+            if seat
+                != (Seat {
+                    removal,
+                    ..Seat::ALONE
+                })
+            {
                 let expected = "a current data column, as the member is in no group";
                 return Err(Damage::new("seat of a member", expected, seat));
             }
             continue;
         }
         let in_group = || seats().filter(|other| other.group == seat.group);
+        if in_group().any(|other| other.removal != seat.removal) {
+            let expected = "the same removal as the others of its group";
+            return Err(Damage::new("seat of a member", expected, seat));
+        }
         let twins = in_group().filter(|other| other.column == seat.column);
         if twins.count() > 1 {
             return Err(Damage::new("seat of a member", "each once", seat));
@@ -560,6 +623,13 @@ fn validate_seats(config: &Config) -> Result<(), Damage> {
         check_room(config, extent.member, end, &format!("extent {index}"))?;
     }
     let journal = &config.journal;
+    if journal.blocks > 0 && config.is_leaving(journal.member) {
+        let expected = "a journal on members that stay";
+        return Err(Damage::new("removal", expected, journal.member));
+    }
+    if !seats().any(|seat| seat.removal == Removal::None) {
+        return Err(Damage::new("removal", "a member that stays", "none"));
+    }
     if journal.blocks > 0 {
         let end = journal.first.0.saturating_add(journal.blocks);
         check_room(config, journal.member, end, "the journal")?;
@@ -578,7 +648,8 @@ fn validate_mirror_seat<I: Iterator<Item = Seat>>(
         return Err(Damage::new("seat of a member", expected, seat));
     }
     let has_data = in_group().any(|other| other.role == Role::Data);
-    if !has_data || in_group().count() < 2 || !in_group().any(Seat::is_current) {
+    let has_current = seat.is_removed() || in_group().any(Seat::is_current);
+    if !has_data || in_group().count() < 2 || !has_current {
         let expected = "a data column, a copy, and one of them current";
         return Err(Damage::new("group", expected, seat));
     }
@@ -602,7 +673,7 @@ fn validate_parity_seat<I: Iterator<Item = Seat>>(
         return Err(Damage::new("seat of a member", expected, seat));
     }
     let behind = in_group().filter(|other| !other.is_current()).count();
-    if behind > parity {
+    if behind > parity && !seat.is_removed() {
         let expected = "no more members behind than there are parity columns";
         return Err(Damage::new("group", expected, seat));
     }
@@ -671,296 +742,4 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::damage::Writer;
-    use crate::seat::SeatState;
-
-    fn sample() -> Config {
-        Config {
-            member_index: 1,
-            epoch: 3,
-            compatible: 0,
-            incompatible: 0,
-            uuid: [1; 16],
-            secret: [2; 32],
-            created_seconds: 77,
-            area_blocks: 256,
-            reserve_blocks: 100,
-            journal: JournalRegion::default(),
-            raid_log_blocks: 0,
-            name: "aggr0".into(),
-            members: vec![
-                Member {
-                    uuid: [3; 16],
-                    size_blocks: 5000,
-                    data_first: Dbn(256),
-                    seat: Seat::ALONE,
-                },
-                Member {
-                    uuid: [4; 16],
-                    size_blocks: 5000,
-                    data_first: Dbn(256),
-                    seat: Seat::ALONE,
-                },
-            ],
-            extents: vec![
-                Extent {
-                    base: 0,
-                    length: 1024,
-                    group: 0,
-                    column: 0,
-                    member: 0,
-                    first_dbn: Dbn(256),
-                },
-                Extent {
-                    base: 1024,
-                    length: 1024,
-                    group: 0,
-                    column: 1,
-                    member: 1,
-                    first_dbn: Dbn(256),
-                },
-            ],
-        }
-    }
-
-    #[test]
-    fn a_record_survives_the_round_trip() {
-        assert_eq!(Config::decode(&sample().encode()), Ok(Some(sample())));
-        assert_eq!(
-            Config::decode(&vec![0; CONFIG_BYTES]),
-            Ok(None),
-            "never written"
-        );
-    }
-
-    #[test]
-    fn any_flipped_bit_is_noticed() {
-        let good = sample().encode();
-        for bit in (0..CONFIG_BYTES * 8).step_by(997) {
-            let mut bad = good.clone();
-            bad[bit / 8] ^= 1 << (bit % 8);
-            assert!(Config::decode(&bad).is_err(), "bit {bit}");
-        }
-    }
-
-    #[test]
-    fn a_resealed_record_with_an_extent_beyond_its_member_is_refused() {
-        let mut config = sample();
-        config.extents[1].length = 1 << 30;
-        let damage = Config::decode(&config.encode()).expect_err("too long");
-        assert_eq!(damage.what, "extent");
-    }
-
-    /// A record with one byte changed and its checksum made right.
-    fn resealed(at: usize, value: u8) -> Vec<u8> {
-        let mut bytes = sample().encode();
-        bytes[at] = value;
-        let check = *blake3::hash(&bytes[..CHECK_AT]).as_bytes();
-        put(&mut bytes, CHECK_AT, check);
-        bytes
-    }
-
-    #[test]
-    fn another_version_and_unknown_features_are_refused_and_compatible_ones_kept() {
-        let ours = u8::try_from(crate::FORMAT_VERSION).expect("small");
-        for (at, value, writer, text) in [
-            (
-                8,
-                ours + 1,
-                Writer::Newer,
-                "format version: expected 1, found 2",
-            ),
-            (
-                8,
-                ours - 1,
-                Writer::Older,
-                "format version: expected 1, found 0",
-            ),
-            (
-                33,
-                1,
-                Writer::Newer,
-                "read-only-compatible feature flags: expected none, as this build knows none, \
-                found 0x100",
-            ),
-            (
-                40,
-                8,
-                Writer::Newer,
-                "incompatible feature flags: expected none but 0x7, which this build knows, found \
-                0x8",
-            ),
-        ] {
-            let damage = Config::decode(&resealed(at, value)).expect_err("not ours");
-            assert_eq!(
-                (damage.writer, damage.to_string()),
-                (writer, text.to_owned())
-            );
-        }
-        let bytes = resealed(31, 0x80);
-        let config = Config::decode(&bytes).expect("ours").expect("there");
-        assert_eq!(config.compatible, 1 << 63);
-        assert_eq!(config.encode(), bytes);
-    }
-
-    #[test]
-    fn a_changed_composition_is_a_feature_that_this_build_knows() {
-        let changed = Config {
-            incompatible: INCOMPATIBLE_CHANGED,
-            ..sample()
-        };
-        assert_eq!(Config::decode(&changed.encode()), Ok(Some(changed)));
-    }
-
-    /// The sample as a mirror of two drives.
-    fn mirror() -> Config {
-        let mut config = sample();
-        config.incompatible = INCOMPATIBLE_SEATS;
-        config.extents.truncate(1);
-        for (member, drive) in config.members.iter_mut().zip(0..) {
-            member.seat = Seat::of_mirror(1, drive);
-        }
-        config
-    }
-
-    #[test]
-    fn a_mirror_is_a_feature_that_this_build_knows() {
-        let mut config = mirror();
-        assert_eq!(Config::decode(&config.encode()), Ok(Some(config.clone())));
-        assert_eq!(
-            (config.copies_of(0), config.copies_of(1)),
-            (vec![0, 1], vec![0, 1])
-        );
-        config.members[0].seat.state = SeatState::Behind;
-        assert_eq!(Config::decode(&config.encode()), Ok(Some(config.clone())));
-        assert_eq!(sample().copies_of(1), [1]);
-    }
-
-    #[test]
-    fn seats_that_contradict_each_other_are_refused() {
-        type Harm = fn(&mut Config);
-        let harms: [(Harm, &str); 7] = [
-            (|it| it.members[1].seat.column = 0, "seat of a member"),
-            (|it| it.members[1].seat.column = 3, "seat of a member"),
-            (
-                |it| it.members[1].seat.role = Role::Data,
-                "seat of a member",
-            ),
-            (|it| it.members[0].seat = Seat::ALONE, "group"),
-            (
-                |it| {
-                    for member in &mut it.members {
-                        member.seat.state = SeatState::Behind;
-                    }
-                },
-                "group",
-            ),
-            (|it| it.extents[0].member = 1, "member"),
-            (
-                |it| it.members[1].size_blocks = 1280 + 255,
-                "size of a copy",
-            ),
-        ];
-        for (harm, what) in harms {
-            let mut config = mirror();
-            harm(&mut config);
-            let damage = Config::decode(&config.encode()).expect_err("contradictory");
-            assert_eq!(damage.what, what);
-        }
-    }
-
-    /// Three data columns and two with parity.
-    fn parity_group() -> Config {
-        let mut config = sample();
-        config.incompatible = INCOMPATIBLE_SEATS | INCOMPATIBLE_PARITY;
-        config.raid_log_blocks = 64;
-        let (member, extent) = (config.members[0].clone(), config.extents[0]);
-        let members = (0..5).map(|column| Member {
-            uuid: [column; 16],
-            data_first: Dbn(256 + 64),
-            seat: Seat::of_parity_group(1, column, 3),
-            ..member
-        });
-        config.members = members.collect();
-        let extents = (0..3).map(|column| Extent {
-            base: u64::from(column) * 1024,
-            column,
-            member: column,
-            first_dbn: Dbn(256 + 64),
-            ..extent
-        });
-        config.extents = extents.collect();
-        config
-    }
-
-    #[test]
-    fn a_parity_group_is_a_feature_that_this_build_knows() {
-        let mut config = parity_group();
-        config.journal = JournalRegion {
-            member: 1,
-            first: Dbn(256),
-            blocks: 0,
-        };
-        for member in &mut config.members[1..3] {
-            member.seat.state = SeatState::Behind;
-        }
-        assert_eq!(Config::decode(&config.encode()), Ok(Some(config.clone())));
-        assert_eq!(config.copies_of(1), [1]);
-        let group = config.parity_group_of(4).expect("it has parity");
-        assert_eq!((group.data, group.parity), (vec![0, 1, 2], vec![3, 4]));
-        assert_eq!(config.journal_members(), []);
-        config.journal.blocks = 1;
-        assert_eq!(config.journal_members(), [1, 3, 4]);
-        assert_eq!(config.raid_log_first(2), Dbn(256));
-        assert!(mirror().parity_group_of(1).is_none());
-    }
-
-    #[test]
-    fn parity_groups_that_contradict_themselves_are_refused() {
-        type Harm = fn(&mut Config);
-        let harms: [(Harm, &str); 8] = [
-            (|it| it.members[1].seat.column = 0, "seat of a member"),
-            (|it| it.members[1].seat.column = 5, "seat of a member"),
-            (|it| it.members[4].seat.column = 2, "seat of a member"),
-            (|it| it.members[1].seat.role = Role::Copy, "group"),
-            (|it| it.extents[1].first_dbn = Dbn(600), "extents"),
-            (
-                |it| it.members[3].data_first = Dbn(319),
-                "first block of data",
-            ),
-            (|it| it.raid_log_blocks = 0, "parity"),
-            (
-                |it| {
-                    for member in &mut it.members[..3] {
-                        member.seat.state = SeatState::Behind;
-                    }
-                },
-                "group",
-            ),
-        ];
-        for (index, (harm, what)) in harms.into_iter().enumerate() {
-            let mut config = parity_group();
-            harm(&mut config);
-            let damage = Config::decode(&config.encode()).expect_err("contradictory");
-            assert_eq!(damage.what, what, "harm {index}");
-        }
-    }
-
-    #[test]
-    fn without_the_feature_the_bytes_of_a_seat_mean_nothing() {
-        let bytes = resealed(MEMBERS_AT + 32, 7);
-        assert_eq!(Config::decode(&bytes), Ok(Some(sample())));
-    }
-
-    #[test]
-    fn names_follow_the_conventions() {
-        for good in ["a", "A.b_c-9", &"x".repeat(64)] {
-            assert!(name_is_valid(good), "{good}");
-        }
-        for bad in ["", "-a", ".a", "a/b", "a@b", "ä", "a b", &"x".repeat(65)] {
-            assert!(!name_is_valid(bad), "{bad}");
-        }
-    }
-}
+mod tests;

@@ -3,6 +3,8 @@
 //!
 //! 1. Extents do not overlap, start and end at area boundaries, and are only ever appended.
 //! 2. Every pvbn that may be allocated lies in exactly one extent; pvbn 0 is never allocated.
+//! 3. An extent of a member that was removed is *vacant*: its numbers have no place, and nothing
+//!    has them. It stays in the table, so that no extent is renumbered.
 
 use crate::number::NUMBER_END;
 use crate::{BITS_PER_BLOCK, Damage, Dbn, Extent, Pvbn};
@@ -18,6 +20,8 @@ pub const AREA_BLOCKS_MIN: u64 = 256;
 pub struct Geometry {
     area_blocks: u64,
     extents: Vec<Extent>,
+    /// True for each extent that has no blocks any more.
+    vacant: Vec<bool>,
 }
 
 /// A run of blocks on one member.
@@ -63,8 +67,25 @@ impl Geometry {
         }
         Ok(Geometry {
             area_blocks,
+            vacant: vec![false; extents.len()],
             extents,
         })
+    }
+
+    /// Returns the table with the extents vacant that are meant.
+    #[must_use]
+    pub fn with_vacant(mut self, is_meant: impl Fn(&Extent) -> bool) -> Geometry {
+        self.vacant = self.extents.iter().map(is_meant).collect();
+        self
+    }
+
+    /// True if an extent has no blocks any more.
+    ///
+    /// # Panics
+    /// If there is no extent of this index.
+    #[must_use]
+    pub fn is_vacant(&self, extent: usize) -> bool {
+        self.vacant[extent]
     }
 
     /// Blocks in an allocation area.
@@ -73,7 +94,7 @@ impl Geometry {
         self.area_blocks
     }
 
-    /// The extents, ascending.
+    /// The extents, ascending; vacant ones included.
     #[must_use]
     pub fn extents(&self) -> &[Extent] {
         &self.extents
@@ -90,11 +111,13 @@ impl Geometry {
     /// Blocks that may be allocated.
     #[must_use]
     pub fn block_count(&self) -> u64 {
-        let all: u64 = self.extents.iter().map(|extent| extent.length).sum();
-        all - u64::from(self.extents.first().is_some_and(|extent| extent.base == 0))
+        let extents = self.extents.iter().zip(&self.vacant);
+        let there = extents.filter(|(_, is_vacant)| !**is_vacant);
+        let blocks = there.map(|(extent, _)| extent.length - u64::from(extent.base == 0));
+        blocks.sum()
     }
 
-    /// The extent that holds `pvbn`.
+    /// The extent that holds `pvbn`; `None` for a vacant one.
     #[must_use]
     pub fn extent_of(&self, pvbn: Pvbn) -> Option<usize> {
         let index = self
@@ -102,7 +125,8 @@ impl Geometry {
             .partition_point(|extent| extent.base <= pvbn.0)
             .checked_sub(1)?;
         let extent = &self.extents[index];
-        (pvbn.0 != 0 && pvbn.0 < extent.base + extent.length).then_some(index)
+        let is_there = pvbn.0 != 0 && pvbn.0 < extent.base + extent.length;
+        (is_there && !self.vacant[index]).then_some(index)
     }
 
     /// Returns the place of a block; `None` if the pvbn is outside this aggregate.
@@ -147,6 +171,19 @@ mod tests {
         );
         assert_eq!(geometry.locate(Pvbn(1280)), None);
         assert_eq!(geometry.block_count(), 767);
+    }
+
+    #[test]
+    fn blocks_of_a_vacant_extent_have_no_place() {
+        let extents = vec![extent(0, 512, 0), extent(512, 256, 1), extent(768, 256, 2)];
+        let geometry = Geometry::new(256, extents).expect("valid");
+        let geometry = geometry.with_vacant(|extent| extent.member == 1);
+        let members = [511, 512, 767, 768].map(|pvbn| geometry.locate(Pvbn(pvbn)));
+        let members = members.map(|place| place.map(|place| place.member));
+        assert_eq!(members, [Some(0), None, None, Some(2)]);
+        assert_eq!((geometry.block_count(), geometry.end()), (767, 1024));
+        let first = geometry.with_vacant(|extent| extent.member == 0);
+        assert_eq!(first.block_count(), 512);
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub use indirect::{Header, Indirect, IndirectMut};
 pub use inode::{Inode, Kind};
 pub use number::{CpNumber, Dbn, Fbn, FileId, Pvbn, SnapshotId, Vvbn};
 pub use pointer::{Layer, Pointer};
-pub use seat::{Role, Seat, SeatState};
+pub use seat::{Removal, Role, Seat, SeatState};
 pub use snapshot::SnapshotRecord;
 pub use superblock::Superblock;
 pub use tag::{Tag, TagKey};

@@ -1,8 +1,8 @@
 //! The seat of a member: its group, its column, what the column has, and whether that is current.
 //!
 //! Eight bytes of a member's entry in the config record, if the record has the incompatible feature
-//! [`crate::config::INCOMPATIBLE_SEATS`]; otherwise these bytes mean nothing, and every member has
-//! the seat of all zeroes.
+//! [`crate::config::INCOMPATIBLE_SEATS`] or [`crate::config::INCOMPATIBLE_REMOVAL`]; otherwise
+//! these bytes mean nothing, and every member has the seat of all zeroes.
 //!
 //! | offset | bytes | field |
 //! | --- | --- | --- |
@@ -10,7 +10,7 @@
 //! | 2 | 1 | column |
 //! | 3 | 1 | role: 0 = data, 1 = copy, 2 = parity |
 //! | 4 | 1 | state: 0 = current, 1 = behind |
-//! | 5 | 1 | zero |
+//! | 5 | 1 | removal: 0 = stays, 1 = is being evacuated, 2 = removed |
 //! | 6 | 2 | returns: how often the seat's drive caught up, modulo 2^16 |
 //!
 //! 1. A member of group 0 has column 0, the role *data* and the state *current*.
@@ -25,6 +25,9 @@
 //! 5. Returns grow by one when a member that is behind becomes current, and never else. So a record
 //!    in which a member is behind, and one in which it is current with as many returns, are of two
 //!    parts of a pool that went on without each other, or the second one is the older.
+//! 6. All members of a group have the same removal. A removed member has no device. It keeps its
+//!    place in the record, so that no member is renumbered, and its extents, which have no blocks.
+//!    Its state and its returns mean nothing any more.
 
 use std::fmt;
 
@@ -65,6 +68,18 @@ pub enum SeatState {
     Behind,
 }
 
+/// Whether a member is to leave the aggregate (decision 0057).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Removal {
+    /// It stays.
+    #[default]
+    None,
+    /// Its blocks move to other members, and nothing new is allocated on it.
+    Evacuating,
+    /// It is no part of the aggregate any more.
+    Removed,
+}
+
 /// See the module's documentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Seat {
@@ -78,6 +93,8 @@ pub struct Seat {
     pub state: SeatState,
     /// How often the member caught up, modulo 2^16.
     pub returns: u16,
+    /// Whether the member is to leave.
+    pub removal: Removal,
 }
 
 impl Seat {
@@ -88,6 +105,7 @@ impl Seat {
         role: Role::Data,
         state: SeatState::Current,
         returns: 0,
+        removal: Removal::None,
     };
 
     /// Returns the current seat of a drive of a mirror; drive 0 is the data column.
@@ -99,6 +117,7 @@ impl Seat {
             role: if drive == 0 { Role::Data } else { Role::Copy },
             state: SeatState::Current,
             returns: 0,
+            removal: Removal::None,
         }
     }
 
@@ -114,18 +133,34 @@ impl Seat {
             },
             state: SeatState::Current,
             returns: 0,
+            removal: Removal::None,
         }
     }
 
     /// True if the member has all that was written to its column.
     #[must_use]
     pub fn is_current(self) -> bool {
-        self.state == SeatState::Current
+        self.state == SeatState::Current && !self.is_removed()
+    }
+
+    /// True if the member is no part of the aggregate any more.
+    #[must_use]
+    pub fn is_removed(self) -> bool {
+        self.removal == Removal::Removed
+    }
+
+    /// True if the member's blocks move to other members.
+    #[must_use]
+    pub fn is_evacuating(self) -> bool {
+        self.removal == Removal::Evacuating
     }
 
     /// Returns the seat with another state.
     #[must_use]
     pub fn with_state(self, state: SeatState) -> Seat {
+        if self.is_removed() {
+            return self;
+        }
         let is_return = !self.is_current() && state == SeatState::Current;
         Seat {
             state,
@@ -153,11 +188,16 @@ impl Seat {
             SeatState::Current => 0,
             SeatState::Behind => 1,
         };
+        out[at + 5] = match self.removal {
+            Removal::None => 0,
+            Removal::Evacuating => 1,
+            Removal::Removed => 2,
+        };
         put(out, at + 6, self.returns.to_le_bytes());
     }
 
     /// # Errors
-    /// A role or state that this build does not know.
+    /// A role, state or removal that this build does not know.
     pub(crate) fn decode(bytes: &[u8], at: usize) -> Result<Seat, Damage> {
         let role = match bytes[at + 3] {
             0 => Role::Data,
@@ -170,12 +210,19 @@ impl Seat {
             1 => SeatState::Behind,
             other => return Err(Damage::new("state of a member", "0 or 1", other)),
         };
+        let removal = match bytes[at + 5] {
+            0 => Removal::None,
+            1 => Removal::Evacuating,
+            2 => Removal::Removed,
+            other => return Err(Damage::new("removal of a member", "0, 1 or 2", other)),
+        };
         Ok(Seat {
             group: u16_at(bytes, at),
             column: bytes[at + 2],
             role,
             state,
             returns: u16_at(bytes, at + 6),
+            removal,
         })
     }
 }
@@ -188,11 +235,17 @@ impl fmt::Display for Seat {
             role,
             state,
             returns,
+            removal,
         } = self;
         write!(
             f,
             "{role:?} in column {column} of group {group}, {state:?}, returned {returns} times"
-        )
+        )?;
+        match removal {
+            Removal::None => Ok(()),
+            Removal::Evacuating => f.write_str(", being evacuated"),
+            Removal::Removed => f.write_str(", removed"),
+        }
     }
 }
 
@@ -229,6 +282,22 @@ mod tests {
     }
 
     #[test]
+    fn a_removed_member_is_not_current_and_its_state_stays() {
+        for removal in [Removal::None, Removal::Evacuating, Removal::Removed] {
+            let seat = Seat {
+                removal,
+                ..Seat::of_parity_group(2, 1, 2)
+            };
+            let mut bytes = [0; SEAT_BYTES];
+            seat.encode(&mut bytes, 0);
+            assert_eq!(Seat::decode(&bytes, 0), Ok(seat));
+            assert_eq!(seat.is_current(), removal != Removal::Removed);
+            let behind = seat.with_state(SeatState::Behind);
+            assert_eq!(behind == seat, removal == Removal::Removed);
+        }
+    }
+
+    #[test]
     fn a_member_returns_when_it_was_behind_and_becomes_current() {
         let seat = Seat::of_mirror(1, 0);
         let behind = seat.with_state(SeatState::Behind);
@@ -246,7 +315,7 @@ mod tests {
 
     #[test]
     fn unknown_roles_and_states_are_refused() {
-        for (at, unknown) in [(3, 3), (4, 2)] {
+        for (at, unknown) in [(3, 3), (4, 2), (5, 3)] {
             let mut bytes = [0; SEAT_BYTES];
             bytes[at] = unknown;
             assert!(Seat::decode(&bytes, 0).is_err());

@@ -16,6 +16,9 @@
 //! * *open*: lent to a cursor; known to nobody else until it is scored again (O-14);
 //! * *left out*: nothing may be written there for as long as the extent is open; in no set.
 //!
+//! An extent that is to be emptied is *shut*: none of its areas is given out any more. What is free
+//! in its partial areas is counted, because it is of no use.
+//!
 //! 1. An area is in at most one of the sets; open areas are in none.
 //! 2. Memory is bounded: at most [`PARTIAL_MAX`] partial areas are remembered, the best ones. When
 //!    some were dropped, or not yet seen since start, the cache says so (`complete` is false) and
@@ -45,7 +48,7 @@ pub enum Standing {
     Unprepared,
     /// It is full, or was not seen since start.
     Unknown,
-    /// It is open, left out, or not there, or others come before it.
+    /// It is open, left out, shut, or not there, or others come before it.
     Withheld,
 }
 
@@ -63,6 +66,8 @@ pub struct Areas {
     open: BTreeSet<u64>,
     /// Areas that are left out, each with the most free blocks that it may have beside used ones.
     left_out: BTreeMap<u64, u64>,
+    /// Free blocks of each area that is in use and of which this is known, if the extent is shut.
+    shut: Option<BTreeMap<u64, u64>>,
     complete: bool,
     /// Something was dropped since the last search began.
     dropped: bool,
@@ -83,6 +88,7 @@ impl Areas {
             scores: BTreeMap::new(),
             open: BTreeSet::new(),
             left_out: BTreeMap::new(),
+            shut: None,
             complete: frontier == 0,
             dropped: false,
         }
@@ -117,14 +123,49 @@ impl Areas {
         self.left_out.insert(area, free);
     }
 
-    /// Returns the most blocks that may be free in areas that are in use and left out.
+    /// Returns the blocks that are free in areas that are in use and that nobody may have: at most
+    /// those of areas that are left out, and those of a shut extent as far as they are known.
     #[must_use]
     pub fn left_out_blocks(&self) -> u64 {
-        self.left_out.values().sum()
+        let shut = self.shut.iter().flat_map(BTreeMap::values);
+        self.left_out.values().chain(shut).sum()
+    }
+
+    /// Gives out none of the areas any more. Open ones stay open.
+    pub fn shut(&mut self) {
+        if self.shut.is_some() {
+            return;
+        }
+        let left_out = &self.left_out;
+        let known = self.scores.iter().map(|(area, free)| (*area, *free));
+        let known = known.filter(|(area, _)| !left_out.contains_key(area));
+        self.shut = Some(known.collect());
+        self.ready.clear();
+        self.empty.clear();
+        self.bare.clear();
+        self.partial.clear();
+        self.scores.clear();
+        self.complete = true;
+    }
+
+    /// Gives areas out again. Those below the frontier are unknown then.
+    pub fn unshut(&mut self) {
+        if self.shut.take().is_some() {
+            self.complete = self.frontier == 0;
+        }
+    }
+
+    /// True if none of the areas is given out.
+    #[must_use]
+    pub fn is_shut(&self) -> bool {
+        self.shut.is_some()
     }
 
     /// The next untouched area that may be used.
     fn untouched(&self) -> Option<u64> {
+        if self.shut.is_some() {
+            return None;
+        }
         (self.frontier..self.count).find(|area| !self.left_out.contains_key(area))
     }
 
@@ -156,6 +197,13 @@ impl Areas {
         if let Some(known) = self.left_out.get_mut(&area) {
             // An area without used blocks is not in use.
             *known = free % self.area_blocks;
+            return;
+        }
+        if let Some(shut) = &mut self.shut {
+            match free % self.area_blocks {
+                0 => shut.remove(&area),
+                free => shut.insert(area, free),
+            };
             return;
         }
         let was_empty = self.empty.contains(&area);
@@ -294,7 +342,8 @@ impl Areas {
     /// Returns what is known of an area.
     #[must_use]
     pub fn standing(&self, area: u64) -> Standing {
-        if self.open.contains(&area) || self.left_out.contains_key(&area) {
+        let is_withheld = self.shut.is_some() || self.left_out.contains_key(&area);
+        if is_withheld || self.open.contains(&area) {
             Standing::Withheld
         } else if self.ready.contains(&area) || self.scores.contains_key(&area) {
             Standing::Writable
@@ -337,6 +386,32 @@ impl Areas {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shut_extent_gives_nothing_out_and_counts_what_is_free_in_used_areas() {
+        let mut areas = Areas::new(6, 256, 4);
+        areas.score(0, 100, true);
+        areas.score(1, 256, true);
+        areas.score(2, 0, false);
+        areas.open(3);
+        areas.shut();
+        assert_eq!((areas.best(0), areas.unprepared()), (None, None));
+        assert_eq!((areas.ready_count(), areas.is_complete()), (0, true));
+        assert_eq!(areas.standing(0), Standing::Withheld);
+        assert_eq!(areas.left_out_blocks(), 100);
+        areas.score(2, 30, false);
+        areas.close(3);
+        areas.score(3, 256, false);
+        assert_eq!(areas.left_out_blocks(), 130);
+        assert!(!areas.prepared(1) && !areas.refused(1));
+        areas.score(0, 256, false);
+        assert_eq!(areas.left_out_blocks(), 30);
+        areas.unshut();
+        assert_eq!((areas.left_out_blocks(), areas.is_complete()), (0, false));
+        assert_eq!(areas.standing(0), Standing::Unknown);
+        areas.score(2, 30, false);
+        assert_eq!(areas.best(0), Some(Candidate::Ready(2)));
+    }
 
     #[test]
     fn an_area_stands_where_it_was_put() {

@@ -1,5 +1,5 @@
-//! The clerk: a thread that runs the rounds of the snapshot schedule, of scrubs and of spare
-//! drives, and reports what they did.
+//! The clerk: a thread that runs the rounds of the snapshot schedule, of scrubs, of spare drives
+//! and of devices that were removed, and reports what they did.
 //!
 //! It looks at the clock every few seconds rather than sleeping until the next due time, because a
 //! clock can be put forward or back at any moment.
@@ -42,7 +42,9 @@ pub(crate) fn start(
         while let Err(RecvTimeoutError::Timeout) = {
             round(&administrator, &records);
             let notices = spares.round(&administrator).into_iter();
-            for notice in notices.chain(scrubs.round(&administrator)) {
+            let removed = administrator.settle_removed();
+            let scrubbed = scrubs.round(&administrator);
+            for notice in notices.chain(scrubbed).chain(removed) {
                 report(notice, &administrator, &records);
             }
             asked.recv_timeout(LOOK_EVERY)

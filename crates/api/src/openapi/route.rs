@@ -368,6 +368,28 @@ pub const ROUTES: &[Route] = &[
         Answers::Found("Replacement"),
     )
     .by_admin(),
+    Route::get(
+        "/v1/aggregates/{aggregate}/removal",
+        "the removal of devices that is under way",
+        "Removal",
+    ),
+    Route::change(
+        "POST",
+        "/v1/aggregates/{aggregate}/actions/remove",
+        "moves all blocks of a device, or of its whole group, to the others, and removes it then; \
+        with dry_run, only shows what would be left",
+        Some("RemoveDevice"),
+        Answers::Found("Removal"),
+    )
+    .by_admin(),
+    Route::change(
+        "POST",
+        "/v1/aggregates/{aggregate}/actions/stop-removal",
+        "lets devices stay that are being removed; what has moved stays where it is",
+        None,
+        Answers::Found("Removal"),
+    )
+    .by_admin(),
     Route::change(
         "POST",
         "/v1/aggregates/{aggregate}/actions/export",

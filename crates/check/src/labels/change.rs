@@ -6,8 +6,8 @@
 //! the new extents of its group begin behind its former end. A member of a group keeps its place in
 //! it, though its state may change. Only parity moves: data columns that are added come before it.
 //! Another drive may get the place of one that is behind: it is behind, too, or has caught up
-//! since. A record of a changed composition has a feature bit, so that builds which do not know
-//! this refuse it.
+//! since. A member that was removed never comes back. A record of a changed composition has a
+//! feature bit, so that builds which do not know this refuse it.
 
 use std::fmt::Display;
 
@@ -90,6 +90,7 @@ impl Labels {
                 let is_replaced = is_replaced((before.epoch, old), (now.epoch, it));
                 (is_same || is_replaced)
                     && it.data_first == old.data_first
+                    && (it.seat.is_removed() || !old.seat.is_removed())
                     && place_of(now, it.seat) == place_of(before, old.seat)
             });
             if !kept {

@@ -65,7 +65,7 @@ fn append(home: &mut Home, next: &Layout, former: usize) {
         let areas = Areas::new(extent.length / area_blocks, area_blocks, 0);
         home.fs.add_extent(extent.base, areas, rows);
     }
-    let (blocks, reserve) = (next.geometry.block_count(), next.config.reserve_blocks);
+    let (blocks, reserve) = (next.config.staying_blocks(), next.config.reserve_blocks);
     home.aggregate.space.grow(blocks, reserve);
 }
 

@@ -7,7 +7,7 @@ use everglade_format::CpNumber;
 
 use crate::admin::lun::{create_lun, delete_lun, grow_lun, shrink_lun};
 use crate::admin::volume::{create_volume, delete_volume};
-use crate::admin::{clone, devices, garden, notes, rename, snapshot};
+use crate::admin::{clone, devices, garden, notes, removal, rename, snapshot};
 use crate::background::{lun_clone, split};
 use crate::change::{Change, Context, Error};
 use crate::home::aggregate::Home;
@@ -97,6 +97,8 @@ pub(crate) fn execute(
             home.stop_gardening();
             Ok(())
         }
+        Change::StartRemoval { member } => removal::start(home, context.seconds, *member),
+        Change::StopRemoval => removal::stop(home),
         Change::StopRepair => {
             home.stop_repair();
             Ok(())

@@ -6,6 +6,7 @@ pub(crate) mod execute;
 pub(crate) mod garden;
 pub(crate) mod lun;
 pub(crate) mod notes;
+pub(crate) mod removal;
 pub(crate) mod rename;
 pub(crate) mod snapshot;
 pub(crate) mod volume;

@@ -65,6 +65,23 @@ impl FileSystem {
         }
     }
 
+    /// Nothing is allocated in an extent any more. Between consistency points only: a cursor has no
+    /// number of it in stock.
+    pub(crate) fn shut(&mut self, extent: usize) {
+        for cursor in [&mut self.data, &mut self.meta] {
+            assert!(cursor.stock.is_empty(), "a consistency point is under way");
+            if let Some(open) = cursor.open[extent].take() {
+                self.areas[extent].close(open.area);
+            }
+        }
+        let lent = self.lent.iter().copied();
+        let own: Vec<_> = lent.filter(|(other, _)| *other == extent).collect();
+        for column in own {
+            self.close_lent(column);
+        }
+        self.areas[extent].shut();
+    }
+
     /// Takes a lent area over for a cursor, because there is no other. True if there was one.
     pub(super) fn take_lent(&mut self, purpose: Purpose) -> bool {
         let mut lent = self.lent.iter().copied();

@@ -161,7 +161,12 @@ fn used_blocks(
     Ok(Some(used))
 }
 
-fn used_in(fs: &FileSystem, cx: &mut LoadCx<'_>, column: (usize, u64)) -> Result<u64, Stop> {
+/// Returns the blocks in use in an area.
+pub(super) fn used_in(
+    fs: &FileSystem,
+    cx: &mut LoadCx<'_>,
+    column: (usize, u64),
+) -> Result<u64, Stop> {
     let map = &fs.files[&ACTIVE_MAP];
     let block = fs.map_block_of(column);
     if block >= map.inode.block_count() {
@@ -172,6 +177,16 @@ fn used_in(fs: &FileSystem, cx: &mut LoadCx<'_>, column: (usize, u64)) -> Result
     Ok(bitmap::count(leaf.bytes(), from, from + fs.area_blocks))
 }
 
+/// What a step moved out of an area.
+pub(super) struct MovedOut {
+    /// Blocks that were moved, or are about to be.
+    pub(super) moved: u64,
+    /// Blocks that stay: they cannot be read, or what leads to them cannot.
+    pub(super) left: u64,
+    /// The next block to look at, counted from the beginning of the area; `None` at its end.
+    pub(super) next: Option<u64>,
+}
+
 /// Moves some blocks out of lent areas.
 fn empty(home: &mut Home, cx: &mut LoadCx<'_>, lent: &Lent, most: u64) -> Result<Turn, Stop> {
     let number = home.under_way().number;
@@ -180,19 +195,42 @@ fn empty(home: &mut Home, cx: &mut LoadCx<'_>, lent: &Lent, most: u64) -> Result
         home.gardener.advance((lent.column + 1, 0), (0, 0), number);
         return Ok(Turn::Moved(0));
     };
+    let out = move_out(home, cx, column, lent.next, most)?;
+    let next = match out.next {
+        None => (lent.column + 1, 0),
+        Some(next) => (lent.column, next),
+    };
+    if !home.gardener.is_demanded() && out.moved > 0 {
+        home.begin_bite();
+    }
+    home.gardener.advance(next, (out.moved, out.left), number);
+    home.tell_garden();
+    Ok(Turn::Moved(out.moved))
+}
+
+/// Moves at most so many blocks out of an area, from one of its blocks on.
+pub(super) fn move_out(
+    home: &mut Home,
+    cx: &mut LoadCx<'_>,
+    column: (usize, u64),
+    from: u64,
+    most: u64,
+) -> Result<MovedOut, Stop> {
+    let number = home.under_way().number;
     let step = step_blocks(home.fs.area_blocks);
     let most = step.min(usize::try_from(most).unwrap_or(step)).max(1);
 
     // Load: what is in use, who has it, its content, numbers.
     let first = home.fs.first_of(column);
-    let Some(numbers) = unless_damaged(in_use(&home.fs, cx, first, lent.next, most))? else {
-        home.gardener.advance((lent.column + 1, 0), (0, 1), number);
-        return Ok(Turn::Moved(0));
+    let Some(numbers) = unless_damaged(in_use(&home.fs, cx, first, from, most))? else {
+        return Ok(MovedOut {
+            moved: 0,
+            left: 1,
+            next: None,
+        });
     };
-    let next = match numbers.len() < most {
-        true => (lent.column + 1, 0),
-        false => (lent.column, numbers[most - 1] - first + 1),
-    };
+    let is_end = numbers.len() < most;
+    let next = (!is_end).then(|| numbers[most - 1] - first + 1);
     let mut gather = Gather::default();
     let contexts: Vec<_> = numbers
         .into_iter()
@@ -227,12 +265,7 @@ fn empty(home: &mut Home, cx: &mut LoadCx<'_>, lent: &Lent, most: u64) -> Result
         mover::move_block(home, block);
         home.aggregate.redirects.note_moved(container, vvbn);
     }
-    if !home.gardener.is_demanded() && moved > 0 {
-        home.begin_bite();
-    }
-    home.gardener.advance(next, (moved, left), number);
-    home.tell_garden();
-    Ok(Turn::Moved(moved))
+    Ok(MovedOut { moved, left, next })
 }
 
 /// The lent areas go back, in a consistency point that has moved nothing out of them: blocks of the

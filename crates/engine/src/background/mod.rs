@@ -4,7 +4,8 @@
 //! [`pass`] is the shape that they have, and [`turns`] gives each its turn. [`shrink`] frees the
 //! blocks of deleted files, [`scan`] folds and deletes snapshots, [`split`] copies a clone's base,
 //! [`lun_clone`] shares a LUN's blocks with its clone. The [`mover`] moves blocks:
-//! [`evacuation`] out of areas, [`layout`] into the order of a LUN.
+//! [`evacuation`] out of areas, [`removal`] out of members that leave, [`layout`] into the order of
+//! a LUN.
 
 pub(crate) mod after_read;
 pub(crate) mod evacuation;
@@ -13,6 +14,7 @@ pub(crate) mod lun_clone;
 mod mover;
 pub(crate) mod order;
 pub(crate) mod pass;
+pub(crate) mod removal;
 pub(crate) mod scan;
 pub(crate) mod shrink;
 pub(crate) mod split;

@@ -9,7 +9,9 @@
 //!    overwritten it meanwhile, and it is left alone.
 //! 2. The content is moved as it is, with the tag of the slot. What cannot be read, or is not what
 //!    the tag says, is not moved.
-//! 3. Slot, context and maps change in one consistency point. The old place is free from the next
+//! 3. The new place is noted: until the block is written, there is something else. So nobody copies
+//!    it in this consistency point ([`super::split`]).
+//! 4. Slot, context and maps change in one consistency point. The old place is free from the next
 //!    one on, like that of any block.
 
 use everglade_env::PageRef;
@@ -96,6 +98,7 @@ pub(super) fn move_block(home: &mut Home, block: Moving) -> Pvbn {
     home.fs.set_context(new.pvbn, owned);
     let run = home.run.as_mut().expect("under way");
     run.writer.push(&home.aggregate.media, new.pvbn, page);
+    run.moved.insert(new.pvbn.0);
     home.fs.free(slot.pvbn.0);
     new.pvbn
 }

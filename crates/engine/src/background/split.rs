@@ -254,11 +254,21 @@ fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId, most: u64) -> Result<T
             return Ok(Turn::GaveUp);
         }
     }
-    let copies: Vec<(u64, Pointer)> = vvbns
+    let mut copies: Vec<(u64, Pointer)> = vvbns
         .into_iter()
         .zip(sources.into_iter().flatten())
         .filter_map(|(vvbn, source)| Some((vvbn, source.slot()?)))
         .collect();
+    // What was moved in this consistency point can be read in the next one.
+    let moved = &home.run.as_ref().expect("under way").moved;
+    let is_moved = |(_, slot): &(u64, Pointer)| moved.contains(&slot.pvbn.0);
+    if let Some(first) = copies.iter().position(is_moved) {
+        if first == 0 {
+            return Ok(Turn::Waits);
+        }
+        done = copies[first].0;
+        copies.truncate(first);
+    }
     let mut gather = Gather::default();
     let mut pages = Vec::with_capacity(copies.len());
     for (_, slot) in &copies {

@@ -7,7 +7,7 @@
 //! | [`shrink`](crate::background::shrink) | yes | the purse |
 //! | [`scan`] | yes | the purse, by the pace of the volume |
 //! | [`split`](crate::background::split) | no | the purse, and at most a sixteenth of its blocks, or 32 MiB |
-//! | [`evacuation`](crate::background::evacuation), [`layout`](crate::background::layout), [`after_read`](crate::background::after_read) | no | the same |
+//! | [`removal`](crate::background::removal), [`evacuation`](crate::background::evacuation), [`layout`](crate::background::layout), [`after_read`](crate::background::after_read) | no | the same |
 //!
 //! 1. Passes with a budget of their own come first, in the order of the table.
 //! 2. The others share the purse in equal parts, step by step, as far as each has something to do:
@@ -30,6 +30,7 @@ use crate::background::evacuation::Evacuation;
 use crate::background::layout::Layouts;
 use crate::background::lun_clone::LunClones;
 use crate::background::pass::{Budget, Pass, Room};
+use crate::background::removal::Removal;
 use crate::background::scan::{self, Scans};
 use crate::background::shrink::Shrink;
 use crate::background::split::Splits;
@@ -43,11 +44,12 @@ use crate::read::load::{LoadCx, Stop};
 pub(crate) const CHANGED_MAX: usize = 8192;
 
 /// All passes. Among passes with an equal turn, the first is served first.
-const PASSES: [&dyn Pass<Home>; 7] = [
+const PASSES: [&dyn Pass<Home>; 8] = [
     &LunClones,
     &Shrink,
     &Scans,
     &Splits,
+    &Removal,
     &Evacuation,
     &Layouts,
     &AfterReads,

@@ -278,6 +278,7 @@ pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
         .space
         .commit(run.number, home.fs.used, backed, run.pending);
     home.aggregate.set_committed(run.number);
+    home.aggregate.add_former(&run.removed);
     if let (true, Some(log)) = (run.frees_log, &home.aggregate.log) {
         let epoch = home.aggregate.media.layout().config.epoch;
         home.leaving.add_entries(log.commit(run.position, epoch));
@@ -348,12 +349,14 @@ impl Home {
     }
 
     /// Blocks of areas for which the host has given space, without those that cannot be used
-    /// because their area is left out.
+    /// because their area is left out or shut.
     pub(crate) fn backed_blocks(&self) -> u64 {
         let areas = self.fs.areas.iter();
         let ready: u64 = areas.clone().map(Areas::ready_count).sum();
         let left_out: u64 = areas.map(Areas::left_out_blocks).sum();
         let backed = (self.fs.areas_used + ready) * self.fs.area_blocks;
-        backed.saturating_sub(left_out)
+        backed
+            .saturating_sub(left_out)
+            .min(self.aggregate.space.total())
     }
 }

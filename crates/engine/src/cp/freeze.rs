@@ -13,7 +13,7 @@ use everglade_affinity::Permit;
 use everglade_format::{FileId, SPAN};
 use everglade_journal::Position;
 
-use crate::admin::execute as admin;
+use crate::admin::{execute as admin, removal};
 use crate::background::turns;
 use crate::change;
 use crate::home::aggregate::Home;
@@ -55,6 +55,7 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut change::Con
             frozen.push((volume.clone(), index, overlay));
         }
     }
+    removal::finish(home, number);
     let mut active = BTreeSet::new();
     let requests = std::mem::take(&mut home.requests);
     let answers = requests
@@ -83,6 +84,8 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut change::Con
         create_scan: context.create_scan,
         answers,
         last: home.aggregate.state() == State::Stopping,
+        turn: home.turn.take(),
+        removed: std::mem::take(&mut home.removed),
         ..Run::new(number, position)
     });
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use everglade_env::{Nanos, PageRef};
+use everglade_env::{DeviceId, Nanos, PageRef};
 use everglade_format::{FileId, Kind, Pvbn, SPAN, SnapshotRecord};
 use everglade_journal::Position;
 
@@ -14,12 +14,14 @@ use crate::home::catching_up::CatchUp;
 use crate::home::gardener::Gardener;
 use crate::home::leaving::Leaving;
 use crate::home::ledger::{Ledger, Target};
+use crate::home::removing::Removing;
 use crate::home::run::Run;
 use crate::home::scrubbing::Scrub;
 use crate::home::stripes::Stripes;
 use crate::home::volume::VolumeHome;
 use crate::media::heal::Healing;
 use crate::media::host::Host;
+use crate::media::next::Turn;
 use crate::media::pace::Job;
 use crate::mend::Mender;
 use crate::mend::repair::Repair;
@@ -70,6 +72,12 @@ pub(crate) struct Home {
     pub(crate) scrub: Scrub,
     /// Empties areas, and puts LUNs in order.
     pub(crate) gardener: Gardener,
+    /// Evacuates members that leave.
+    pub(crate) removing: Option<Removing>,
+    /// Devices of members that this freeze has removed.
+    pub(crate) removed: Vec<DeviceId>,
+    /// Nobody else may write labels: the next consistency point writes a record.
+    pub(crate) turn: Option<Turn>,
     /// It empties areas of parity groups as whole ones are needed.
     pub(crate) cleans_on_demand: bool,
     /// Work that an interrupted commit left.
@@ -125,6 +133,9 @@ impl Home {
             catching_up: CatchUp::default(),
             scrub: Scrub::default(),
             gardener: Gardener::default(),
+            removing: None,
+            removed: Vec::new(),
+            turn: None,
             cleans_on_demand: false,
             healing: Healing::default(),
             mender,
@@ -201,6 +212,12 @@ impl Home {
     /// Tells people what the gardener does.
     pub(crate) fn tell_garden(&self) {
         self.aggregate.set_garden(self.gardener.info().clone());
+    }
+
+    /// Tells people of a removal.
+    pub(crate) fn tell_removal(&self) {
+        let info = self.removing.as_ref().map(|removing| removing.info.clone());
+        self.aggregate.set_removal(info);
     }
 
     /// Ends it early.

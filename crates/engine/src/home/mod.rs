@@ -10,6 +10,7 @@ pub(crate) mod leaving;
 pub(crate) mod ledger;
 pub(crate) mod parity_scrub;
 pub(crate) mod publication;
+pub(crate) mod removing;
 pub(crate) mod run;
 pub(crate) mod scrubbing;
 pub(crate) mod site;

@@ -64,6 +64,18 @@ impl ParityScrub {
         }
     }
 
+    /// Leaves out the stripes of a group, which has no blocks any more. None may be being read.
+    pub(crate) fn forget(&mut self, group: usize) {
+        assert!(self.reading.is_none(), "its stripes may be being read");
+        self.listed.retain(|run| run.group != group);
+        self.wrong.retain(|(other, _)| *other != group);
+    }
+
+    /// True if stripes are being read.
+    pub(crate) fn is_reading(&self) -> bool {
+        self.reading.is_some()
+    }
+
     /// True if nothing is to be read.
     pub(crate) fn is_idle(&self) -> bool {
         self.listed.is_empty() && self.reading.is_none()

@@ -1,6 +1,6 @@
 //! One consistency point under way: its phase, its plan, and the state it will publish.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
 use everglade_env::{DeviceId, PageRef};
@@ -16,6 +16,7 @@ use crate::media::writer::Writer;
 use crate::pool::overlay::{Overlay, RegionId};
 use crate::pool::space::{Space, WHOLE};
 use crate::pool::volume::Volume;
+use crate::read::load::BySpread;
 
 /// One consistency point under way.
 pub(crate) struct Run {
@@ -50,8 +51,12 @@ pub(crate) struct Run {
     pub(crate) second: Vec<(DeviceId, u64, Vec<PageRef>)>,
     /// The seats of the last record that was written; none if none was.
     pub(crate) announced: Vec<Seat>,
+    /// New places of blocks that were moved: their content is not there before it is written.
+    pub(crate) moved: HashSet<u64, BySpread>,
     /// Blocks that one drive had wrong and that are written again in this consistency point.
     pub(crate) rewritten: usize,
+    /// Devices of members that its freeze has removed.
+    pub(crate) removed: Vec<DeviceId>,
     /// Nobody else writes labels meanwhile.
     pub(crate) turn: Option<Turn>,
     /// Blocks that deletions have yet to free after this consistency point.
@@ -82,7 +87,9 @@ impl Run {
             superblock: None,
             second: Vec::new(),
             announced: Vec::new(),
+            moved: HashSet::default(),
             rewritten: 0,
+            removed: Vec::new(),
             turn: None,
             pending: 0,
             last: false,

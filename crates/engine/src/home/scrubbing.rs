@@ -132,6 +132,11 @@ impl Scrub {
         self.info.state == ScrubState::Running
     }
 
+    /// True if drives are being read.
+    pub(crate) fn is_reading(&self) -> bool {
+        self.reading.is_some() || self.parity.is_reading()
+    }
+
     /// True if it waits for a consistency point.
     pub(crate) fn is_waiting(&self) -> bool {
         let is_idle = self.batch.is_empty() && self.reading.is_none() && self.parity.is_idle();

@@ -234,6 +234,16 @@ impl Media {
         Some(next)
     }
 
+    /// Uses a layout with a removal, which the next record has. In the freeze only.
+    pub(crate) fn set_removal(&self, next: Layout) {
+        let mut layout = self.layout.write();
+        assert!(next.has_new_removal(), "nothing is to be recorded");
+        self.share.set_devices(next.devices().count());
+        *layout = Arc::new(next);
+        // A stripe may have no place any more: whoever reads one reads it again.
+        self.stripes_version.fetch_add(2, Ordering::AcqRel);
+    }
+
     /// Takes a drive out, as if it had failed: it is neither read nor written any more. False if no
     /// other drive has its blocks.
     pub(crate) fn take_out(&self, device: DeviceId) -> bool {
@@ -289,7 +299,8 @@ impl Media {
         let layout = self.layout();
         let is_renewed = self.is_renewed.load(Ordering::Acquire);
         let is_missing = is_renewed && layout.config.epoch == self.epoch();
-        let is_unrecorded = self.has_groups && (layout.is_unrecorded() || is_missing);
+        let may_differ = self.has_groups || layout.has_new_removal();
+        let is_unrecorded = may_differ && (layout.is_unrecorded() || is_missing);
         is_unrecorded.then(|| layout.with_uses_recorded(self.next_epoch()))
     }
 

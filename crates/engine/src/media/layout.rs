@@ -2,7 +2,9 @@
 //!
 //! A layout never changes. A freeze may replace it by the next one (decision 0040), which keeps all
 //! extents of the former and appends others. So a place found in one layout is right in every later
-//! one, and a reader need not hold on to the layout while its operation is under way.
+//! one, and a reader need not hold on to the layout while its operation is under way. Blocks of a
+//! member that was removed have no place any more ([`removal`]); a reader that has one of before
+//! finds another block there, or none, and asks the container.
 //!
 //! The blocks of an extent are in a *column*. The column of a mirror has a *drive* for each copy; a
 //! column without redundancy has one drive (decision 0041). All drives of a column have a block at
@@ -26,11 +28,13 @@
 //!    consistency point records both ([`Layout::with_uses_recorded`]).
 //! 3. A drive that is out may have a *successor*. The record that is written next gives the seat to
 //!    it. A layout with groups may be *grown*: the next record has what an expansion added. Any
-//!    other layout has only devices that its own record names.
+//!    layout may have a removal that the next record has. Any other layout has only devices that
+//!    its own record names.
 //! 4. Members are never renumbered. So whatever is kept while layouts change names a member, and no
 //!    device: an operation on a column finds its drives when it is submitted.
 
 pub(crate) mod expansion;
+pub(crate) mod removal;
 
 use std::ops::Range;
 
@@ -73,6 +77,8 @@ pub(crate) struct Layout {
     /// The number of members before, if there are members or extents that no record has
     /// ([`expansion`]).
     grown_from: Option<usize>,
+    /// True if no record has the removals of the config.
+    has_new_removal: bool,
 }
 
 /// A parity group: block *d* of all of its drives is stripe *d*.
@@ -176,6 +182,7 @@ impl Layout {
             written: Vec::new(),
             successor: None,
             grown_from: None,
+            has_new_removal: false,
             config: Config {
                 member_index: 0,
                 ..config
@@ -184,7 +191,9 @@ impl Layout {
         };
         let layout = layout.with_drives();
         let mut members = (0..).take(layout.devices.len());
-        let without = members.find(|member| !layout.is_column_usable(*member, |_| true));
+        let without = members.find(|member| {
+            !layout.config.is_removed(*member) && !layout.is_column_usable(*member, |_| true)
+        });
         match without {
             Some(member) => Err(Damage::new(
                 "member",
@@ -437,6 +446,11 @@ impl Layout {
         self.drives.get(member as usize).map_or(&[], Vec::as_slice)
     }
 
+    /// Returns the device of a member, if it is there.
+    pub(crate) fn device_of(&self, member: u32) -> Option<DeviceId> {
+        *self.devices.get(member as usize)?
+    }
+
     /// True if a device is a member's.
     pub(crate) fn has_device(&self, device: DeviceId) -> bool {
         self.member_of(device).is_some()
@@ -476,7 +490,8 @@ impl Layout {
 
     /// True if the device of a member is not there.
     pub(crate) fn is_any_absent(&self) -> bool {
-        self.devices.iter().any(Option::is_none)
+        let mut members = (0..).zip(&self.devices);
+        members.any(|(member, device)| device.is_none() && !self.config.is_removed(member))
     }
 
     /// True if a device is written and read.
@@ -509,7 +524,7 @@ impl Layout {
     pub(crate) fn is_unrecorded(&self) -> bool {
         let mut members = self.config.members.iter().zip(&self.uses);
         let differs = members.any(|(member, it)| member.seat.is_current() != (*it == Use::Full));
-        differs || self.is_grown() || self.successor.is_some()
+        differs || self.is_grown() || self.successor.is_some() || self.has_new_removal
     }
 
     /// Returns a member that is behind and out, though its device is there and has not failed: its
@@ -556,7 +571,8 @@ impl Layout {
     pub(crate) fn with_successor(&self, successor: &Successor) -> Option<Layout> {
         let index = successor.member as usize;
         let member = self.config.members.get(index)?;
-        let is_recorded = member.uuid == successor.former && !member.seat.is_current();
+        let is_lost = !member.seat.is_current() && !member.seat.is_removed();
+        let is_recorded = member.uuid == successor.former && is_lost;
         let is_failed = self.uses[index] == Use::Failed || self.devices[index].is_none();
         let is_new = self.member_of(successor.device).is_none() && self.successor.is_none();
         (is_recorded && is_failed && is_new).then(|| Layout {
@@ -591,6 +607,7 @@ impl Layout {
             next = next.with_drives();
         }
         next.grown_from = None;
+        next.has_new_removal = false;
         next.config.epoch = epoch;
         next.config.incompatible |= INCOMPATIBLE_CHANGED;
         for (member, it) in next.config.members.iter_mut().zip(&next.uses) {

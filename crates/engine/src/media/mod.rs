@@ -4,8 +4,8 @@
 //! while reactors use it, [`copies`] notes what one drive of a mirror had wrong, [`next`] is a
 //! layout that is about to take effect, [`writer`] collects and sorts the writes of a consistency
 //! point, [`share`] limits how much of the devices a consistency point may use, [`host`] tracks the
-//! space of the host, and [`heal`] repairs superblock copies that an interrupted commit left
-//! behind.
+//! space of the host, [`reserve`] says how much is kept back, and [`heal`] repairs superblock
+//! copies that an interrupted commit left behind.
 
 pub(crate) mod copies;
 pub(crate) mod devices;
@@ -14,6 +14,7 @@ pub(crate) mod host;
 pub(crate) mod layout;
 pub(crate) mod next;
 pub(crate) mod pace;
+pub(crate) mod reserve;
 pub(crate) mod share;
 pub(crate) mod writer;
 

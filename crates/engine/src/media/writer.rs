@@ -192,7 +192,8 @@ impl Writer {
         }
     }
 
-    /// Writes a block where it was. In a parity group, its stripe gets new parity.
+    /// Writes a block where it was; not at all if its member was removed since. In a parity group,
+    /// its stripe gets new parity.
     pub(crate) fn put(&mut self, media: &Media, pvbn: Pvbn, page: PageRef) {
         if let Some(at) = media.across(pvbn) {
             let stripe = self.stripes.entry((at.group, at.stripe)).or_default();
@@ -203,7 +204,9 @@ impl Writer {
             stripe.insert(at.column, fresh);
             return;
         }
-        let place = media.locate(pvbn).expect("it was read");
+        let Some(place) = media.locate(pvbn) else {
+            return;
+        };
         let write = Op::Write {
             device: place.device,
             offset: place.offset,

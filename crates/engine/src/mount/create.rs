@@ -16,6 +16,7 @@ use everglade_format::{Config, CpNumber, Dbn, Extent, Member, Role, Seat, Superb
 use everglade_journal::Position;
 
 use crate::alloc::filesystem::FileSystem;
+use crate::media::reserve::reserve_for;
 
 /// Areas that a device with data has at least.
 pub(crate) const AREAS_LEAST: u64 = 4;
@@ -186,18 +187,6 @@ pub enum CreateError {
         /// Why.
         error: DiskError,
     },
-}
-
-/// Blocks kept back for consistency points and releases (docs/reference/conventions.md#defaults,
-/// docs/design/design.md §8): the larger of 64 MiB and 1 % (at most 64 GiB), as whole areas, but no
-/// more than a quarter of a small pool.
-pub(crate) fn reserve_for(blocks: u64, area_blocks: u64) -> u64 {
-    let share = (blocks / 100).min((64 << 30) / BLOCK_SIZE as u64);
-    let wanted = share
-        .max((64 << 20) / BLOCK_SIZE as u64)
-        .div_ceil(area_blocks)
-        * area_blocks;
-    wanted.min(blocks / 4 / area_blocks * area_blocks)
 }
 
 /// Writes the labels of a new aggregate, and asks the host for the space of labels and reserve. The

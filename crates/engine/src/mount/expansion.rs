@@ -29,12 +29,13 @@ use everglade_format::label::{
     size_to_grow,
 };
 use everglade_format::seat::{COPIES_MAX, DATA_MAX, PARITY_MAX};
-use everglade_format::{Config, Dbn, Extent, Member, Role, Seat, SeatState};
+use everglade_format::{Config, Dbn, Extent, Member, Removal, Role, Seat, SeatState};
 
 use crate::media::layout::expansion::Expansion;
 use crate::media::next::{Kind, NextGeometry};
+use crate::media::reserve::reserve_for;
 use crate::media::{Layout, Media};
-use crate::mount::create::{AREAS_LEAST, reserve_for, zero_region};
+use crate::mount::create::{AREAS_LEAST, zero_region};
 use crate::mount::grow_error::{GrowError, failed};
 use crate::mount::replacement::{least_bytes, zero_label, zero_labels};
 use crate::mount::wanted::{Growth, blocks_of, check_new};
@@ -73,8 +74,8 @@ pub(crate) fn plan(
     {
         return Err(GrowError::TooMany("devices and enlargements of devices"));
     }
-    let all = config.extents.iter().chain(&expansion.extents);
-    let blocks = all.map(|extent| extent.length).sum();
+    let added = expansion.extents.iter().map(|extent| extent.length);
+    let blocks = config.staying_areas_blocks() + added.sum::<u64>();
     expansion.reserve_blocks = reserve_for(blocks, config.area_blocks);
     let next = present.with_expansion(&expansion);
     let next = next.ok_or(GrowError::TooMany("blocks"))?;
@@ -157,6 +158,9 @@ fn widen(
         None => None,
     };
     let columns = columns.ok_or(GrowError::NoParityGroup(group))?;
+    if config.is_leaving(columns.data[0]) {
+        return Err(GrowError::Leaving);
+    }
     let (data, drives) = (columns.data.len(), columns.data.len() + added.len());
     if added.is_empty() || drives > DATA_MAX {
         return Err(GrowError::TooWide {
@@ -198,6 +202,9 @@ fn strengthen(
     let Some((first, like)) = mates.first() else {
         return Err(GrowError::NoGroup(group));
     };
+    if config.is_leaving(*first) {
+        return Err(GrowError::Leaving);
+    }
     let parity = config.parity_group_of(*first).map(|it| it.parity.len());
     let (what, role, drives, most) = match parity {
         Some(parity) => ("with parity", Role::Parity, parity, PARITY_MAX),
@@ -228,10 +235,12 @@ fn strengthen(
     Ok(())
 }
 
-/// Returns the members of a group of drives with their indices; none if there is no such group.
+/// Returns the members of a group of drives with their indices; none if there is no such group, or
+/// it was removed.
 fn members_of(config: &Config, group: u16) -> Vec<(u32, &Member)> {
     let members = (0..).zip(&config.members);
-    let members = members.filter(|(_, member)| group > 0 && member.seat.group == group);
+    let is_its = |member: &Member| group > 0 && member.seat.group == group;
+    let members = members.filter(|(_, member)| is_its(member) && !member.seat.is_removed());
     members.collect()
 }
 
@@ -278,7 +287,10 @@ fn extend(
     for device in devices {
         let index = present.seats().position(|(_, own, _)| own == Some(*device));
         let index = index.ok_or(GrowError::NotMember(*device))?;
-        let group = config.members[index].seat.group;
+        let Seat { group, removal, .. } = config.members[index].seat;
+        if removal != Removal::None {
+            return Err(GrowError::Leaving);
+        }
         if done.contains(&group) {
             continue;
         }

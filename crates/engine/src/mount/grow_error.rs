@@ -57,6 +57,9 @@ pub enum GrowError {
         /// Most data drives.
         most: usize,
     },
+    /// A device, or its group, is being removed.
+    #[error("it is being removed; stop the removal first")]
+    Leaving,
     /// A drive is the only one that has all blocks of its mirror, so it cannot be taken out.
     #[error(
         "no other drive of the mirror has everything; wait until one has caught up, or bring one \

@@ -34,8 +34,9 @@ use everglade_format::{Config, Dbn, Extent, Member, Seat};
 
 use crate::media::Layout;
 use crate::media::next::{Kind, NextGeometry};
+use crate::media::reserve::reserve_for;
 use crate::mount::copies::strays;
-use crate::mount::create::{AREAS_LEAST, reserve_for};
+use crate::mount::create::AREAS_LEAST;
 use crate::mount::grow_error::{GrowError, failed};
 use crate::mount::wanted::{Growth, GrowthInfo, blocks_of, check_new};
 use crate::mount::{expansion, replacement};
@@ -52,8 +53,8 @@ pub(crate) fn examine(
     if let Growth::Replace { member, device, .. } = growth {
         replacement::examine(storage, &present, *member, *device)?;
         return Ok(GrowthInfo {
-            total_blocks_before: present.geometry.block_count(),
-            total_blocks_after: present.geometry.block_count(),
+            total_blocks_before: present.config.staying_blocks(),
+            total_blocks_after: present.config.staying_blocks(),
             reserve_blocks_after: present.config.reserve_blocks,
             epoch_after: aggregate.media.next_epoch(),
         });
@@ -61,16 +62,16 @@ pub(crate) fn examine(
     if present.config.has_groups() {
         let (_, next) = expansion::plan(storage, &present, growth)?;
         return Ok(GrowthInfo {
-            total_blocks_before: present.geometry.block_count(),
-            total_blocks_after: next.geometry.block_count(),
+            total_blocks_before: present.config.staying_blocks(),
+            total_blocks_after: next.config.staying_blocks(),
             reserve_blocks_after: next.config.reserve_blocks,
             epoch_after: aggregate.media.next_epoch(),
         });
     }
     let next = plan(storage, &present, &aggregate.name.to_string(), growth)?;
     Ok(GrowthInfo {
-        total_blocks_before: present.geometry.block_count(),
-        total_blocks_after: next.geometry.block_count(),
+        total_blocks_before: present.config.staying_blocks(),
+        total_blocks_after: next.config.staying_blocks(),
         reserve_blocks_after: next.config.reserve_blocks,
         epoch_after: next.config.epoch,
     })
@@ -133,7 +134,7 @@ fn plan(
     name: &str,
     growth: &Growth,
 ) -> Result<Layout, GrowError> {
-    let mut devices: Vec<DeviceId> = present.devices().collect();
+    let mut devices: Vec<Option<DeviceId>> = present.seats().map(|seat| seat.1).collect();
     let mut config = Config {
         epoch: present.config.epoch + 1,
         incompatible: present.config.incompatible | INCOMPATIBLE_CHANGED,
@@ -160,9 +161,8 @@ fn plan(
     {
         return Err(GrowError::TooMany("devices and enlargements of devices"));
     }
-    let blocks = config.extents.iter().map(|extent| extent.length).sum();
+    let blocks = config.staying_areas_blocks();
     config.reserve_blocks = reserve_for(blocks, config.area_blocks);
-    let devices = devices.into_iter().map(Some).collect();
     Layout::new(config, devices).map_err(|_| GrowError::TooMany("blocks"))
 }
 
@@ -182,13 +182,13 @@ fn append(config: &mut Config, member: u32, column: u32, (first_dbn, length): (D
 fn add(
     storage: &dyn Storage,
     config: &mut Config,
-    devices: &mut Vec<DeviceId>,
+    devices: &mut Vec<Option<DeviceId>>,
     device: DeviceId,
     uuid: Uuid,
 ) -> Result<(), GrowError> {
     let size_blocks = blocks_of(storage, device);
     let least = size_for(AREAS_LEAST, config.area_blocks, 0);
-    check_new(storage, device, least, devices.contains(&device))?;
+    check_new(storage, device, least, devices.contains(&Some(device)))?;
     let region = data_region(size_blocks, config.area_blocks, 0).expect("it is large enough");
     let member = u32::try_from(config.members.len()).expect("few devices");
     append(config, member, member, region);
@@ -198,19 +198,22 @@ fn add(
         data_first: region.0,
         seat: Seat::ALONE,
     });
-    devices.push(device);
+    devices.push(Some(device));
     Ok(())
 }
 
 fn extend(
     storage: &dyn Storage,
     config: &mut Config,
-    devices: &[DeviceId],
+    devices: &[Option<DeviceId>],
     device: DeviceId,
 ) -> Result<(), GrowError> {
-    let index = devices.iter().position(|known| *known == device);
+    let index = devices.iter().position(|known| *known == Some(device));
     let index = index.ok_or(GrowError::NotMember(device))?;
     let member = u32::try_from(index).expect("few devices");
+    if config.is_leaving(member) {
+        return Err(GrowError::Leaving);
+    }
     let mut own = config.extents.iter().filter(|it| it.member == member);
     let column = own.next().map(|extent| extent.column);
     let column = column.ok_or(GrowError::JournalOnly(device))?;

@@ -17,7 +17,7 @@
 use everglade_env::{DeviceId, Storage};
 use everglade_format::config::hex;
 use everglade_format::label::LABEL_BLOCKS;
-use everglade_format::{Config, Superblock, TagKey};
+use everglade_format::{Config, Member, SeatState, Superblock, TagKey};
 
 use crate::mount::members::{self, Missing};
 use crate::mount::records::{Read, Records, Superblocks};
@@ -31,6 +31,8 @@ pub(crate) struct Labels {
     /// Those of them that have another consistency point of the newest number.
     pub(crate) astray: Vec<DeviceId>,
     pub(crate) superblock: Superblock,
+    /// Devices that were members, and were removed since.
+    pub(crate) removed: Vec<DeviceId>,
     /// The highest epoch of a record; above that of `config` after a change that was cut.
     pub(crate) highest_epoch: u64,
 }
@@ -142,7 +144,7 @@ pub(crate) fn read(
     {
         return Err(refusal);
     }
-    let members = members::find(storage, &read, &config)?;
+    let (members, removed) = members::find(storage, &read, &config)?;
     let agrees = expected.is_some_and(|expected| {
         (expected.epoch, expected.cp) == (config.epoch, superblock.cp.0) && superblock.clean
     });
@@ -185,6 +187,7 @@ pub(crate) fn read(
         astray: astray.map(|(_, device)| device.records.device).collect(),
         highest_epoch: highest_epoch.max(config.epoch),
         devices: devices.collect(),
+        removed,
         config,
         superblock,
     })
@@ -258,7 +261,8 @@ fn highest_of<'a>(devices: impl Iterator<Item = &'a Read>) -> u64 {
 }
 
 /// True if another device has a record of a later epoch in which `device` is behind, or in which
-/// another drive has its seat: that was recorded after it had fallen behind. Then its superblocks
+/// another drive has its seat: that was recorded after it had fallen behind. A record in which it
+/// was removed says nothing of the kind: it had everything. Then its superblocks
 /// of this epoch do not count: others have overwritten what they name. The same if that record does
 /// not know its seat: the drive was to join in an expansion that was cut.
 fn is_overruled(read: &[Read], device: &Read, epoch: u64) -> bool {
@@ -275,7 +279,8 @@ fn is_overruled(read: &[Read], device: &Read, epoch: u64) -> bool {
     let mut later = others.flat_map(|other| &other.records.records);
     later.any(|record| {
         let then = record.members.get(index);
-        record.epoch > epoch && then.is_none_or(|it| it.uuid != uuid || !it.seat.is_current())
+        let is_behind = |it: &Member| it.uuid != uuid || it.seat.state != SeatState::Current;
+        record.epoch > epoch && then.is_none_or(is_behind)
     })
 }
 
@@ -479,7 +484,7 @@ fn check_superblock(config: &Config, newest: &Superblock) -> Result<(), Refusal>
 
 #[cfg(test)]
 pub(super) mod tests {
-    use everglade_format::{CpNumber, FileId, SeatState};
+    use everglade_format::{CpNumber, FileId};
 
     use super::*;
     use crate::alloc::filesystem::FileSystem;

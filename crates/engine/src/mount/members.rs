@@ -16,6 +16,8 @@
 //!   no member can have more than the ones that are there;
 //! * the caller says so ([`Missing::Allowed`]).
 //!
+//! A member that was removed is not missing, and a device that was one is left alone.
+//!
 //! In an aggregate with groups a device that is no member, or is too small, counts as missing. A
 //! drive that was replaced is no member any more: its seat names another UUID.
 //!
@@ -23,7 +25,7 @@
 //! writes that the other lacks. Its own record says that all of the others are behind, and none of
 //! them has caught up since.
 
-use everglade_env::{BLOCK_SIZE, Storage};
+use everglade_env::{BLOCK_SIZE, DeviceId, Storage};
 use everglade_format::Config;
 use everglade_format::config::Member;
 
@@ -39,15 +41,20 @@ pub(crate) enum Missing {
     Allowed,
 }
 
-/// Finds the device of each member.
+/// Finds the device of each member. Returns also the devices of members that were removed.
 pub(super) fn find<'a>(
     storage: &dyn Storage,
     read: &'a [Read],
     config: &Config,
-) -> Result<Vec<Option<&'a Read>>, Refusal> {
+) -> Result<(Vec<Option<&'a Read>>, Vec<DeviceId>), Refusal> {
     let mut members: Vec<Option<&Read>> = vec![None; config.members.len()];
+    let mut removed = Vec::new();
     for device in read {
         let name = || storage.name(device.records.device);
+        if was_removed(device, config) {
+            removed.push(device.records.device);
+            continue;
+        }
         let own = device.record_of(config.epoch, Some(config));
         let member = match own.filter(|own| is_same(own, config)) {
             Some(own) => own.member_index as usize,
@@ -84,7 +91,18 @@ pub(super) fn find<'a>(
             ));
         }
     }
-    Ok(members)
+    Ok((members, removed))
+}
+
+/// True if a device was a member that was removed.
+fn was_removed(device: &Read, config: &Config) -> bool {
+    let mut records = device.records.records.iter();
+    records.any(|record| {
+        let own = record.members.get(record.member_index as usize);
+        let uuid = own.map(|own| own.uuid);
+        let mut members = config.members.iter();
+        members.any(|it| it.seat.is_removed() && Some(it.uuid) == uuid)
+    })
 }
 
 /// Returns the member that a device was when it fell behind.
@@ -179,7 +197,8 @@ pub(super) fn check_missing(
     missing: Missing,
     agrees: bool,
 ) -> Result<(), Refusal> {
-    let is_there = |index: usize| members[index].is_some();
+    let is_removed = |index: usize| config.members[index].seat.is_removed();
+    let is_there = |index: usize| members[index].is_some() || is_removed(index);
     let is_current = |index: usize| config.members[index].seat.is_current();
     let count = members.len();
     let absent = (0..count).filter(|index| !is_there(*index)).count();
@@ -199,6 +218,7 @@ pub(super) fn check_missing(
     }
     let is_usable = |member: &u32| is_there(*member as usize) && is_current(*member as usize);
     let has_drive = |member: u32| match config.parity_group_of(member) {
+        _ if config.is_removed(member) => true,
         None => config.copies_of(member).iter().any(is_usable),
         Some(group) => group.all().filter(is_usable).count() >= group.data.len(),
     };
@@ -232,7 +252,6 @@ pub(super) fn check_missing(
 
 #[cfg(test)]
 mod tests {
-    use everglade_env::DeviceId;
     use everglade_format::SeatState;
 
     use super::*;

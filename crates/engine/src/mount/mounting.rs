@@ -31,6 +31,7 @@ use crate::alloc::named::{Absent, load_readable};
 use crate::background::lun_clone;
 use crate::holders::table::Snapshots;
 use crate::home::aggregate::Home;
+use crate::home::removing::Removing;
 use crate::home::volume::VolumeHome;
 use crate::media::heal::Healing;
 use crate::mend::{self, Mender};
@@ -214,6 +215,10 @@ impl Mounting {
         });
         let mut areas: Vec<Areas> = areas.collect();
         lost::leave_out(&self.aggregate, &layout, &mut areas);
+        let extents = geometry.extents().iter().zip(&mut areas);
+        for (_, areas) in extents.filter(|(extent, _)| layout.config.is_leaving(extent.member)) {
+            areas.shut();
+        }
         let bases = geometry
             .extents()
             .iter()
@@ -296,6 +301,9 @@ impl Mounting {
         home.tell_moved();
         home.tell_usage();
         home.aggregate.space.set_pending(home.pending_blocks());
+        let layout = home.aggregate.media.layout();
+        home.removing = Removing::begin(&layout, home.wall_seconds);
+        home.tell_removal();
         let notes = home.fs.notes.text();
         if let Err(reason) = &notes {
             home.aggregate

@@ -105,7 +105,8 @@ fn recover_all(
 ) -> Result<(), Trouble> {
     let key = TagKey::new(&layout.config.secret);
     let mut is_announced = false;
-    for rows in layout.all_rows() {
+    let all = layout.all_rows().iter();
+    for rows in all.filter(|rows| !layout.config.is_removed(rows.members[0])) {
         let cp = superblock.cp.next();
         let found = find(storage, layout, rows, cp, &key)?;
         if found.headers.is_empty() {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use everglade_affinity::AggregateAffinities;
-use everglade_env::SegmentFault;
 use everglade_env::lock::{Mutex, RwLock};
+use everglade_env::{DeviceId, SegmentFault};
 use everglade_format::config::Uuid;
 use everglade_format::{CpNumber, SPAN, Superblock, TagKey};
 
@@ -20,6 +20,7 @@ use crate::pool::lost::LostBlocks;
 use crate::pool::mended::Mended;
 use crate::pool::name::Name;
 use crate::pool::refused::Refused;
+use crate::pool::removal::RemovalInfo;
 use crate::pool::scattered::Scattered;
 use crate::pool::scrub::ScrubInfo;
 use crate::pool::segments;
@@ -73,6 +74,9 @@ pub(crate) struct Aggregate {
     pub(crate) redirects: Redirects,
     scrub: Mutex<ScrubInfo>,
     garden: Mutex<GardenInfo>,
+    removal: Mutex<Option<RemovalInfo>>,
+    /// Devices of members that were removed, and that may still have labels.
+    former: Mutex<Vec<DeviceId>>,
     /// Regions of LUNs that were read in order, and do not lie in order.
     pub(crate) scattered: Scattered,
     /// The last consistency point with which a volume or LUN came, or grew.
@@ -119,6 +123,8 @@ impl Aggregate {
             redirects: Redirects::default(),
             scrub: Mutex::default(),
             garden: Mutex::default(),
+            removal: Mutex::default(),
+            former: Mutex::default(),
             scattered: Scattered::default(),
             opened: committed,
             lost_segments: Vec::new(),
@@ -241,6 +247,36 @@ impl Aggregate {
         let mut garden = self.garden.lock().clone();
         garden.after_read.waiting_blocks = self.scattered.count() * SPAN;
         garden
+    }
+
+    /// The members that leave it.
+    pub(crate) fn removal(&self) -> Option<RemovalInfo> {
+        let mut removal = self.removal.lock().clone();
+        if let Some(removal) = &mut removal {
+            removal.waits_for_space = !self.space.has_room_beside(0);
+        }
+        removal
+    }
+
+    /// Devices of members that were removed, and that may still have labels.
+    pub(crate) fn former(&self) -> Vec<DeviceId> {
+        self.former.lock().clone()
+    }
+
+    /// These devices were members, and are none any more.
+    pub(crate) fn add_former(&self, devices: &[DeviceId]) {
+        if !devices.is_empty() {
+            self.former.lock().extend_from_slice(devices);
+        }
+    }
+
+    /// A device has no label any more.
+    pub(crate) fn forget_former(&self, device: DeviceId) {
+        self.former.lock().retain(|other| *other != device);
+    }
+
+    pub(crate) fn set_removal(&self, info: Option<RemovalInfo>) {
+        *self.removal.lock() = info;
     }
 
     pub(crate) fn set_garden(&self, info: GardenInfo) {

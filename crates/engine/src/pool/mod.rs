@@ -19,6 +19,7 @@ pub(crate) mod name;
 pub(crate) mod overlay;
 pub(crate) mod present;
 pub(crate) mod refused;
+pub(crate) mod removal;
 pub(crate) mod scattered;
 pub(crate) mod scrub;
 pub(crate) mod segments;

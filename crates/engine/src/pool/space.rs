@@ -61,7 +61,7 @@ pub(crate) enum Class {
 /// See the module's documentation. All values in blocks.
 #[derive(Debug)]
 pub(crate) struct Space {
-    /// Changed in the freeze only, when the aggregate grows.
+    /// Changed in the freeze only, when the aggregate grows or shrinks.
     total: AtomicU64,
     reserve: AtomicU64,
     backed: AtomicI64,
@@ -413,6 +413,24 @@ impl Space {
         self.reserve.store(reserve, Ordering::Relaxed);
         self.host_full.store(false, Ordering::Relaxed);
         self.limit_dirty();
+    }
+
+    /// Blocks that are in use or charged.
+    pub(crate) fn committed_blocks(&self) -> u64 {
+        let used = self.used.load(Ordering::Relaxed);
+        used + u64::try_from(self.charged()).unwrap_or(0)
+    }
+
+    /// The aggregate may use only this many blocks from now on, of which `reserve` are kept back;
+    /// the host has given space for `backed`. In the freeze only.
+    pub(crate) fn shrink(&self, total: u64, reserve: u64, backed: u64) {
+        assert!(
+            total <= self.total(),
+            "an aggregate that grows has another way"
+        );
+        self.total.store(total, Ordering::Relaxed);
+        self.reserve.store(reserve, Ordering::Relaxed);
+        self.set_backed(backed);
     }
 
     pub(crate) fn usage(&self) -> Usage {

@@ -145,7 +145,9 @@ impl<O: Outside> Core<O> {
         let Some(home) = self.homes.get(&aggregate) else {
             return;
         };
-        let hosts = (0..home.fs.areas.len()).filter_map(|extent| {
+        let extents = 0..home.fs.areas.len();
+        let giving = extents.filter(|extent| !home.fs.areas[*extent].is_shut());
+        let hosts = giving.filter_map(|extent| {
             let (place, _, _) = Self::area_range(home, extent, 0);
             self.free_of_hosts(home, place)
         });

@@ -144,6 +144,14 @@ pub(super) fn missing(pointer: Pointer) -> String {
     format!("block {} is on a drive that is missing", pointer.pvbn)
 }
 
+/// What is said of a block that has no place.
+fn outside(pointer: Pointer) -> Missing {
+    Missing::Damaged {
+        reason: format!("block {} is outside the aggregate", pointer.pvbn),
+        content: None,
+    }
+}
+
 /// An operation on all drives of a column.
 pub(crate) struct ColumnOp {
     /// Parts that have not completed.
@@ -347,14 +355,7 @@ impl<O: Outside> Core<O> {
             else {
                 done += 1;
                 self.ahead_blocks -= u64::from(reader == Reader::Nobody);
-                self.arrive(
-                    aggregate,
-                    first,
-                    Err(Missing::Damaged {
-                        reason: format!("block {} is outside the aggregate", first.pvbn),
-                        content: None,
-                    }),
-                );
+                self.arrive(aggregate, first, Err(outside(first)));
                 continue;
             };
             let most = usize::try_from(run).map_or(RUN_BLOCKS, |run| run.clamp(1, RUN_BLOCKS));
@@ -398,7 +399,10 @@ impl<O: Outside> Core<O> {
     fn load_again(&mut self, aggregate: u32, pointer: Pointer, attempt: u32, wrong: Option<Wrong>) {
         let shared = self.shared.aggregate(aggregate);
         let place = shared.media.locate_copy(pointer.pvbn, attempt - 1);
-        let Place { device, offset, .. } = place.expect("located before");
+        let Some(Place { device, offset, .. }) = place else {
+            self.arrive(aggregate, pointer, Err(outside(pointer)));
+            return;
+        };
         if device == NO_DRIVE {
             self.reconstruct(&shared, pointer, None, missing(pointer));
             return;
@@ -613,8 +617,10 @@ impl<O: Outside> Core<O> {
                     self.arrive(aggregate, pointer, Err(Missing::Device(reason)));
                     continue;
                 }
-                let Place { device, offset, .. } =
-                    shared.media.locate(pointer.pvbn).expect("located before");
+                let Some(Place { device, offset, .. }) = shared.media.locate(pointer.pvbn) else {
+                    self.arrive(aggregate, pointer, Err(outside(pointer)));
+                    continue;
+                };
                 let op = Op::Read {
                     device,
                     offset: offset / PROBE_BYTES * PROBE_BYTES,

@@ -36,8 +36,10 @@ impl<O: Outside> Core<O> {
             let Some(run) = home.scrub.take_run(bite) else {
                 return self.scrub_parity(aggregate, bite);
             };
-            let place = layout.locate_column(run.first);
-            let place = place.expect("a block in use is in an extent");
+            // Its member was removed since: the block is elsewhere.
+            let Some(place) = layout.locate_column(run.first) else {
+                continue;
+            };
             let drives = layout.drives_with(place.member).to_vec();
             // A block of a parity group whose drive is missing is on no other one.
             if !drives.is_empty() {

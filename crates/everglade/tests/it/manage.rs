@@ -15,6 +15,7 @@ mod moving;
 mod parity;
 mod refusals;
 mod remedies;
+mod removing;
 mod renaming;
 mod replacing;
 mod rest;

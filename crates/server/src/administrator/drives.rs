@@ -61,7 +61,8 @@ impl IdleDrives {
         recorded: &AggregateState,
         info: &AggregateInfo,
     ) -> Vec<String> {
-        let paths = info.members.iter().map(|member| {
+        let members: Vec<&MemberInfo> = staying(info).collect();
+        let paths = members.iter().map(|member| {
             let found = world.info(member.device?)?;
             Some(found.path)
         });
@@ -74,7 +75,7 @@ impl IdleDrives {
         let mut absent = Vec::new();
         for (index, found) in unmatched(devices, &paths) {
             if !is_certain {
-                self.uncertain.insert(info.members[index].uuid);
+                self.uncertain.insert(members[index].uuid);
             }
             let device = found.map_or_else(unrecorded, |(path, device)| Device {
                 path: path.display().to_string(),
@@ -87,9 +88,9 @@ impl IdleDrives {
                 faults: None,
             });
             absent.push(device.path.clone());
-            self.missing.insert(info.members[index].uuid, device);
+            self.missing.insert(members[index].uuid, device);
         }
-        for (member, path) in info.members.iter().zip(&paths) {
+        for (member, path) in members.iter().zip(&paths) {
             let Some(path) = path else { continue };
             if !member.is_used && !member.seat.is_current() {
                 tracing::warn!(
@@ -212,10 +213,16 @@ fn unmatched<'a>(
     found
 }
 
+/// Returns the members that were not removed.
+pub(super) fn staying(info: &AggregateInfo) -> impl Iterator<Item = &MemberInfo> {
+    let members = info.members.iter();
+    members.filter(|member| !member.seat.is_removed())
+}
+
 /// Returns the number of drives of each group; `None` without redundancy.
 pub(super) fn group_size(info: &AggregateInfo) -> Option<u64> {
     let mut groups: BTreeMap<u16, u64> = BTreeMap::new();
-    let groups_of = info.members.iter().map(|member| member.seat.group);
+    let groups_of = staying(info).map(|member| member.seat.group);
     for group in groups_of.filter(|group| *group > 0) {
         *groups.entry(group).or_default() += 1;
     }
@@ -225,7 +232,7 @@ pub(super) fn group_size(info: &AggregateInfo) -> Option<u64> {
 /// Returns the word for an aggregate's redundancy: that of its weakest group.
 pub(super) fn raid(info: &AggregateInfo) -> &'static str {
     let mut parity: BTreeMap<u16, usize> = BTreeMap::new();
-    for seat in info.members.iter().map(|member| member.seat) {
+    for seat in staying(info).map(|member| member.seat) {
         if seat.group > 0 {
             *parity.entry(seat.group).or_default() += usize::from(seat.role == Role::Parity);
         }
@@ -249,8 +256,7 @@ pub(super) fn copies(info: &AggregateInfo) -> Option<Copies> {
 
 /// Returns the counters of stripes, if the aggregate has parity.
 pub(super) fn stripes(info: &AggregateInfo) -> Option<Stripes> {
-    let mut members = info.members.iter();
-    members.find(|member| member.seat.role == Role::Parity)?;
+    staying(info).find(|member| member.seat.role == Role::Parity)?;
     Some(Stripes {
         full_count: info.stripes.full,
         partial_count: info.stripes.partial,

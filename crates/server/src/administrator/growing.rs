@@ -32,7 +32,7 @@ use super::creation::{self, Contents, CreationError};
 use super::imagined::Imagined;
 use super::units::bytes;
 use super::zeroing::Zeroing;
-use super::{joining, kinds, points, room};
+use super::{drives, joining, kinds, points, room};
 use crate::datadir::{AggregateState, Device, DeviceKind, Phase, Uuid};
 use crate::{DataDir, Size};
 
@@ -86,7 +86,7 @@ impl Addition {
                 false => Ok(Addition::Alone),
             };
         };
-        let seats = known.members.iter().map(|member| member.seat);
+        let seats = drives::staying(known).map(|member| member.seat);
         let mut seats = seats.filter(|seat| seat.group == group).peekable();
         if seats.peek().is_none() {
             let name = &known.name;
@@ -722,7 +722,7 @@ impl Administrator {
             | GrowError::NoGroup(_)
             | GrowError::Strongest { .. }
             | GrowError::TooWide { .. } => Problem::invalid("group", error.to_string()),
-            GrowError::LastCopy | GrowError::SeatInUse => {
+            GrowError::LastCopy | GrowError::SeatInUse | GrowError::Leaving => {
                 Problem::of_field(Code::Busy, "device", error.to_string())
             }
             GrowError::NotMember(device) => {

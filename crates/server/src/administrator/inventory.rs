@@ -170,6 +170,7 @@ impl Administrator {
             copies: drives::copies(info),
             stripes: drives::stripes(info),
             recovery: info.recovery.as_ref().and_then(view_recovery),
+            removal: info.removal.as_ref().map(|_| self.view_removal(info)),
             volume_count: volumes.len() as u64,
             devices: self.view_devices(info),
         }
@@ -201,7 +202,7 @@ impl Administrator {
     /// Returns the devices of an aggregate, in the order of the label's table.
     fn view_devices(&self, info: &AggregateInfo) -> Vec<Device> {
         let mut idle = self.idle_drives.lock();
-        let devices = info.members.iter().filter_map(|member| {
+        let devices = drives::staying(info).filter_map(|member| {
             let found = match member.device {
                 Some(id) => Some(self.view_device(id)?),
                 None => None,
@@ -718,6 +719,7 @@ pub(crate) fn example() -> Aggregate {
         copies: None,
         stripes: None,
         recovery: None,
+        removal: None,
         volume_count: 0,
         devices: Vec::new(),
     }

@@ -36,6 +36,7 @@ mod patterns;
 mod pauses;
 pub(crate) mod points;
 pub(crate) mod pools;
+mod removing;
 pub(crate) mod renaming;
 mod repairs;
 mod replacing;

@@ -280,7 +280,10 @@ impl Opener<'_> {
 
     /// Closes devices that are no members, and says which of them should be.
     fn close_strangers(&self, devices: &OpenDevices, info: &AggregateInfo) {
-        let is_stranger = |device: &&DeviceId| !info.devices.contains(device);
+        // The clerk closes those that were removed.
+        let is_known =
+            |device: &DeviceId| info.devices.contains(device) || info.former.contains(device);
+        let is_stranger = |device: &&DeviceId| !is_known(device);
         for device in devices.members.iter().filter(is_stranger) {
             tracing::warn!(
                 "aggregate {} is opened without {}, which has no label that can be read, or has \

@@ -81,6 +81,7 @@ impl Unavailable {
             copies: None,
             stripes: None,
             recovery: None,
+            removal: None,
             volume_count: 0,
             devices: self.devices.clone(),
         }

@@ -41,6 +41,7 @@ mod luns;
 mod once;
 mod overview;
 mod policies;
+mod removal;
 mod repairs;
 mod routes;
 mod scrubs;

@@ -14,8 +14,8 @@ use super::desk::Desk;
 use super::guard::{guard, no_such_path};
 use super::once::once;
 use super::{
-    aggregates, garden, happenings, hosts, jobs, limits, luns, overview, policies, repairs, scrubs,
-    sessions, snapshots, spares, splits, volumes,
+    aggregates, garden, happenings, hosts, jobs, limits, luns, overview, policies, removal,
+    repairs, scrubs, sessions, snapshots, spares, splits, volumes,
 };
 
 /// Returns the table of paths.
@@ -88,6 +88,7 @@ pub(super) fn all(desk: Arc<Desk>) -> Router {
         .merge(hosts::routes())
         .merge(policies::routes())
         .merge(splits::routes())
+        .merge(removal::routes())
         .merge(repairs::routes())
         .merge(scrubs::routes())
         .merge(garden::routes())

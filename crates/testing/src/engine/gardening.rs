@@ -96,6 +96,7 @@ impl EngineSystem {
     /// Appends the answers to changes that others have asked for.
     pub fn poll_changes(&mut self, reactor: usize, done: &mut Vec<everglade_engine::AdminDone>) {
         self.cores[reactor].poll_admin(done);
+        self.take_removals(done);
         if let Some(cleaning) = &mut self.cleaning {
             let all = done.len();
             done.retain(|one| one.token != TOKEN);

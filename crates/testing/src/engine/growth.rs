@@ -8,10 +8,10 @@
 use everglade_engine::admin;
 use everglade_engine::{GrowError, Growth, NextGeometry};
 use everglade_env::DeviceId;
-use everglade_format::Role;
 use everglade_format::config::CONFIG_BYTES;
 use everglade_format::label::{CONFIG_OFFSETS, label_offsets};
 use everglade_format::seat::{COPIES_MAX, PARITY_MAX};
+use everglade_format::{Removal, Role};
 use everglade_target::Error;
 
 use super::EngineSystem;
@@ -55,9 +55,11 @@ impl EngineSystem {
         // The drives of a group cannot become larger while one of them catches up.
         let members = self.info().members;
         let is_behind = members.iter().any(|member| !member.seat.is_current());
+        let removes = self.removes_members();
         let refused = |error: GrowError| match error {
-            GrowError::Busy => Error::Invalid(BUSY),
+            GrowError::Busy | GrowError::Leaving => Error::Invalid(BUSY),
             GrowError::Unavailable(_) if is_behind => Error::Invalid(BUSY),
+            GrowError::NotMember(_) if removes => Error::Invalid(BUSY),
             error => Error::Io(format!("{request:?}: {error}")),
         };
         let before = self.world.writes();
@@ -199,7 +201,9 @@ impl EngineSystem {
             0 => (drives(group, Role::Copy), COPIES_MAX - 1),
             parity => (parity, PARITY_MAX),
         };
-        let groups = info.members.iter().map(|member| member.seat.group);
+        let staying = info.members.iter();
+        let staying = staying.filter(|member| member.seat.removal == Removal::None);
+        let groups = staying.map(|member| member.seat.group);
         let groups = groups.filter(|group| *group > 0);
         let weaker = groups.filter(|group| {
             let (has, most) = strength(*group);
@@ -218,6 +222,7 @@ impl EngineSystem {
         };
         let parity = info.members.iter();
         let parity = parity.filter(|member| member.seat.role == Role::Parity);
+        let parity = parity.filter(|member| member.seat.removal == Removal::None);
         let groups = parity.map(|member| member.seat.group);
         let group = groups.min_by_key(|group| (drives(*group).count(), *group))?;
         let sizes = drives(group).filter_map(|member| member.device);
@@ -292,7 +297,7 @@ impl EngineSystem {
         match result {
             Ok(()) => {
                 let found = self.geometry_now();
-                if found != record.geometry {
+                if found != record.geometry && !self.removes_members() {
                     let wanted = record.geometry;
                     let what = format!("after a growth to {wanted:?} the pool has {found:?}");
                     return Err(Error::Io(what));

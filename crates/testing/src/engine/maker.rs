@@ -73,6 +73,8 @@ pub struct EngineMaker {
     pub writes_after_read: bool,
     /// Limits of LUNs are set, changed and removed, again and again.
     pub changes_limits: bool,
+    /// Members leave, one after another, until one is left.
+    pub removes_members: bool,
     /// Areas of which so many percent are free are emptied, again and again.
     pub least_free_percent: Option<u8>,
 }
@@ -100,6 +102,7 @@ impl EngineMaker {
         cleans_on_demand: true,
         writes_after_read: false,
         changes_limits: false,
+        removes_members: false,
         least_free_percent: None,
     };
 
@@ -131,6 +134,7 @@ impl EngineMaker {
             cleans_on_demand: !Rng::for_part(seed.0, "cleaning on demand").one_in(3),
             writes_after_read: false,
             changes_limits: false,
+            removes_members: false,
             least_free_percent: None,
         }
         .with_a_journal_to_put_there()
@@ -144,6 +148,7 @@ impl EngineMaker {
             least_free_percent: Some([1, 10, 30, 60][rng.index(4)]),
             writes_after_read: true,
             changes_limits: Rng::for_part(seed.0, "limits").one_in(3),
+            removes_members: Rng::for_part(seed.0, "removals").one_in(2),
             ..self
         }
     }
@@ -334,6 +339,7 @@ impl EngineMaker {
         let mut system = EngineSystem::new(world, engine.clone(), aggregate, self.sync);
         system.set_cleaning(self.least_free_percent);
         system.set_limiting(self.changes_limits);
+        system.set_removing(self.removes_members);
         let end = world.run(TURNS_MAX, &mut |reactor| {
             let said = system.step(reactor);
             match system.state() {

@@ -11,6 +11,7 @@ use everglade_target::{Error, Target};
 
 use super::cleaning::Cleaning;
 use super::growing::{Growing, GrowthRecord};
+use super::leaving::Removing;
 use super::replacing::{ReplacementRecord, Replacing};
 use crate::SimWorld;
 use crate::system::{Admin, AdminDone, Geometry, System};
@@ -30,6 +31,8 @@ pub struct EngineSystem {
     pub(super) cleaning: Option<Cleaning>,
     /// Limits of LUNs that change: the turns so far.
     pub(super) limiting: Option<u32>,
+    /// Members that leave now and then.
+    pub(super) removing: Option<Removing>,
     /// Growths under way, by token.
     pub(super) growing: BTreeMap<u64, Growing>,
     pub(super) growths: Vec<GrowthRecord>,
@@ -52,6 +55,7 @@ impl EngineSystem {
             world: world.clone(),
             cleaning: None,
             limiting: None,
+            removing: None,
             growing: BTreeMap::new(),
             growths: Vec::new(),
             replacing: BTreeMap::new(),
@@ -309,6 +313,7 @@ impl System for EngineSystem {
     fn turn(&mut self, reactor: usize) -> Turn {
         self.clean(reactor);
         self.limit(reactor);
+        self.remove_members(reactor);
         self.step(reactor)
     }
 
@@ -389,7 +394,7 @@ impl System for EngineSystem {
     }
 
     fn geometry(&self) -> Option<Geometry> {
-        Some(self.geometry_now())
+        (!self.removes_members()).then(|| self.geometry_now())
     }
 
     fn volumes(&self) -> Option<Vec<String>> {
@@ -400,7 +405,7 @@ impl System for EngineSystem {
         for (reactor, core) in self.cores.iter().enumerate() {
             let (operations, _) = core.under_way();
             let is_asked = self.cleaning.as_ref().is_some_and(|it| it.is_asked);
-            if operations > usize::from(is_asked) {
+            if operations > usize::from(is_asked) + usize::from(self.is_removal_asked()) {
                 return Err(format!(
                     "reactor {reactor} has {operations} operations under way that nobody waits for"
                 ));

@@ -27,11 +27,13 @@ pub enum Background {
     Layout,
     /// What was read in order is put in order.
     AfterRead,
+    /// Members are evacuated.
+    Removal,
 }
 
 impl Background {
     /// All kinds of background work.
-    pub const ALL: [Background; 9] = [
+    pub const ALL: [Background; 10] = [
         Background::Fold,
         Background::Subtraction,
         Background::Addition,
@@ -41,6 +43,7 @@ impl Background {
         Background::Cleaning,
         Background::Layout,
         Background::AfterRead,
+        Background::Removal,
     ];
 
     /// Returns the name in reports.
@@ -56,6 +59,7 @@ impl Background {
             Background::Cleaning => "cleaning",
             Background::Layout => "layout",
             Background::AfterRead => "after_read",
+            Background::Removal => "removal",
         }
     }
 
@@ -65,6 +69,7 @@ impl Background {
         all.extend(system.is_cleaning().then_some(Background::Cleaning));
         all.extend(system.is_ordering().then_some(Background::Layout));
         all.extend(system.writes_after_read().then_some(Background::AfterRead));
+        all.extend(system.is_evacuating().then_some(Background::Removal));
         for volume in system.volumes().unwrap_or_default() {
             let scan = system.scan(&volume);
             all.extend(match (scan.kind, scan.way) {

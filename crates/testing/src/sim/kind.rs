@@ -207,6 +207,9 @@ impl Kind {
         if beside.cleaning {
             maker = maker.cleaning(seed);
         }
+        // These kinds follow each change of the devices.
+        let follows = [Kind::Growth, Kind::Mirror, Kind::Parity, Kind::Corrupted];
+        maker.removes_members &= !follows.contains(&self);
         self.run_on(&maker, seed, trace_lines)
     }
 

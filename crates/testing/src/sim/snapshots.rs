@@ -260,7 +260,8 @@ impl<'a> Life<'a> {
             )));
         }
         let geometry = self.asker.system.geometry();
-        if state.geometry.is_some() && state.geometry != geometry {
+        let is_told = geometry.is_some() && state.geometry.is_some();
+        if is_told && state.geometry != geometry {
             return Err(Failure::new(format!(
                 "Growth: {geometry:?}, not {:?}",
                 state.geometry
@@ -640,6 +641,7 @@ fn apply(state: &mut State, change: &Change) {
         Change::StartRepair | Change::StopRepair => {}
         // Nothing that anybody can read changes.
         Change::StartCleaning { .. } | Change::StartLayout { .. } | Change::StopGardening => {}
+        Change::StartRemoval { .. } | Change::StopRemoval => {}
         Change::DeleteVolume { .. }
         | Change::CloneVolume { .. }
         | Change::StartSplit { .. }

@@ -33,6 +33,7 @@ impl Draw {
             role: self.of(&[Role::Data, Role::Copy]),
             state: self.of(&[SeatState::Current, SeatState::Behind]),
             returns: self.of(&[0, 0, 0, 1, u16::MAX]),
+            removal: Default::default(),
         }
     }
 

@@ -110,8 +110,11 @@ impl<'a> Judging<'a> {
                 .map_err(|failure| failure.within("without the devices that were joining"))?;
             report.growths[Growth::WithoutJoining] += 1;
         }
-        let is_bare =
-            |device: &DeviceId| !has_superblock(&self.setting.maker, images, device.0 as usize);
+        // A growth that is just being asked for may have no devices yet.
+        let is_bare = |device: &DeviceId| {
+            let device = device.0 as usize;
+            device < images.devices() && !has_superblock(&self.setting.maker, images, device)
+        };
         Ok(Left {
             growth: Some(is_made),
             is_bare: is_made && growth.joining.iter().any(is_bare),

@@ -702,7 +702,7 @@ fn pools_of_other_versions_and_with_unknown_features_are_refused_untouched() {
             47,
             0x80,
             "incompatible feature flags 0x8000000000000000",
-            "incompatible feature flags none but 0x7, which this build knows",
+            "incompatible feature flags none but 0xf, which this build knows",
             newer,
         ),
     ] {

@@ -127,6 +127,7 @@ fn snapshots_and_clones_survive_lives_with_cuts_in_all_that_goes_on() {
         Background::Cleaning,
         Background::Layout,
         Background::AfterRead,
+        Background::Removal,
     ];
     for one in Background::ALL {
         // Nobody asks for it here; `cleaning` has a test of its own.

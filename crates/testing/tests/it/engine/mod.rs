@@ -22,6 +22,7 @@ mod mirrors;
 mod notes;
 mod parity;
 mod redirect;
+mod removal;
 mod renaming;
 mod replacing;
 mod resizing;
