@@ -122,8 +122,12 @@ fn survey(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Turn, Stop> {
     }
     let backed = home.backed_blocks();
     home.aggregate.space.set_backed(backed);
-    let number = home.under_way().number;
+    let (number, seconds) = (home.under_way().number, home.wall_seconds);
     let removing = home.removing.as_mut().expect("as above");
+    // When the aggregate was opened, the time of day was not known.
+    if removing.info.begun_seconds == 0 {
+        removing.info.begun_seconds = seconds;
+    }
     if removing.survey.is_none() {
         removing.info.is_surveyed = true;
         removing.info.total_blocks = removing.info.left_blocks;
