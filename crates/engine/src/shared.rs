@@ -402,9 +402,12 @@ impl Engine {
     pub fn examine(storage: &dyn Storage, devices: &[DeviceId]) -> Result<Found, Refusal> {
         let labels = labels::read(storage, devices, &[], None, Missing::IfSafe)?;
         let (config, superblock) = (labels.config, labels.superblock);
+        let members = config.members.iter().zip(&labels.devices);
+        let staying = members.filter(|(member, _)| !member.seat.is_removed());
+        let staying: Vec<bool> = staying.map(|(_, device)| device.is_some()).collect();
         Ok(Found {
-            members: config.members.len(),
-            missing: labels.devices.iter().filter(|it| it.is_none()).count(),
+            members: staying.len(),
+            missing: staying.iter().filter(|is_there| !**is_there).count(),
             name: superblock.name.unwrap_or(config.name),
             uuid: config.uuid,
             epoch: config.epoch,

@@ -202,11 +202,12 @@ pub(super) fn check_missing(
     let is_current = |index: usize| config.members[index].seat.is_current();
     let count = members.len();
     let absent = (0..count).filter(|index| !is_there(*index)).count();
+    let all = (0..count).filter(|index| !is_removed(*index)).count();
     if absent == 0 {
         return Ok(());
     }
     let found = format!(
-        "{absent} of {count} devices of aggregate {} are missing",
+        "{absent} of {all} devices of aggregate {} are missing",
         config.name
     );
     if !config.has_groups() {

@@ -465,7 +465,7 @@ impl Administrator {
                     };
                     smaller.push((least.saturating_sub(bytes), path, least));
                 }
-                Err(GrowError::JournalOnly(_)) if named.is_none() => {}
+                Err(GrowError::JournalOnly(_) | GrowError::Leaving) if named.is_none() => {}
                 Err(error @ GrowError::Unavailable(_)) if named.is_none() => {
                     unavailable.get_or_insert(self.explain_growth(&error, &[member]));
                 }
