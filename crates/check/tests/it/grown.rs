@@ -510,7 +510,7 @@ fn the_feature_bit_and_the_epoch_must_agree() {
         Kind::ChangeWrong,
         "flags 0x0 in epoch 1, found 0x1",
     );
-    let found = unreadable(&with(2, 8), &[0, 1]);
+    let found = unreadable(&with(2, 16), &[0, 1]);
     assert!(matches!(found, Unreadable::Version { .. }), "{found}");
 }
 

@@ -153,7 +153,7 @@ fn a_feature_nobody_here_knows_is_refused() {
     let medium = Medium::of(&dir);
     for at in records(&medium) {
         let record = medium.read(at, CONFIG_BYTES);
-        medium.write(at, &resealed(record, INCOMPATIBLE_AT, 8));
+        medium.write(at, &resealed(record, INCOMPATIBLE_AT, 16));
     }
-    assert_refused_untouched(&dir, &["incompatible feature flags 0x8", "newer everglade"]);
+    assert_refused_untouched(&dir, &["incompatible feature flags 0x10", "newer everglade"]);
 }
