@@ -62,6 +62,8 @@ pub struct Gardened {
     pub waiting_bytes: u64,
     /// Bytes of blocks that were moved because of that.
     pub after_read_bytes: u64,
+    /// Bytes in use on devices that are being removed; none if none are, or that is not known yet.
+    pub leaving_bytes: Option<u64>,
 }
 
 fn gardened(info: &AggregateInfo) -> Gardened {
@@ -70,6 +72,11 @@ fn gardened(info: &AggregateInfo) -> Gardened {
         cleaned_areas: info.garden.cleaned_areas,
         waiting_bytes: bytes(info.garden.after_read.waiting_blocks),
         after_read_bytes: bytes(info.garden.after_read.moved_blocks),
+        leaving_bytes: info
+            .removal
+            .as_ref()
+            .filter(|removal| removal.is_surveyed)
+            .map(|removal| bytes(removal.left_blocks)),
     }
 }
 

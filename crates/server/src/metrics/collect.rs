@@ -367,6 +367,12 @@ fn engine(page: &mut Page, administrator: &Administrator) {
     for (aggregate, garden) in &counts.gardens {
         family.value(&[aggregate], garden.waiting_bytes);
     }
+    let mut family = page.family("everglade_removal_left_bytes");
+    for (aggregate, garden) in &counts.gardens {
+        if let Some(left) = garden.leaving_bytes {
+            family.value(&[aggregate], left);
+        }
+    }
     let mut family = page.family("everglade_garden_cleaned_areas_total");
     for (aggregate, garden) in &counts.gardens {
         family.value(&[aggregate], garden.cleaned_areas);

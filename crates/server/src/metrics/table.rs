@@ -244,6 +244,8 @@ const REST: &[Metric] = &[
         that were moved because a client had read them in order."),
     gauge("everglade_garden_waiting_bytes", &["aggregate"], "Bytes of LUNs that clients have read \
         in order, and that are yet to be put in order."),
+    gauge("everglade_removal_left_bytes", &["aggregate"], "Bytes in use on devices that are being \
+        removed; absent while none are."),
     counter("everglade_qos_held_total", &["lun"], "Operations that the limit of a LUN has held \
         back since it was set."),
     counter("everglade_qos_held_seconds_total", &["lun"], "How long they were held back, all \

@@ -155,5 +155,8 @@ fn a_feature_nobody_here_knows_is_refused() {
         let record = medium.read(at, CONFIG_BYTES);
         medium.write(at, &resealed(record, INCOMPATIBLE_AT, 16));
     }
-    assert_refused_untouched(&dir, &["incompatible feature flags 0x10", "newer everglade"]);
+    assert_refused_untouched(
+        &dir,
+        &["incompatible feature flags 0x10", "newer everglade"],
+    );
 }
