@@ -69,7 +69,7 @@ pub(crate) fn remove(
 }
 
 /// Describes a removal, or what it would leave.
-pub(crate) fn text(removal: &Removal) -> String {
+fn text(removal: &Removal) -> String {
     let Removal {
         aggregate, state, ..
     } = removal;

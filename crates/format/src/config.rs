@@ -546,7 +546,8 @@ impl Config {
 
     /// Returns the members of the group of `member` in the order of their columns; the member alone
     /// if it is in no group.
-    fn group_of(&self, member: u32) -> Vec<u32> {
+    #[must_use]
+    pub fn group_of(&self, member: u32) -> Vec<u32> {
         let group = self
             .members
             .get(member as usize)
@@ -581,13 +582,11 @@ fn validate_seats(config: &Config) -> Result<(), Damage> {
     let seats = || config.members.iter().map(|member| member.seat);
     for seat in seats() {
         if seat.group == 0 {
-            let removal = seat.removal;
-            if seat
-                != (Seat {
-                    removal,
-                    ..Seat::ALONE
-                })
-            {
+            let alone = Seat {
+                removal: seat.removal,
+                ..Seat::ALONE
+            };
+            if seat != alone {
                 let expected = "a current data column, as the member is in no group";
                 return Err(Damage::new("seat of a member", expected, seat));
             }

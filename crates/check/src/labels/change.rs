@@ -35,11 +35,7 @@ fn place_of(config: &Config, seat: Seat) -> (u16, usize, Role) {
 /// Returns the first block at which new extents of a member may begin: behind the former end of
 /// each drive of its group that became larger. Without groups, behind the member's own former end.
 fn former_end(before: &Config, now: &Config, member: u32) -> u64 {
-    let mates = match now.parity_group_of(member) {
-        Some(group) => group.all().collect(),
-        None => now.copies_of(member),
-    };
-    let ends = mates.into_iter().filter_map(|mate| {
+    let ends = now.group_of(member).into_iter().filter_map(|mate| {
         let (old, new) = (
             before.members.get(mate as usize)?,
             now.members.get(mate as usize)?,

@@ -2,7 +2,7 @@
 //!
 //! 1. A member may leave if what is in use fits on the others, beside their reserve. From the
 //!    freeze on, the aggregate has only as much space as it has without the member.
-//! 2. The journal does not move, so members that have it stay.
+//! 2. The journal does not move, so a member that has it cannot leave.
 //! 3. The config record says that a member is being evacuated, that it stays after all, or that it
 //!    was removed. The consistency point of this freeze writes the record. Nobody else may write
 //!    labels meanwhile.
@@ -15,7 +15,6 @@ use everglade_format::CpNumber;
 use crate::change::Error;
 use crate::home::aggregate::Home;
 use crate::home::removing::Removing;
-use crate::media::reserve::reserve_for;
 use crate::media::{Layout, Media};
 use crate::pool::aggregate::Aggregate;
 use crate::pool::removal::RemovalPlan;
@@ -24,12 +23,17 @@ use crate::pool::space::Space;
 /// Time between two attempts to remove a member, in nanoseconds.
 const RETRY: Nanos = 100_000_000;
 
-/// Says what a removal would leave.
+/// Says what a removal would leave. Changes nothing.
 pub(crate) fn examine(aggregate: &Aggregate, member: u32) -> Result<RemovalPlan, Error> {
+    plan(aggregate, member).map(|(plan, _)| plan)
+}
+
+/// Returns what a removal would leave, and the layout in which the members are being evacuated.
+fn plan(aggregate: &Aggregate, member: u32) -> Result<(RemovalPlan, Layout), Error> {
     let layout = aggregate.media.layout();
-    check(&aggregate.media, &layout, member)?;
-    let members = layout.leaving_with(member);
-    let next = with_reserve(&layout, &members, true);
+    let members = layout.config.group_of(member);
+    check(&aggregate.media, &layout, (member, &members))?;
+    let next = layout.with_evacuating(&members, true);
     let plan = RemovalPlan {
         total_blocks_before: aggregate.space.total(),
         total_blocks_after: next.config.staying_blocks(),
@@ -37,27 +41,21 @@ pub(crate) fn examine(aggregate: &Aggregate, member: u32) -> Result<RemovalPlan,
         members,
     };
     check_space(&aggregate.space, &plan)?;
-    Ok(plan)
+    Ok((plan, next))
 }
 
-/// A member leaves, with its whole group. Its blocks move to the others first.
+/// Begins to remove a member with its whole group. From now on nothing is allocated there.
 pub(super) fn start(home: &mut Home, seconds: u64, member: u32) -> Result<(), Error> {
-    let layout = home.aggregate.media.layout();
-    let plan = examine(&home.aggregate, member)?;
-    let leaving = plan.members;
-    let (total, reserve) = (plan.total_blocks_after, plan.reserve_blocks_after);
-    let next = with_reserve(&layout, &leaving, true);
+    let (plan, next) = plan(&home.aggregate, member)?;
     take_turn(home)?;
+    home.removing = Removing::begin(&next, seconds);
     home.aggregate.media.set_removal(next);
-    let layout = home.aggregate.media.layout();
-    for (index, extent) in layout.config.extents.iter().enumerate() {
-        if leaving.contains(&extent.member) {
-            home.fs.shut(index);
-        }
+    for extent in home.removing.iter().flat_map(|it| &it.extents) {
+        home.fs.shut(*extent);
     }
     let space = &home.aggregate.space;
-    space.shrink(total, reserve, home.backed_blocks().min(total));
-    home.removing = Removing::begin(&layout, seconds);
+    space.shrink(plan.total_blocks_after, plan.reserve_blocks_after);
+    space.set_backed(home.backed_blocks());
     home.tell_removal();
     Ok(())
 }
@@ -71,7 +69,7 @@ pub(super) fn stop(home: &mut Home) -> Result<(), Error> {
         return Err(Error::NotFound(problem.to_owned()));
     }
     take_turn(home)?;
-    let next = with_reserve(&layout, &leaving, false);
+    let next = layout.with_evacuating(&leaving, false);
     let (total, reserve) = (next.config.staying_blocks(), next.config.reserve_blocks);
     home.aggregate.media.set_removal(next);
     for extent in home.removing.take().map_or(Vec::new(), |it| it.extents) {
@@ -117,7 +115,7 @@ pub(crate) fn finish(home: &mut Home, cp: CpNumber) {
 }
 
 /// Refuses a member that cannot leave.
-fn check(media: &Media, layout: &Layout, member: u32) -> Result<(), Error> {
+fn check(media: &Media, layout: &Layout, (member, leaving): (u32, &[u32])) -> Result<(), Error> {
     let config = &layout.config;
     let found = config.members.get(member as usize);
     let found = found.filter(|it| !it.seat.is_removed());
@@ -127,7 +125,6 @@ fn check(media: &Media, layout: &Layout, member: u32) -> Result<(), Error> {
     if found.seat.is_evacuating() {
         return Err(Error::Busy("it is being removed already".to_owned()));
     }
-    let leaving = layout.leaving_with(member);
     let journal = config.journal_members();
     if leaving.iter().any(|member| journal.contains(member)) {
         return Err(impossible(
@@ -197,12 +194,4 @@ fn take_turn(home: &mut Home) -> Result<(), Error> {
         })?);
     }
     Ok(())
-}
-
-/// The layout in which members are being evacuated or stay, with the reserve for the others.
-fn with_reserve(layout: &Layout, members: &[u32], is_evacuating: bool) -> Layout {
-    let next = layout.with_evacuating(members, is_evacuating, 0);
-    let blocks = next.config.staying_areas_blocks();
-    let reserve = reserve_for(blocks, next.config.area_blocks);
-    layout.with_evacuating(members, is_evacuating, reserve)
 }

@@ -65,8 +65,8 @@ impl FileSystem {
         }
     }
 
-    /// Nothing is allocated in an extent any more. Between consistency points only: a cursor has no
-    /// number of it in stock.
+    /// Ends all allocation in an extent. To be called between consistency points, when no cursor
+    /// has numbers in stock.
     pub(crate) fn shut(&mut self, extent: usize) {
         for cursor in [&mut self.data, &mut self.meta] {
             assert!(cursor.stock.is_empty(), "a consistency point is under way");

@@ -154,7 +154,6 @@ fn evacuate(home: &mut Home, cx: &mut LoadCx<'_>, most: u64) -> Result<Turn, Sto
     let removing = home.removing.as_mut().expect("as above");
     removing.moved += out.moved;
     removing.left += out.left;
-    removing.info.moved_blocks += out.moved;
     if out.moved > 0 {
         removing.moved_in = Some(number);
     }

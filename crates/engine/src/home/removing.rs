@@ -10,10 +10,11 @@
 //!    there are several passes.
 //! 3. A pass that could move nothing is followed by another one after a while: what cannot be moved
 //!    may be deleted.
-//! 4. That a member is being evacuated is in the config record. The rest is in memory: after a
-//!    restart the survey begins again.
+//! 4. The config record says which members are being evacuated. Everything else is in memory, so
+//!    the survey begins again after a restart.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use everglade_env::Nanos;
 use everglade_format::CpNumber;
@@ -41,7 +42,7 @@ pub(crate) struct Removing {
     pub(crate) left: u64,
     /// The last consistency point that moved something.
     pub(crate) moved_in: Option<CpNumber>,
-    /// The consistency point in which nothing was in use any more.
+    /// The consistency point that found no block in use on the members.
     pub(crate) empty_in: Option<CpNumber>,
     /// Nothing is tried before.
     pub(crate) rests_until: Nanos,
@@ -86,18 +87,18 @@ impl Removing {
 
     /// An area was looked at: so many of its blocks are in use.
     pub(crate) fn note(&mut self, column: Column, used: u64) {
-        match used {
+        let before = match used {
             0 => self.pending.remove(&column),
             used => self.pending.insert(column, used),
         };
-        self.info.left_blocks = self.pending.values().sum();
+        self.info.left_blocks = self.info.left_blocks + used - before.unwrap_or(0);
     }
 
     /// The first area to evacuate after `column`, or of all.
     pub(crate) fn next_pending(&self, column: Option<Column>) -> Option<Column> {
-        let mut pending = self.pending.keys();
-        let next = pending.find(|next| column.is_none_or(|column| **next > column));
-        next.copied()
+        let from = column.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut pending = self.pending.range((from, Bound::Unbounded));
+        pending.next().map(|(column, _)| *column)
     }
 }
 
@@ -110,7 +111,7 @@ mod tests {
     fn areas_are_evacuated_in_order_until_none_is_in_use() {
         let layout = two_devices();
         assert!(Removing::begin(&layout, 7).is_none());
-        let leaving = layout.with_evacuating(&[1], true, 0);
+        let leaving = layout.with_evacuating(&[1], true);
         let mut removing = Removing::begin(&leaving, 7).expect("a member leaves");
         assert_eq!(removing.survey, Some((1, 0)));
         assert_eq!(removing.after((1, 0), 2), Some((1, 1)));

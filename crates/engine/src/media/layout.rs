@@ -3,8 +3,8 @@
 //! A layout never changes. A freeze may replace it by the next one (decision 0040), which keeps all
 //! extents of the former and appends others. So a place found in one layout is right in every later
 //! one, and a reader need not hold on to the layout while its operation is under way. Blocks of a
-//! member that was removed have no place any more ([`removal`]); a reader that has one of before
-//! finds another block there, or none, and asks the container.
+//! member that was removed have no place any more ([`removal`]). A reader may have found such a
+//! place before: it gets other content or an error, and asks the container.
 //!
 //! The blocks of an extent are in a *column*. The column of a mirror has a *drive* for each copy; a
 //! column without redundancy has one drive (decision 0041). All drives of a column have a block at

@@ -261,10 +261,10 @@ fn highest_of<'a>(devices: impl Iterator<Item = &'a Read>) -> u64 {
 }
 
 /// True if another device has a record of a later epoch in which `device` is behind, or in which
-/// another drive has its seat: that was recorded after it had fallen behind. A record in which it
-/// was removed says nothing of the kind: it had everything. Then its superblocks
+/// another drive has its seat: that was recorded after it had fallen behind. Then its superblocks
 /// of this epoch do not count: others have overwritten what they name. The same if that record does
-/// not know its seat: the drive was to join in an expansion that was cut.
+/// not know its seat: the drive was to join in an expansion that was cut. A drive that a later
+/// record calls removed is not overruled by that: it had everything.
 fn is_overruled(read: &[Read], device: &Read, epoch: u64) -> bool {
     let own = device.records.records.first();
     let Some((index, uuid)) = own.and_then(|own| {

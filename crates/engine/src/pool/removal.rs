@@ -1,4 +1,4 @@
-//! What people see of a removal ([`crate::home::removing`]).
+//! How far a removal is ([`crate::home::removing`]), and what one would leave, for people.
 
 /// A removal of members that is under way, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -9,8 +9,6 @@ pub struct RemovalInfo {
     pub total_blocks: u64,
     /// Blocks that are still in use there.
     pub left_blocks: u64,
-    /// Blocks that were moved since it began, or since the aggregate was opened.
-    pub moved_blocks: u64,
     /// Blocks that the last pass could not move, because they cannot be read.
     pub stuck_blocks: u64,
     /// True while there is too little free space on the other members.

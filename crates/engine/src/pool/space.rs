@@ -421,16 +421,15 @@ impl Space {
         used + u64::try_from(self.charged()).unwrap_or(0)
     }
 
-    /// The aggregate may use only this many blocks from now on, of which `reserve` are kept back;
-    /// the host has given space for `backed`. In the freeze only.
-    pub(crate) fn shrink(&self, total: u64, reserve: u64, backed: u64) {
+    /// The aggregate may use only this many blocks from now on, of which `reserve` are kept back.
+    /// In the freeze only. How many of them the host has given is to be set then.
+    pub(crate) fn shrink(&self, total: u64, reserve: u64) {
         assert!(
             total <= self.total(),
             "an aggregate that grows has another way"
         );
         self.total.store(total, Ordering::Relaxed);
         self.reserve.store(reserve, Ordering::Relaxed);
-        self.set_backed(backed);
     }
 
     pub(crate) fn usage(&self) -> Usage {

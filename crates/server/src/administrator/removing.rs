@@ -23,7 +23,7 @@ use super::{candidates, creation, joining};
 use crate::datadir::Uuid;
 
 impl Administrator {
-    /// Returns the removal of devices that is under way.
+    /// Returns how far the removal is that is under way.
     ///
     /// # Errors
     /// The aggregate does not exist, or could not be opened.
@@ -34,8 +34,8 @@ impl Administrator {
         Ok(self.view_removal(&info))
     }
 
-    /// Begins to remove a device, with its whole group; with `dry_run`, only says what that would
-    /// leave.
+    /// Begins to remove a device with its whole group; with `dry_run`, only says how much space
+    /// would be left.
     ///
     /// # Errors
     /// Nothing was changed.

@@ -85,12 +85,9 @@ impl Options {
         let mut plans: Vec<Row> = plans.ok_or("--plans is missing")?;
         let mut number = 0_u64;
         plans.retain(|row| {
+            let is_in_half = half.is_none_or(|half| number % 2 == half);
             number += 1;
-            match (&only, half) {
-                (Some(name), _) => row.name == *name,
-                (None, Some(half)) => number % 2 == half,
-                (None, None) => true,
-            }
+            only.as_ref().map_or(is_in_half, |name| row.name == *name)
         });
         if plans.is_empty() {
             return Err("there is no such bug".to_owned());

@@ -1,6 +1,6 @@
-//! The state of removals beside everything else ([`super::removing`]).
+//! What [`super::removing`] remembers between its turns.
 
-/// When something was asked for.
+/// Turns so far, and whether a request is under way.
 #[derive(Debug, Default)]
 pub(super) struct Removing {
     pub(super) turns: u32,

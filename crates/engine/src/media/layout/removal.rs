@@ -17,16 +17,9 @@ use everglade_format::Removal;
 use everglade_format::config::INCOMPATIBLE_REMOVAL;
 
 use super::{Layout, Use};
+use crate::media::reserve::reserve_for;
 
 impl Layout {
-    /// Returns the members that leave together with one, that one included.
-    pub(crate) fn leaving_with(&self, member: u32) -> Vec<u32> {
-        match self.config.parity_group_of(member) {
-            Some(group) => group.all().collect(),
-            None => self.config.copies_of(member),
-        }
-    }
-
     /// Returns the members that are being evacuated.
     pub(crate) fn evacuating(&self) -> Vec<u32> {
         let members = (0..).zip(&self.config.members);
@@ -35,16 +28,11 @@ impl Layout {
     }
 
     /// Returns the layout in which members are being evacuated, or stay again; the next record has
-    /// that. `reserve_blocks` are kept back then.
+    /// that. The reserve is that of the members that stay.
     ///
     /// # Panics
     /// If one of them was removed.
-    pub(crate) fn with_evacuating(
-        &self,
-        members: &[u32],
-        is_evacuating: bool,
-        reserve_blocks: u64,
-    ) -> Layout {
+    pub(crate) fn with_evacuating(&self, members: &[u32], is_evacuating: bool) -> Layout {
         let mut next = self.clone();
         for member in members {
             let seat = &mut next.config.members[*member as usize].seat;
@@ -54,7 +42,8 @@ impl Layout {
                 false => Removal::None,
             };
         }
-        next.config.reserve_blocks = reserve_blocks;
+        let blocks = next.config.staying_areas_blocks();
+        next.config.reserve_blocks = reserve_for(blocks, next.config.area_blocks);
         next.with_new_removal()
     }
 
