@@ -58,7 +58,7 @@ pub(crate) fn remove(
             let text = format!(
                 "interrupted; the removal goes on: 'everglade aggregate remove {name}' shows it"
             );
-            return Err(Failure::new(exit::FAILED, text));
+            return Err(Failure::new(exit::INTERRUPTED, text));
         }
         told = session.get::<Removal>(&show)?;
     }
