@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// A connection of a client that has a LUN open, or an image of one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Session {
     /// `volume/lun`, as the LUN is called now, or `volume/lun@snapshot`.
     pub lun: String,
@@ -23,6 +23,24 @@ pub struct Session {
     pub operation_count: u64,
     /// Bytes sent to the client.
     pub sent_bytes: u64,
+    /// Reads that were answered since the session began.
+    #[serde(default)]
+    pub read_count: u64,
+    /// Bytes of these reads.
+    #[serde(default)]
+    pub read_bytes: u64,
+    /// Time that these reads took together.
+    #[serde(default)]
+    pub read_us: u64,
+    /// Writes that were answered since the session began.
+    #[serde(default)]
+    pub write_count: u64,
+    /// Bytes of these writes.
+    #[serde(default)]
+    pub written_bytes: u64,
+    /// Time that these writes took together.
+    #[serde(default)]
+    pub write_us: u64,
     /// Number of the reactor that serves it.
     pub reactor: u64,
 }

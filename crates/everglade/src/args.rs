@@ -8,6 +8,7 @@ use everglade_server::config::{
     AcceptRollback, IoMode, IscsiSettings, NbdSettings, NvmeSettings, Pinning, Switch, TcpListen,
     UnixListen,
 };
+use everglade_server::openapi::Role;
 use everglade_server::{Ablation, Interval, Name, Settings, Size};
 
 /// A copy-on-write storage server in user space: thin volumes on pooled files or devices, served
@@ -187,6 +188,16 @@ pub(crate) struct Serve {
     )]
     pub(crate) api_tls_certificates: Option<PathBuf>,
 
+    /// What browsers of this machine may do in the console without a token: read-only, operator or
+    /// admin; at http://localhost:9811 unless --api-tcp is given [default: a token is needed]
+    #[arg(
+        long,
+        value_name = "ROLE",
+        env = "EVERGLADE_CONSOLE_LOOPBACK",
+        hide_env_values = true
+    )]
+    pub(crate) console_loopback: Option<Role>,
+
     /// Address for metrics and health, or off [default: 127.0.0.1:9810, if it is free]
     #[arg(
         long,
@@ -361,6 +372,7 @@ impl Serve {
             api_tcp: self.api_tcp,
             api_tokens: self.api_tokens.clone(),
             api_tls_certificates: self.api_tls_certificates.clone(),
+            console_loopback: self.console_loopback,
             metrics_tcp: self.metrics_tcp,
             journal_device: self.journal_device.clone(),
             journal_half_size: self.journal_half_size,

@@ -93,7 +93,8 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
 
 /// Opens the door for administrators from elsewhere.
 fn open_api(api: &ApiTcp, again: &Again) -> Result<(Remote, SocketAddr), StartError> {
-    let tokens = Tokens::read(&api.tokens).map_err(StartError::Tokens)?;
+    let tokens = api.tokens.as_deref().map(Tokens::read).transpose();
+    let tokens = tokens.map_err(StartError::Tokens)?.unwrap_or_default();
     let folder = api.tls_certificates.as_deref();
     let tls = folder.map(|folder| Certificates::open(folder, false));
     let tls = tls.transpose()?.map(|tls| again.add(tls));
@@ -107,6 +108,7 @@ fn open_api(api: &ApiTcp, again: &Again) -> Result<(Remote, SocketAddr), StartEr
         socket,
         tokens,
         tls,
+        console_loopback: api.console_loopback,
     };
     Ok((remote, address))
 }

@@ -8,7 +8,7 @@
 use super::{Problem, Source};
 
 /// A crate and ours it may depend on.
-const TABLE: [(&str, &[&str]); 25] = [
+const TABLE: [(&str, &[&str]); 26] = [
     ("format", &[]),
     ("env", &[]),
     // Spans of a request carry the pages that devices fill (docs/design/design.md §2: owned buffers
@@ -60,9 +60,11 @@ const TABLE: [(&str, &[&str]); 25] = [
             "iscsi",
             "nfs",
             "fuse",
+            "console",
         ],
     ),
     ("cli", &["api"]),
+    ("console", &["api"]),
     ("check", &["format", "env", "raid"]),
     ("everglade", &["server", "cli", "check"]),
     // Switches of mistakes. Crates of the product depend on it in the copy that

@@ -1,6 +1,7 @@
 //! The built binary as a real process: usage, exit codes, and real clients against a real server.
 
 mod clients;
+mod console;
 mod crashes;
 mod damage;
 mod full_host;

@@ -53,7 +53,7 @@ use std::sync::Arc;
 use everglade_env::Nanos;
 use everglade_target::sessions::memory::Reservation;
 use everglade_target::sessions::seats::OWN_BITS;
-use everglade_target::sessions::{Caller, Ledger, Memory, Staging, State};
+use everglade_target::sessions::{Caller, Ledger, Memory, Staging, State, Tally};
 use everglade_target::{Error, LunHandle, Reply, Target, Token};
 
 use crate::login::Parameters;
@@ -374,6 +374,15 @@ impl Session {
         match &self.phase {
             Phase::Full(full) => Some(full.lun()),
             _ => None,
+        }
+    }
+
+    /// What the initiator was answered.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        match &self.phase {
+            Phase::Full(full) => full.tally(),
+            _ => Tally::default(),
         }
     }
 

@@ -50,7 +50,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 
 use everglade_target::sessions::seats::OWN_BITS;
-use everglade_target::sessions::{Allowed, Caller, Ledger, Memory, Staging, State};
+use everglade_target::sessions::{Allowed, Caller, Ledger, Memory, Staging, State, Tally};
 use everglade_target::{Error, LunHandle, Reply, Target, Token};
 
 use crate::SessionMetrics;
@@ -90,6 +90,10 @@ pub struct Session {
     home: HomeQuestion,
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a session is in transmission all its life, and a box costs each request a miss"
+)]
 enum Phase {
     ClientFlags,
     Options(Haggling),
@@ -453,6 +457,15 @@ impl Session {
     /// Bytes sent since the session began.
     pub(crate) fn bytes_sent(&self) -> u64 {
         self.bytes_sent
+    }
+
+    /// What the client was answered.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        match &self.phase {
+            Phase::Transmission(transmission) => transmission.tally(),
+            _ => Tally::default(),
+        }
     }
 
     /// Operations submitted to the target and not completed.

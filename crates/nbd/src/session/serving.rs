@@ -4,7 +4,7 @@ use std::io::{IoSlice, IoSliceMut};
 
 use everglade_env::Nanos;
 use everglade_target::sessions::memory::Reservation;
-use everglade_target::sessions::{self, Caller, Common};
+use everglade_target::sessions::{self, Caller, Common, Tally};
 use everglade_target::{Error, Reply, Target, Token};
 
 use super::{Session, Settings};
@@ -46,6 +46,10 @@ impl sessions::Session for Session {
     #[inline]
     fn bytes_sent(&self) -> u64 {
         self.bytes_sent()
+    }
+
+    fn tally(&self) -> Tally {
+        self.tally()
     }
 
     #[inline]

@@ -11,6 +11,7 @@ use everglade_target::sessions::memory::{REQUEST_BYTES, Reservation};
 use super::outgoing::{Bytes, Data};
 use super::requests::Request;
 use super::{Phase, Session, State};
+use crate::metrics::Operation;
 use crate::wire::digest::{DIGEST_BYTES, digest_of, digest_of_pieces};
 use crate::wire::pdu::{CommonHeader, DataHeader, PduKind, pdu_flags};
 use crate::wire::{Completion, Digests, Status};
@@ -30,6 +31,14 @@ impl Session {
         let Phase::Queue(queue) = &mut self.phase else {
             unreachable!("commands belong to a queue")
         };
+        let answered = match request.operation {
+            Operation::Read => Some(&mut queue.tally.reads),
+            Operation::Write => Some(&mut queue.tally.writes),
+            _ => None,
+        };
+        if let (Some(answered), false) = (answered, failed) {
+            answered.add(self.metrics.now().saturating_sub(request.since), bytes);
+        }
         queue.command_ids.remove(request.command_id);
         if self.state == State::Abandoned {
             return self.ledger.give(request.held);

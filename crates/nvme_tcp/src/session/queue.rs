@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use everglade_target::reservations::{Access, Host, Reservations};
+use everglade_target::sessions::Tally;
 use everglade_target::{Export, LunHandle};
 
 use super::admin::Admin;
@@ -35,6 +36,7 @@ pub(super) struct Queue {
     pub(super) operations: Arc<AtomicUsize>,
     /// What was done and not yet reported to the controller.
     pub(super) work: Work,
+    pub(super) tally: Tally,
     /// The rest of the controller, if this is its admin queue.
     pub(super) admin: Option<Box<Admin>>,
 }
@@ -81,6 +83,7 @@ impl Queue {
             fused: Fused::default(),
             operations: Arc::default(),
             work: Work::default(),
+            tally: Tally::default(),
             admin: None,
         }
     }

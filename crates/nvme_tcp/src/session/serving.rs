@@ -6,7 +6,7 @@ use std::sync::Arc;
 use everglade_env::Nanos;
 use everglade_target::sessions::memory::Reservation;
 use everglade_target::sessions::seats::OWN_BITS;
-use everglade_target::sessions::{self, Caller, Common};
+use everglade_target::sessions::{self, Caller, Common, Tally};
 use everglade_target::{Error, Reply, Target, Token};
 
 use super::connect::HomeQuestion;
@@ -52,6 +52,13 @@ impl sessions::Session for Session {
     #[inline]
     fn bytes_sent(&self) -> u64 {
         self.bytes_sent
+    }
+
+    fn tally(&self) -> Tally {
+        match &self.phase {
+            Phase::Queue(queue) => queue.tally,
+            _ => Tally::default(),
+        }
     }
 
     #[inline]

@@ -171,8 +171,10 @@ mod tests {
         let place = tempfile::tempdir().expect("a temporary directory");
         let data_dir = place.path().join("not/yet");
         refuse_full_hosts(&data_dir, &wanted(&[4 << 30])).expect("room enough");
-        // 256 TiB, which no machine of ours has: 2.6 TiB of them at once.
-        let error = refuse_full_hosts(&data_dir, &wanted(&[1 << 42; 64]));
+        // A journal of 32 TiB, which no machine of ours has. It is written at once.
+        let mut large = wanted(&[1 << 47]);
+        large.journal.half_blocks = Some(1 << 32);
+        let error = refuse_full_hosts(&data_dir, &large);
         let error = error.expect_err("a refusal").to_string();
         assert!(error.contains("free") && error.contains("needs"), "{error}");
     }

@@ -130,6 +130,7 @@ fn said(session: &Session) -> String {
 /// Describes a session; `None` if its LUN is gone, so that it ends within a second.
 fn view(described: Described, names: &HashMap<[u8; 16], String>) -> Option<Session> {
     const SECOND: u64 = 1_000_000_000;
+    const MICROSECOND: u64 = 1_000;
     let Described {
         reactor,
         protocol,
@@ -151,6 +152,12 @@ fn view(described: Described, names: &HashMap<[u8; 16], String>) -> Option<Sessi
         idle_seconds: facts.silence / SECOND,
         operation_count: facts.operations as u64,
         sent_bytes: facts.bytes_sent,
+        read_count: facts.tally.reads.count,
+        read_bytes: facts.tally.reads.bytes,
+        read_us: facts.tally.reads.duration / MICROSECOND,
+        write_count: facts.tally.writes.count,
+        written_bytes: facts.tally.writes.bytes,
+        write_us: facts.tally.writes.duration / MICROSECOND,
         reactor: reactor as u64,
     })
 }

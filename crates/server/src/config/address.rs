@@ -24,6 +24,9 @@ impl TcpListen {
     /// Metrics and health, on the loopback.
     pub const DEFAULT_METRICS: TcpListen = TcpListen::loopback(9810);
 
+    /// The console on the loopback, if it needs no token.
+    pub const DEFAULT_CONSOLE: TcpListen = TcpListen::loopback(9811);
+
     const fn loopback(port: u16) -> TcpListen {
         TcpListen::At(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))
     }

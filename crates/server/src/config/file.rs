@@ -20,7 +20,7 @@ use super::{ConfigError, Settings, suggest};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Keys this version honours.
-pub const KEYS: [&str; 32] = [
+pub const KEYS: [&str; 33] = [
     "data_dir",
     "memory",
     "reactors",
@@ -45,6 +45,7 @@ pub const KEYS: [&str; 32] = [
     "api.tcp",
     "api.tokens",
     "api.tls_certificates",
+    "api.console_loopback",
     "metrics.tcp",
     "journal.device",
     "journal.half_size",
@@ -149,6 +150,9 @@ impl Source<'_> {
             "api.tls_certificates" => {
                 let folder = PathBuf::from(self.string(key, value)?);
                 settings.api_tls_certificates = Some(folder);
+            }
+            "api.console_loopback" => {
+                settings.console_loopback = Some(self.parsed(key, value)?);
             }
             "metrics.tcp" => settings.metrics_tcp = Some(self.parsed(key, value)?),
             "journal.device" => {

@@ -7,6 +7,7 @@
 
 pub mod ablation;
 pub mod address;
+pub mod api;
 pub mod callers;
 pub mod error;
 pub mod file;
@@ -32,6 +33,7 @@ use std::str::FromStr;
 
 pub use ablation::Ablation;
 pub use address::{TcpListen, UnixListen};
+pub use api::ApiTcp;
 pub use callers::{Callers, Origin, Rules, Tls, TlsClients};
 pub use error::ConfigError;
 pub use iscsi::{Iscsi, IscsiSettings};
@@ -42,6 +44,7 @@ pub use pinning::Pinning;
 pub use rollback::AcceptRollback;
 pub use switch::Switch;
 
+use everglade_api::openapi::Role;
 use everglade_api::{DEFAULT_POLICY, Name};
 
 use crate::{Interval, Size};
@@ -149,6 +152,8 @@ pub struct Settings {
     pub api_tokens: Option<PathBuf>,
     /// Folder of the certificates for REST over TCP.
     pub api_tls_certificates: Option<PathBuf>,
+    /// What browsers of this machine may do in the console without a token.
+    pub console_loopback: Option<Role>,
     /// Metrics and health over TCP.
     pub metrics_tcp: Option<TcpListen>,
     /// A device for the journal alone, at first start.
@@ -193,6 +198,7 @@ impl Settings {
             api_tcp: self.api_tcp.or(lower.api_tcp),
             api_tokens: self.api_tokens.or(lower.api_tokens),
             api_tls_certificates: self.api_tls_certificates.or(lower.api_tls_certificates),
+            console_loopback: self.console_loopback.or(lower.console_loopback),
             metrics_tcp: self.metrics_tcp.or(lower.metrics_tcp),
             journal_device: self.journal_device.or(lower.journal_device),
             journal_half_size: self.journal_half_size.or(lower.journal_half_size),
@@ -288,17 +294,6 @@ impl Config {
     }
 }
 
-/// REST over TCP.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApiTcp {
-    /// Address of the listener; port 0 lets the kernel choose.
-    pub address: SocketAddr,
-    /// File of the tokens, absolute.
-    pub tokens: PathBuf,
-    /// Folder of certificate and key, absolute; without it nothing is encrypted.
-    pub tls_certificates: Option<PathBuf>,
-}
-
 /// Metrics and health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metrics {
@@ -356,6 +351,7 @@ impl Config {
 
     /// Defaults and checks.
     fn complete(settings: Settings) -> Result<Config, ConfigError> {
+        let api_tcp = ApiTcp::complete(&settings)?;
         let data_dir = match settings.data_dir {
             Some(path) => place::absolute(path)?,
             None => place::data_dir()?,
@@ -368,11 +364,6 @@ impl Config {
             return Err(ConfigError::NothingToServe);
         }
         let api_unix = unix_socket("--api-unix", settings.api_unix, &data_dir, API_SOCKET)?;
-        let api_tcp = api_tcp(
-            settings.api_tcp,
-            settings.api_tokens,
-            settings.api_tls_certificates,
-        )?;
         let metrics = Metrics {
             tcp: match settings.metrics_tcp.unwrap_or(TcpListen::DEFAULT_METRICS) {
                 TcpListen::Off => None,
@@ -420,26 +411,6 @@ impl Config {
             data_dir,
         })
     }
-}
-
-fn api_tcp(
-    tcp: Option<TcpListen>,
-    tokens: Option<PathBuf>,
-    tls_certificates: Option<PathBuf>,
-) -> Result<Option<ApiTcp>, ConfigError> {
-    let Some(TcpListen::At(address)) = tcp else {
-        return Ok(None);
-    };
-    let missing = |needed| ConfigError::Incomplete {
-        key: "api.tcp",
-        needed,
-    };
-    let tokens = tokens.ok_or_else(|| missing("api.tokens, the file of the tokens"))?;
-    Ok(Some(ApiTcp {
-        address,
-        tokens: place::absolute(tokens)?,
-        tls_certificates: tls_certificates.map(place::absolute).transpose()?,
-    }))
 }
 
 fn journal(device: Option<PathBuf>, half_size: Option<Size>) -> Result<Journal, ConfigError> {

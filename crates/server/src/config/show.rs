@@ -97,13 +97,21 @@ impl Config {
             ),
             (
                 "api.tokens",
-                self.api_tcp.as_ref().and_then(|api| path(&api.tokens)),
+                self.api_tcp
+                    .as_ref()
+                    .and_then(|api| path(api.tokens.as_deref()?)),
             ),
             (
                 "api.tls_certificates",
                 self.api_tcp
                     .as_ref()
                     .and_then(|api| path(api.tls_certificates.as_deref()?)),
+            ),
+            (
+                "api.console_loopback",
+                self.api_tcp
+                    .as_ref()
+                    .and_then(|api| Some(api.console_loopback?.to_string())),
             ),
             (
                 "metrics.tcp",

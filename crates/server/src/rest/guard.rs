@@ -34,6 +34,9 @@ pub(crate) enum Origin {
 pub(crate) struct Keys {
     pub(super) tokens: Arc<Tokens>,
     pub(super) attempts: Arc<Attempts>,
+    /// What browsers of this machine may do in the console without a token.
+    pub(super) console_loopback: Option<Role>,
+    pub(super) is_encrypted: bool,
 }
 
 pub(super) async fn guard(mut request: Request, next: Next) -> Response {

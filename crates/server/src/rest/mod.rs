@@ -26,6 +26,7 @@ pub mod attempts;
 mod body;
 mod caller;
 pub(crate) mod connections;
+mod console;
 mod desk;
 mod entity;
 mod flags;
@@ -59,6 +60,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use everglade_api::openapi::Role;
 use everglade_env::net::Listener;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -97,6 +99,8 @@ pub struct Remote {
     pub tokens: Tokens,
     /// Certificates for TLS; `None` without encryption.
     pub tls: Option<Arc<Certificates>>,
+    /// What browsers of this machine may do in the console without a token.
+    pub console_loopback: Option<Role>,
 }
 
 impl Doors {
@@ -151,7 +155,13 @@ async fn serve(
     let unix = doors.unix.map(Door::Unix);
     let tcp = doors.tcp.map(|remote| {
         let tokens = Arc::new(remote.tokens);
-        Door::Tcp(remote.socket, Keys { tokens, attempts }, remote.tls)
+        let keys = Keys {
+            tokens,
+            attempts,
+            console_loopback: remote.console_loopback,
+            is_encrypted: remote.tls.is_some(),
+        };
+        Door::Tcp(remote.socket, keys, remote.tls)
     });
     let places = descriptors.shares.places;
     tokio::join!(

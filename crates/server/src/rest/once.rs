@@ -20,7 +20,7 @@ use super::desk::Desk;
 use super::guard::is_change;
 use super::keys::{ANSWER_BYTES_MAX, Fate, Given, Met, Ticket};
 
-const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(super) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Header that marks a replayed answer.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// Longest key.

@@ -14,13 +14,13 @@ use super::desk::Desk;
 use super::guard::{guard, no_such_path};
 use super::once::once;
 use super::{
-    aggregates, garden, happenings, hosts, jobs, limits, luns, overview, policies, removal,
-    repairs, scrubs, sessions, snapshots, spares, splits, volumes,
+    aggregates, console, garden, happenings, hosts, jobs, limits, luns, overview, policies,
+    removal, repairs, scrubs, sessions, snapshots, spares, splits, volumes,
 };
 
 /// Returns the table of paths.
 pub(super) fn all(desk: Arc<Desk>) -> Router {
-    Router::new()
+    let api = Router::new()
         .route("/v1/version", get(overview::version))
         .route("/v1/status", get(overview::status))
         .route("/v1/statistics", get(overview::statistics))
@@ -99,7 +99,8 @@ pub(super) fn all(desk: Arc<Desk>) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(Arc::clone(&desk), once))
         .layer(from_fn(guard))
-        .with_state(desk)
+        .with_state(Arc::clone(&desk));
+    console::all(&desk, api)
 }
 
 async fn nowhere() -> Refusal {

@@ -26,7 +26,7 @@ const TOKENS_MAX: usize = 256;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// All known tokens.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Tokens {
     tokens: Vec<(Name, Role, blake3::Hash)>,
 }

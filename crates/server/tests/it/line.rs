@@ -16,7 +16,9 @@ use everglade_server::config::Callers;
 use everglade_server::datadir::Address;
 use everglade_server::fronts::{Door, Front, Protocol};
 use everglade_target::sessions::metrics::{OperationCounters, SessionCounters};
-use everglade_target::sessions::{Allowed, Caller, Common, Metrics, Owner, Session, Sessions};
+use everglade_target::sessions::{
+    Allowed, Caller, Common, Metrics, Owner, Session, Sessions, Tally,
+};
 use everglade_target::{Error, LunHandle, Op, Reply, Target, Token, WriteSpan};
 
 const BYTES: u32 = 4096;
@@ -196,6 +198,10 @@ impl Session for Line {
 
     fn bytes_sent(&self) -> u64 {
         self.sent
+    }
+
+    fn tally(&self) -> Tally {
+        Tally::default()
     }
 
     fn completed(&mut self, token: Token, result: Result<Reply, Error>, target: &mut dyn Target) {

@@ -14,6 +14,7 @@
 //! | `memory`, `ledger` | one budget for what a table holds for its peers, and the account of a session |
 //! | `caller` | who is at the other end, and what it may see |
 //! | `metrics` | what was counted |
+//! | `tally` | what was counted of one session |
 
 pub mod caller;
 pub mod ledger;
@@ -24,6 +25,7 @@ pub mod session;
 pub mod staging;
 pub mod streams;
 pub mod table;
+pub mod tally;
 
 pub use caller::{AllowList, Allowed, Caller, TlsMode};
 pub use ledger::Ledger;
@@ -34,3 +36,4 @@ pub use session::{Common, Session, State};
 pub use staging::Staging;
 pub use streams::{Received, Sent};
 pub use table::{Facts, Interest, Moving, Sessions};
+pub use tally::Tally;

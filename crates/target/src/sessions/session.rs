@@ -18,6 +18,7 @@ use everglade_env::Nanos;
 use super::caller::Caller;
 use super::memory::{Memory, Reservation};
 use super::metrics::Metrics;
+use super::tally::Tally;
 use crate::{Error, Reply, Target, Token};
 
 /// State that the sessions of a table share.
@@ -72,6 +73,9 @@ pub trait Session: Sized + Send + 'static {
 
     /// Bytes sent since the session began.
     fn bytes_sent(&self) -> u64;
+
+    /// Returns what the client was answered since the session began.
+    fn tally(&self) -> Tally;
 
     /// Takes the completion of an operation of this session.
     fn completed(&mut self, token: Token, result: Result<Reply, Error>, target: &mut dyn Target);

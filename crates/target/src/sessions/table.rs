@@ -29,6 +29,7 @@ use super::metrics::Metrics;
 use super::seats::{Owner, Seats, SessionId};
 use super::session::{Common, Session};
 use super::streams::{self, Received, Sent};
+use super::tally::Tally;
 use crate::{Completion, Target};
 
 /// Time limit of a handshake (docs/reference/conventions.md#nbd), and of sending the last replies
@@ -77,6 +78,8 @@ pub struct Facts {
     pub operations: usize,
     /// Bytes sent to the client.
     pub bytes_sent: u64,
+    /// What the client was answered.
+    pub tally: Tally,
     /// It is ending.
     pub is_ending: bool,
 }
@@ -582,6 +585,7 @@ impl<S: Session> Sessions<S> {
                 silence: now.saturating_sub(seat.heard),
                 operations: session.operations_in_flight(),
                 bytes_sent: session.bytes_sent(),
+                tally: session.tally(),
                 is_ending: session.is_draining(),
             })
         };

@@ -33,9 +33,13 @@ impl Answer {
 }
 
 fn request(method: &str, path: &str, headers: &str, body: &str) -> String {
+    request_to("e", method, path, headers, body)
+}
+
+fn request_to(host: &str, method: &str, path: &str, headers: &str, body: &str) -> String {
     let length = body.len();
     format!(
-        "{method} {path} HTTP/1.1\r\nHost: e\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
     )
 }
 
@@ -72,6 +76,24 @@ pub(crate) fn tcp(address: &str, method: &str, path: &str, headers: &str) -> Ans
     let stream = TcpStream::connect(address).expect("a connection");
     stream.set_read_timeout(PATIENCE).expect("a timeout");
     exchange(stream, &request(method, path, headers, ""))
+}
+
+/// Over a connection that is there already, as a browser that was given this host in the address.
+pub(crate) fn over_as(stream: UnixStream, host: &str, method: &str, path: &str) -> Answer {
+    exchange(stream, &request_to(host, method, path, "", ""))
+}
+
+/// Over TCP, as a browser that was given this host in the address.
+pub(crate) fn at_host(
+    (address, host): (&str, &str),
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &str,
+) -> Answer {
+    let stream = TcpStream::connect(address).expect("a connection");
+    stream.set_read_timeout(PATIENCE).expect("a timeout");
+    exchange(stream, &request_to(host, method, path, headers, body))
 }
 
 /// Over the socket in the data directory.

@@ -11,7 +11,7 @@ mod outcomes;
 mod patterns;
 mod processors;
 mod remembering;
-mod remote;
+pub(crate) mod remote;
 mod scripting;
 mod service;
 mod serving;

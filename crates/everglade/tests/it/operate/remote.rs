@@ -12,7 +12,7 @@ use crate::running::{Server, TestDir, code, stderr, stdout};
 use crate::tools::{have, must};
 
 pub(crate) const LOOKER: &str = "looker-0123456789abcdef";
-const WORKER: &str = "worker-0123456789abcdef";
+pub(crate) const WORKER: &str = "worker-0123456789abcdef";
 const ROOT: &str = "adminn-0123456789abcdef";
 
 fn tokens(dir: &TestDir) -> PathBuf {

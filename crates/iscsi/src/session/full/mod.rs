@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use everglade_env::Nanos;
 use everglade_target::reservations::{Host, Reservations, Ticket};
-use everglade_target::sessions::{Caller, Ledger};
+use everglade_target::sessions::{Caller, Ledger, Tally};
 use everglade_target::{Error, LunHandle, Reply, Target, Token};
 
 use super::link::{Link, Order};
@@ -114,6 +114,7 @@ pub(super) struct Full {
     management: Management,
     text: Exchange,
     ttts: u32,
+    tally: Tally,
 }
 
 /// A change of reservations that waits.
@@ -178,6 +179,7 @@ impl Full {
             management: Management::default(),
             text: Exchange::default(),
             ttts: 0,
+            tally: Tally::default(),
         }
     }
 
@@ -201,6 +203,10 @@ impl Full {
     pub(super) fn leave(&mut self) {
         self.member.leave();
         self.seat = None;
+    }
+
+    pub(super) fn tally(&self) -> Tally {
+        self.tally
     }
 
     pub(super) fn operations_in_flight(&self) -> usize {

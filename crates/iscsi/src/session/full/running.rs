@@ -135,6 +135,14 @@ impl Full {
         let kind = kind_of(&task.command);
         cx.metrics
             .replied(kind, task.since, bytes, outcome.is_err());
+        let answered = match kind {
+            Kind::Read => Some(&mut self.tally.reads),
+            Kind::Write => Some(&mut self.tally.writes),
+            _ => None,
+        };
+        if let (Some(answered), Ok(_)) = (answered, &outcome) {
+            answered.add(cx.metrics.now().saturating_sub(task.since), bytes);
+        }
         self.open_window(cx);
         let held = match &outcome {
             Ok(_) => held_by_answer(&task.command, task.held),

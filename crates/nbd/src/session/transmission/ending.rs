@@ -5,10 +5,10 @@ use everglade_target::sessions::memory::{Class, REQUEST_BYTES, Reservation, page
 use everglade_target::{Error, Reply};
 
 use super::super::outgoing::{Data, Outgoing};
+use super::Transmission;
 use super::replies::{Replies, is_hole};
 use super::request_table::{Admitted, Completed, Course, Progress, Success};
 use super::verdict::Refusal;
-use super::{Transmission, count};
 use crate::SessionMetrics;
 
 /// The outcome of an operation that has finished.
@@ -50,7 +50,7 @@ impl Transmission {
                 has_failed,
             } => {
                 if is_last {
-                    count(metrics, &request, has_failed);
+                    self.count(metrics, &request, has_failed);
                 }
                 let class = request.held.class;
                 let (is_part, pages) = match request.course {
@@ -85,7 +85,7 @@ impl Transmission {
                 }
             }
             Progress::Finished { request, outcome } => {
-                count(metrics, &request, outcome.is_err());
+                self.count(metrics, &request, outcome.is_err());
                 self.finish(&request, outcome, outgoing, ledger);
             }
             Progress::Refilled(span) => {

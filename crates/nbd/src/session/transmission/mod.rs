@@ -35,10 +35,10 @@ mod verdict;
 use std::sync::Arc;
 
 use everglade_target::reservations::Reservations;
-use everglade_target::sessions::Ledger;
 use everglade_target::sessions::memory::{
     Class, REQUEST_BYTES, Reservation, SHORT_PIECE_BYTES, page_bytes,
 };
+use everglade_target::sessions::{Ledger, Tally};
 use everglade_target::{Error, LunHandle, OP_BYTES_MAX, Op, Token, WriteSpan};
 
 use super::open_export::OpenExport;
@@ -79,6 +79,7 @@ pub(super) struct Transmission {
     is_refilling: bool,
     /// Requests at the front of the staging buffer that were read together.
     foreseen: usize,
+    tally: Tally,
 }
 
 /// A read of several slices.
@@ -118,6 +119,7 @@ impl Transmission {
             reading: None,
             is_refilling: false,
             foreseen: 0,
+            tally: Tally::default(),
         }
     }
 
@@ -132,6 +134,23 @@ impl Transmission {
     /// Images that are open as long as the LUN.
     pub(super) fn images(&self) -> impl Iterator<Item = LunHandle> {
         self.terms.images()
+    }
+
+    pub(super) fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// Counts a request that was answered.
+    fn count(&mut self, metrics: &SessionMetrics, request: &Admitted, failed: bool) {
+        metrics.replied(request.command, request.since, request.length, failed);
+        let answered = match request.command {
+            Command::Read => &mut self.tally.reads,
+            Command::Write => &mut self.tally.writes,
+            _ => return,
+        };
+        if !failed {
+            answered.add(metrics.now().saturating_sub(request.since), request.length);
+        }
     }
 
     pub(super) fn operations_in_flight(&self) -> usize {
@@ -631,10 +650,6 @@ struct WriteOp {
 fn give(ledger: &mut Ledger, bytes: u64) {
     let class = Class::Large;
     ledger.give(Reservation { bytes, class });
-}
-
-fn count(metrics: &SessionMetrics, request: &Admitted, failed: bool) {
-    metrics.replied(request.command, request.since, request.length, failed);
 }
 
 fn replies<'a>(style: Style, cx: &'a mut Cx<'_>) -> Replies<'a> {

@@ -1,0 +1,41 @@
+//! What a request of a browser is answered with.
+
+use axum::http::StatusCode;
+use axum::response::{Html, IntoResponse, Response};
+use everglade_api::Problem;
+
+use super::visit::refusal;
+
+/// A page, or the page of a problem.
+pub(super) type Shown = Result<Html<String>, Failed>;
+
+/// A problem as a page.
+pub(super) struct Failed(pub(super) Problem);
+
+impl From<Problem> for Failed {
+    fn from(problem: Problem) -> Failed {
+        Failed(problem)
+    }
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0.http_status()).unwrap_or_default();
+        let text = format!("{} ({})", self.0, self.0.code);
+        refusal(status, "Nothing to show", text).into_response()
+    }
+}
+
+/// What pages say after a change, by the word that they are asked with.
+pub(super) fn done_said(word: &str) -> Option<&'static str> {
+    match word {
+        "created" => Some("Created."),
+        "deleted" => Some("Deleted. A job frees the space."),
+        "resized" => Some("Resized."),
+        "taken" => Some("The snapshot is taken."),
+        "restored" => Some("Restored. A snapshot keeps what was there before."),
+        "begun" => Some("Begun. The job is in the list."),
+        "cancelled" => Some("The job is being cancelled."),
+        _ => None,
+    }
+}
