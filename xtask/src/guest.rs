@@ -19,7 +19,7 @@ pub(crate) fn fetch(tally: &mut Tally) -> Option<PathBuf> {
     if let Some(given) = std::env::var_os(VARIABLE) {
         return Some(given.into());
     }
-    let folder = build_folder().join("guest-kernel");
+    let folder = place::target().join("guest-kernel");
     if is_there(&folder) {
         return Some(folder);
     }
@@ -32,11 +32,6 @@ pub(crate) fn fetch(tally: &mut Tally) -> Option<PathBuf> {
     }
     tally.skip(format!("not fetched: {NEWEST}"));
     None
-}
-
-fn build_folder() -> PathBuf {
-    let chosen = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    chosen.unwrap_or_else(|| place::root().join("target"))
 }
 
 fn is_there(folder: &Path) -> bool {

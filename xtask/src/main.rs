@@ -5,6 +5,7 @@
 //! Every command that runs several things keeps a [`tally::Tally`] and ends with one plain line,
 //! `N passed, N failed[, N skipped]`; the exit code is 1 if anything failed, 2 for wrong usage.
 
+mod axe;
 mod bench;
 mod check;
 mod dist;

@@ -9,12 +9,14 @@
 //! `EVERGLADE_SKIPS`; the Rust harness counts it as passed, so it is taken off again.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::step::{cargo, counted, whole};
 use crate::tally::Tally;
-use crate::{Usage, bench, check, dist, fuzz, generate, guest, judge, place, planted, sim, tools};
+use crate::{
+    Usage, axe, bench, check, dist, fuzz, generate, guest, judge, place, planted, sim, tools,
+};
 
 /// The variable that names the file of skips.
 const SKIPS: &str = "EVERGLADE_SKIPS";
@@ -34,11 +36,13 @@ fn everything(tally: &mut Tally) {
     tools::install(tally);
     check::all(tally);
     let kernel = guest::fetch(tally);
+    let axe = axe::fetch(tally);
     let selection = ["--workspace", "--release"];
     // By itself: half of the time of tests would be the compiler's.
     let mut build = cargo(&["test", "--no-run", "--quiet"]);
     whole(tally, "building tests", build.args(selection));
-    tests(tally, "tests", &selection, kernel.as_deref());
+    let fetched = [(guest::VARIABLE, kernel), (axe::VARIABLE, axe)];
+    tests(tally, "tests", &selection, &fetched);
     bench::instructions::verify(tally);
     sim::short(tally);
     let binary = generate::Binary::built_by_tests();
@@ -66,21 +70,22 @@ fn one_crate(tally: &mut Tally, name: &str) -> Result<(), Usage> {
         tally,
         &format!("tests of {package}"),
         &["--package", &package],
-        None,
+        &[],
     );
     Ok(())
 }
 
-/// Runs the Rust harness over what `selection` selects.
-fn tests(tally: &mut Tally, name: &str, selection: &[&str], kernel: Option<&Path>) {
+/// Runs the Rust harness over what `selection` selects. `fetched`: what tests need, by the variable
+/// that tells where it is.
+fn tests(tally: &mut Tally, name: &str, selection: &[&str], fetched: &[(&str, Option<PathBuf>)]) {
     let skips = Skips::new();
     let mut command = cargo(&["test", "--no-fail-fast"]);
     command.args(selection).env(SKIPS, &skips.path);
     // The least that a daemon accepts: whatever is tested works within it. Tests that need more say
     // so.
     command.env("EVERGLADE_MEMORY", "256MiB");
-    if let Some(kernel) = kernel {
-        command.env(guest::VARIABLE, kernel);
+    for (variable, path) in fetched {
+        command.envs(path.iter().map(|path| (variable, path)));
     }
     counted(tally, name, &mut command, |tally, line| {
         tally.read_harness_line(line);

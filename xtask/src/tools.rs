@@ -12,6 +12,7 @@ use crate::tally::Tally;
 
 /// A program and the Debian package it is in.
 const WANTED: &[(&str, &str)] = &[
+    ("chromium", "chromium"),
     ("fio", "fio"),
     ("nbdcopy", "libnbd-bin"),
     ("nbdfuse", "libnbd-bin"),

@@ -3,8 +3,6 @@
 //! stderr: the daemon's own where the daemon refused, else one without a code.
 
 use std::fmt;
-use std::io;
-use std::path::Path;
 
 use everglade_api::{Code, Outcome, Problem, SCHEMA_VERSION};
 use serde_json::{Value, json};
@@ -114,19 +112,6 @@ impl Failure {
             look at it with 'everglade job show {job}'"
         );
         Failure::new(exit::INTERRUPTED, message)
-    }
-
-    /// Returns the failure for a daemon that does not answer on the socket.
-    pub(crate) fn unreachable(socket: &Path, error: &io::Error) -> Failure {
-        let hint = match error.kind() {
-            io::ErrorKind::PermissionDenied => "run this as the user the daemon runs as",
-            _ => "start it with 'everglade serve', or name its place with --data-dir or --socket",
-        };
-        let message = format!(
-            "cannot reach the daemon at {}: {error}; {hint}",
-            socket.display()
-        );
-        Failure::new(exit::UNREACHABLE, message)
     }
 
     /// Returns the failure for an answer that this program does not understand.

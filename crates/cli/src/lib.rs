@@ -1,14 +1,15 @@
-//! The command line's client: verbs that ask a running daemon over its Unix socket
+//! The command line's client: verbs that ask a running daemon over its Unix socket or from afar
 //! (docs/reference/conventions.md#running).
 //!
 //! One verb is one or two requests. Data goes to stdout, as an aligned table or as the daemon's own
 //! JSON; everything else to stderr. What would be lost is said, and needs `--yes`. Errors become
 //! one line and an exit code ([`Failure`]).
 //!
-//! Nothing here knows where the data directory is: the caller says where the socket is.
+//! Nothing here knows where the data directory is: the caller says where the daemon is.
 
 mod aggregate;
 mod clone;
+mod daemon;
 mod df;
 mod diff;
 mod event;
@@ -26,6 +27,7 @@ mod path;
 mod policy;
 pub mod progress;
 mod qos;
+mod rate;
 mod removal;
 pub mod repair;
 mod replacement;
@@ -39,11 +41,11 @@ mod split;
 mod status;
 mod table;
 mod top;
+mod used;
 mod verb;
 mod volume;
 
-use std::path::PathBuf;
-
+pub use daemon::{Daemon, Endpoint};
 pub use failure::{Failure, document, exit};
 pub use verb::Verb;
 
@@ -53,8 +55,8 @@ use session::Session;
 /// Options that every verb has.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The daemon's socket.
-    pub socket: PathBuf,
+    /// Where the daemon is.
+    pub daemon: Daemon,
     /// Print JSON.
     pub json: bool,
     /// Print nothing but results and errors.
@@ -68,7 +70,7 @@ pub struct Options {
 /// # Errors
 /// The failure, with its exit code.
 pub fn run(verb: &Verb, options: &Options) -> Result<u8, Failure> {
-    let session = Session::new(options.socket.clone());
+    let session = Session::new(options.daemon.clone());
     let output = Output::new(options.json, options.quiet);
     match verb {
         Verb::Aggregate { verb } => aggregate::run(verb, &session, &output, options.yes),

@@ -25,7 +25,7 @@ pub type Repaired = (String, Result<Repair, Failure>);
 /// # Errors
 /// The daemon does not answer, or an aggregate does not exist.
 pub fn repair(wanted: &[Name], is_awaited: bool, options: &Options) -> Result<u8, Failure> {
-    let session = Session::new(options.socket.clone());
+    let session = Session::new(options.daemon.clone());
     let output = Output::new(options.json, options.quiet);
     let names = match wanted {
         [] => {

@@ -6,7 +6,6 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use everglade_api::{Code, Job, Outcome, Problem, Remembered};
@@ -17,10 +16,10 @@ use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 use tokio::time::{sleep, timeout};
 
+use crate::daemon::Daemon;
 use crate::failure::{Failure, exit};
 
 /// Longer than the daemon lets anyone wait, so that its own words are heard.
@@ -33,9 +32,9 @@ const SIGN_WITHIN: Duration = Duration::from_secs(60);
 /// Far more than the longest list.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// The address of the daemon, with the means to connect.
+/// Conversations with a daemon.
 pub(crate) struct Session {
-    socket: PathBuf,
+    daemon: Daemon,
 }
 
 /// An answer, as it came and as it is meant.
@@ -45,8 +44,8 @@ pub(crate) struct Answer<T> {
 }
 
 impl Session {
-    pub(crate) fn new(socket: PathBuf) -> Session {
-        Session { socket }
+    pub(crate) fn new(daemon: Daemon) -> Session {
+        Session { daemon }
     }
 
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Answer<T>, Failure> {
@@ -212,7 +211,7 @@ impl Session {
     fn silent(&self) -> Failure {
         let text = format!(
             "the daemon at {} did not answer within {ANSWER_WITHIN:?}",
-            self.socket.display()
+            self.daemon
         );
         Failure::new(exit::UNREACHABLE, text)
     }
@@ -220,7 +219,7 @@ impl Session {
     fn broken(&self, error: &hyper::Error) -> Failure {
         let text = format!(
             "the daemon at {} ended the conversation: {error}",
-            self.socket.display()
+            self.daemon
         );
         Failure::new(exit::UNREACHABLE, text)
     }
@@ -260,9 +259,7 @@ impl Session {
         accept: &str,
         key: Option<&str>,
     ) -> Result<Response<Incoming>, Trouble> {
-        let stream = UnixStream::connect(&self.socket)
-            .await
-            .map_err(|error| Trouble::Unreachable(Failure::unreachable(&self.socket, &error)))?;
+        let stream = self.daemon.connect().await.map_err(Trouble::Unreachable)?;
         let broken = |error: hyper::Error| Trouble::Broken(self.broken(&error));
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
@@ -272,11 +269,14 @@ impl Session {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
-            .header(header::HOST, "everglade")
+            .header(header::HOST, self.daemon.host())
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, accept);
         if let Some(key) = key {
             request = request.header("idempotency-key", key);
+        }
+        if let Some(token) = self.daemon.token() {
+            request = request.header(header::AUTHORIZATION, token);
         }
         let request = request
             .body(Full::new(body))
@@ -427,6 +427,8 @@ fn understand<T: DeserializeOwned>(body: Bytes) -> Result<Answer<T>, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     #[test]
@@ -448,7 +450,7 @@ mod tests {
     #[test]
     fn nobody_there_is_told_apart_and_has_a_hint() {
         let place = tempfile_path();
-        let failure = Session::new(place)
+        let failure = Session::new(Daemon::Socket(place))
             .delete("/v1/volumes/v")
             .err()
             .expect("nobody");

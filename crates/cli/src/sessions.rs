@@ -9,7 +9,7 @@ use crate::output::Output;
 use crate::session::Session;
 use crate::verb::SessionVerb;
 
-const COLUMNS: [Column<Known>; 9] = [
+const COLUMNS: [Column<Known>; 11] = [
     Column::text("lun", |it| Cell::text(&it.lun)),
     Column::text("protocol", |it| Cell::text(&it.protocol)),
     Column::text("client", |it| Cell::text(&it.client)),
@@ -19,7 +19,9 @@ const COLUMNS: [Column<Known>; 9] = [
     if_asked(Column::count("operations", |it| {
         Cell::Count(it.operation_count)
     })),
-    Column::bytes("sent", |it| Cell::Bytes(it.sent_bytes)),
+    Column::bytes("read", |it| Cell::Bytes(it.read_bytes)),
+    Column::bytes("written", |it| Cell::Bytes(it.written_bytes)),
+    if_asked(Column::bytes("sent", |it| Cell::Bytes(it.sent_bytes))),
     if_asked(Column::text("reactor", |it| Cell::text(it.reactor))),
 ];
 

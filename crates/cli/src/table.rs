@@ -58,6 +58,19 @@ impl Table {
     }
 }
 
+/// A table of numbers, each below its name; the first column has names.
+pub(crate) fn heading(names: &[&str]) -> Table {
+    let align = |index| {
+        if index == 0 {
+            Align::Left
+        } else {
+            Align::Right
+        }
+    };
+    let columns = names.iter().enumerate();
+    Table::new(columns.map(|(index, name)| ((*name).to_owned(), align(index))))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,7 @@
 //! `everglade top`: current activity as differences of counters, drawn anew at every interval.
 //!
+//! It has kinds of operations, aggregates, and the busiest clients of each LUN ([`crate::used`]).
+//!
 //! On a terminal each picture replaces the one before; elsewhere pictures follow each other, so
 //! that they can be logged.
 
@@ -12,19 +14,25 @@ use everglade_api::{AggregateStatistics, Operation, Size, Statistics};
 
 use crate::failure::{Failure, exit};
 use crate::output::Output;
+use crate::rate::per_second;
 use crate::session::Session;
-use crate::table::{Align, Table};
+use crate::table::heading;
+use crate::used::Used;
 use crate::verb::Top;
 
 pub(crate) fn run(top: &Top, session: &Session, output: &Output) -> Result<u8, Failure> {
     let draws_over = io::stdout().is_terminal();
     let mut before = session.get::<Statistics>("/v1/statistics")?;
+    let mut used_before = Used::ask(session)?;
     let mut left = top.count;
     while left != Some(0) {
         sleep(Duration::from_secs(top.interval));
         let now = session.get::<Statistics>("/v1/statistics")?;
+        let used = Used::ask(session)?;
         output.stream(&now.raw, || {
-            let picture = picture(&before.meant, &now.meant);
+            let ms = elapsed_ms(&before.meant, &now.meant);
+            let mut picture = picture(&before.meant, &now.meant);
+            picture.push_str(&used.since(&used_before, ms));
             // Move the cursor home, clear each line to its end, then clear the lines below.
             if draws_over {
                 let drawn = picture.replace('\n', "\x1b[K\n");
@@ -33,7 +41,7 @@ pub(crate) fn run(top: &Top, session: &Session, output: &Output) -> Result<u8, F
                 picture
             }
         })?;
-        before = now;
+        (before, used_before) = (now, used);
         left = left.map(|left| left - 1);
     }
     Ok(exit::OK)
@@ -41,11 +49,8 @@ pub(crate) fn run(top: &Top, session: &Session, output: &Output) -> Result<u8, F
 
 /// Draws the activity between two samples.
 fn picture(before: &Statistics, now: &Statistics) -> String {
-    let ms = now.uptime_ms.saturating_sub(before.uptime_ms).max(1);
-    let per_second = |before: u64, now: u64| {
-        let grown = u128::from(now.saturating_sub(before)) * 1000 / u128::from(ms);
-        u64::try_from(grown).unwrap_or(u64::MAX)
-    };
+    let ms = elapsed_ms(before, now);
+    let per_second = |before, now| per_second(before, now, ms);
     let hits = now.cache_hits.saturating_sub(before.cache_hits);
     let misses = now.cache_misses.saturating_sub(before.cache_misses);
     let mut text = String::new();
@@ -112,6 +117,10 @@ fn picture(before: &Statistics, now: &Statistics) -> String {
     text
 }
 
+fn elapsed_ms(before: &Statistics, now: &Statistics) -> u64 {
+    now.uptime_ms.saturating_sub(before.uptime_ms).max(1)
+}
+
 /// What the subsystems used between two samples, in percent of one processor; nothing from a daemon
 /// that does not tell.
 fn processors(before: &Statistics, now: &Statistics, ms: u64) -> Option<String> {
@@ -130,18 +139,6 @@ fn processors(before: &Statistics, now: &Statistics, ms: u64) -> Option<String> 
         .collect();
     let colon = if shown.is_empty() { "" } else { ": " };
     (!used.is_empty()).then(|| format!("cpu {} %{colon}{}", percent(sum), shown.join(", ")))
-}
-
-fn heading(names: &[&str]) -> Table {
-    let align = |index| {
-        if index == 0 {
-            Align::Left
-        } else {
-            Align::Right
-        }
-    };
-    let columns = names.iter().enumerate();
-    Table::new(columns.map(|(index, name)| ((*name).to_owned(), align(index))))
 }
 
 #[cfg(test)]

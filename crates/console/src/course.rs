@@ -73,8 +73,8 @@ impl Course {
                         figure {
                             figcaption {
                                 strong { (title) } " "
-                                (swatch(READS)) "reads " (reads) " "
-                                (swatch(WRITES)) "writes " (writes)
+                                span class="key" { (swatch(READS)) "reads " (reads) } " "
+                                span class="key" { (swatch(WRITES)) "writes " (writes) }
                             }
                             div role="img" aria-label=(now) { (PreEscaped(picture)) }
                         }

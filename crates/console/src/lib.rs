@@ -9,7 +9,7 @@
 //! | [`overview`], [`aggregate`], [`volume`], [`lun`], [`work`] | what there is |
 //! | [`form`] | a change to be made |
 //! | [`entrance`] | where a token is asked for |
-//! | [`space`], [`course`], [`line`] | pictures: space by what holds it, rates over time, snapshots by age |
+//! | [`space`], [`course`], [`mod@line`] | pictures: space by what holds it, rates over time, snapshots by age |
 //! | [`assets`] | the style sheet and the script |
 //!
 //! 1. All text that comes from outside is escaped: `maud` escapes every value, and only our own

@@ -48,6 +48,27 @@ pub(crate) struct Global {
     #[arg(hide_env_values = true)]
     pub(crate) socket: Option<PathBuf>,
 
+    /// Address of a daemon on another machine, such as https://store:9811 [default: this machine]
+    #[arg(long, global = true, value_name = "URL", env = "EVERGLADE_ENDPOINT")]
+    #[arg(hide_env_values = true)]
+    pub(crate) endpoint: Option<String>,
+
+    /// File of the token for --endpoint, mode 0600
+    #[arg(long, global = true, value_name = "FILE", env = "EVERGLADE_TOKEN_FILE")]
+    #[arg(hide_env_values = true)]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// Authority that vouches for --endpoint, in PEM [default: those that this machine trusts]
+    #[arg(long, global = true, value_name = "FILE", env = "EVERGLADE_CA")]
+    #[arg(hide_env_values = true)]
+    pub(crate) ca: Option<PathBuf>,
+
+    /// Endpoint, token and authority by a name of profiles.toml, beside the configuration file of
+    /// the user
+    #[arg(long, global = true, value_name = "NAME", env = "EVERGLADE_PROFILE")]
+    #[arg(hide_env_values = true)]
+    pub(crate) profile: Option<String>,
+
     /// Confirm an operation that destroys data
     #[arg(long, global = true, env = "EVERGLADE_YES", hide_env_values = true)]
     #[arg(value_parser = FalseyValueParser::new())]
@@ -62,6 +83,13 @@ pub(crate) struct Global {
     #[arg(long, global = true, env = "EVERGLADE_QUIET", hide_env_values = true)]
     #[arg(value_parser = FalseyValueParser::new())]
     pub(crate) quiet: bool,
+}
+
+impl Global {
+    /// Returns whether a daemon is named that is to do the work.
+    pub(crate) fn names_daemon(&self) -> bool {
+        self.socket.is_some() || self.endpoint.is_some() || self.profile.is_some()
+    }
 }
 
 /// What to do.
@@ -82,6 +110,8 @@ pub(crate) enum Verb {
     },
     /// Print the help of the program, of a noun or of a verb
     Help(Help),
+    /// Print what an error code means and what to do
+    Explain(Explain),
     /// Print the versions of the program and of its formats
     Version,
     /// Print the completion script of a shell
@@ -405,6 +435,14 @@ pub(crate) struct Help {
     /// A noun, or a noun and a verb [default: the program]
     #[arg(value_name = "WORD")]
     pub(crate) words: Vec<String>,
+}
+
+/// Options of `explain`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Explain {
+    /// A code, such as EVG-4003 or 4003 [default: list all]
+    #[arg(value_name = "CODE")]
+    pub(crate) code: Option<String>,
 }
 
 /// Options of `completion`.

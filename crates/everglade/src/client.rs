@@ -1,14 +1,16 @@
-//! Verbs that ask a running daemon: finds its socket, and leaves the rest to the client's crate.
+//! Verbs that ask a running daemon: finds out where it is, and leaves the rest to the client's
+//! crate.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use everglade_cli::{Options, Verb};
+use everglade_cli::{Daemon, Options, Verb};
 use everglade_server::config::{NbdSettings, TcpListen, UnixListen};
 use everglade_server::{Config, Settings};
 
 use crate::args::Global;
 use crate::exit::{self, Failure};
+use crate::profile;
 
 pub(crate) fn run(global: &Global, verb: &Verb) -> Result<ExitCode, Failure> {
     finish(everglade_cli::run(verb, &options(global)?))
@@ -25,11 +27,19 @@ pub(crate) fn finish(outcome: Result<u8, everglade_cli::Failure>) -> Result<Exit
 /// What each of them is told.
 pub(crate) fn options(global: &Global) -> Result<Options, Failure> {
     Ok(Options {
-        socket: socket(global)?,
+        daemon: daemon(global)?,
         json: global.json,
         quiet: global.quiet,
         yes: global.yes,
     })
+}
+
+/// The daemon at an endpoint, if one is named; else the one of this machine.
+fn daemon(global: &Global) -> Result<Daemon, Failure> {
+    match profile::endpoint(global)? {
+        Some(endpoint) => Ok(Daemon::Endpoint(endpoint)),
+        None => Ok(Daemon::Socket(socket(global)?)),
+    }
 }
 
 /// Named, else where a daemon with the same settings has it.

@@ -9,8 +9,10 @@ mod check;
 mod client;
 mod config;
 mod exit;
+mod explain;
 mod help;
 mod manual;
+mod profile;
 mod reference;
 mod repair;
 mod serve;
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Verb::Serve(serve) => serve::run(&args.global, serve),
         Verb::Check(check) => check::run(&args.global, check),
         Verb::Repair(repair) => repair::run(&args.global, repair),
+        Verb::Explain(code) => explain::run(&args.global, code),
         Verb::Version => version::run(&args.global),
         Verb::Config { verb } => config::run(&args.global, verb),
         Verb::Completion(completion) => manual::complete(completion),

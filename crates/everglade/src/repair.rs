@@ -14,7 +14,7 @@ use crate::client::{configured, finish, options};
 use crate::exit::{self, Failure};
 
 pub(crate) fn run(global: &Global, args: &Repair) -> Result<ExitCode, Failure> {
-    if global.socket.is_some() || args.no_wait {
+    if global.names_daemon() || args.no_wait {
         return ask(global, args);
     }
     log::start(true);

@@ -34,6 +34,8 @@ pub struct Ready<'a> {
     pub protocols: &'a [Box<dyn Protocol>],
     /// See [`Config::options_of_clients`](crate::Config::options_of_clients).
     pub options: &'a str,
+    /// Whether browsers of this machine need no token.
+    pub has_console: bool,
 }
 
 /// Says it on stdout, and to systemd. A reader that has gone away is not worth failing for.
@@ -127,6 +129,13 @@ fn commands(ready: &Ready<'_>) -> String {
             let _ = writeln!(text, "  everglade {}{verb}", ready.options);
         }
     }
+    if let (true, Some(address)) = (ready.has_console, ready.endpoints.api_tcp) {
+        let _ = writeln!(
+            text,
+            "\nLook at it in a browser: http://localhost:{}",
+            address.port()
+        );
+    }
     let _ = writeln!(text, "\nPress Ctrl-C to shut down cleanly.");
     text
 }
@@ -190,6 +199,7 @@ mod tests {
                 contents: Contents::Kept,
                 protocols: &[],
                 options: "--data-dir /d ",
+                has_console: true,
             })
         };
         let text = said(&endpoints(None, Some("/d/run/nbd.sock")));
@@ -197,6 +207,12 @@ mod tests {
             text.contains("\n  everglade --data-dir /d status\n"),
             "{text}"
         );
+        let with_console = Endpoints {
+            api_tcp: Some("127.0.0.1:9811".parse().expect("an address")),
+            ..endpoints(None, None)
+        };
+        let text = said(&with_console);
+        assert!(text.contains("browser: http://localhost:9811\n"), "{text}");
         let text = said(&endpoints(Some("127.0.0.1:9"), None));
         assert!(!text.contains("everglade"), "nobody would answer: {text}");
     }

@@ -137,6 +137,7 @@ fn run(
                 },
                 protocols,
                 options: &config.options_of_clients(),
+                has_console: config.has_open_console(),
             };
             ready::announce(output, &ready);
             stop.on_ask(ready::announce_stopping);

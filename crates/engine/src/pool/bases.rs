@@ -12,6 +12,9 @@ pub(crate) const BASE: SnapshotId = SnapshotId(1);
 
 /// Marks the bases among a volume's snapshots, for administrators.
 pub(crate) fn mark(snapshots: &mut [SnapshotInfo], volume: &Volume) {
+    if snapshots.is_empty() {
+        return;
+    }
     let mut clones: Vec<(SnapshotId, String)> = Vec::new();
     for other in volume.aggregate.all_volumes() {
         if let Some((parent, base)) = other.base()

@@ -276,6 +276,13 @@ impl Config {
         }
     }
 
+    /// Returns whether browsers of this machine see the console without a token.
+    #[must_use]
+    pub fn has_open_console(&self) -> bool {
+        let api = self.api_tcp.as_ref();
+        api.is_some_and(|api| api.console_loopback.is_some())
+    }
+
     /// Returns the same configuration without listeners.
     #[must_use]
     pub fn without_doors(&self) -> Config {

@@ -247,7 +247,7 @@ fn bad_requests_are_problems_with_code_and_field() {
             None,
         ),
         ("GET", "/v1/nix", "", 404, "EVG-1006", None),
-        ("GET", "/", "", 404, "EVG-1006", None),
+        ("GET", "/nix", "", 404, "EVG-1006", None),
         ("PUT", volumes, "{}", 405, "EVG-1007", None),
         ("PATCH", "/v1/aggregates/aggr0", "{}", 405, "EVG-1007", None),
     ] {

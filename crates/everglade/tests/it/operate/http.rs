@@ -39,7 +39,8 @@ fn request(method: &str, path: &str, headers: &str, body: &str) -> String {
 fn request_to(host: &str, method: &str, path: &str, headers: &str, body: &str) -> String {
     let length = body.len();
     format!(
-        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\n{headers}\r\n\
+         {body}"
     )
 }
 

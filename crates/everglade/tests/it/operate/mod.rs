@@ -1,6 +1,7 @@
 //! Operating a running daemon (issue 4): what it shows, what it remembers, what it counts, who may
 //! ask it.
 
+mod afar;
 mod configuration;
 mod descriptors;
 pub(crate) mod http;

@@ -163,12 +163,8 @@ fn ask_encrypted(address: &str, authority: &Path) -> String {
     stdout(&output)
 }
 
-#[test]
-fn with_certificates_the_port_is_encrypted_and_nothing_else() {
-    if !have(&["openssl"]) {
-        return;
-    }
-    let dir = TestDir::new();
+/// A folder with a certificate of this machine, which vouches for itself.
+pub(crate) fn certificates(dir: &TestDir) -> PathBuf {
     let folder = dir.file("tls");
     fs::create_dir(&folder).expect("create");
     let file = |name: &str| folder.join(name).to_str().expect("UTF-8").to_owned();
@@ -194,6 +190,18 @@ fn with_certificates_the_port_is_encrypted_and_nothing_else() {
         "openssl",
         &[&new[..], &rest, &["-keyout", &key, "-out", &certificate]].concat(),
     );
+    folder
+}
+
+#[test]
+fn with_certificates_the_port_is_encrypted_and_nothing_else() {
+    if !have(&["openssl"]) {
+        return;
+    }
+    let dir = TestDir::new();
+    let folder = certificates(&dir);
+    let file = |name: &str| folder.join(name).to_str().expect("UTF-8").to_owned();
+    let (key, certificate) = (file("server-key.pem"), file("server-cert.pem"));
     let text = folder.to_str().expect("UTF-8").to_owned();
     let (server, address) = serve(&dir, &["--api-tls-certificates", &text]);
     let answer = ask_encrypted(&address, Path::new(&certificate));

@@ -59,9 +59,10 @@ impl Totals {
                 "write" => 1,
                 _ => continue,
             };
-            totals.counts[index] = operation.count;
-            totals.bytes[index] = operation.bytes;
-            totals.durations_us[index] = operation.duration_us;
+            // Several protocols may have it.
+            totals.counts[index] += operation.count;
+            totals.bytes[index] += operation.bytes;
+            totals.durations_us[index] += operation.duration_us;
         }
         totals
     }

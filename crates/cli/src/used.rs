@@ -1,0 +1,189 @@
+//! Who keeps a daemon busy: clients of LUNs, and how many of their operations limits hold back.
+
+use std::collections::BTreeMap;
+
+use everglade_api::{Limits, Session as Client, Sessions, Size};
+
+use crate::failure::Failure;
+use crate::rate::per_second;
+use crate::session::Session;
+use crate::table::heading;
+
+/// Lines of the table.
+const BUSIEST: usize = 10;
+
+/// LUN, client and protocol.
+type Who = (String, String, String);
+
+/// Counters of all clients at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Used {
+    clients: BTreeMap<Who, Counts>,
+    /// Operations that had to wait, by LUN with a limit.
+    held: BTreeMap<String, u64>,
+}
+
+/// Of reads and of writes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    operations: [u64; 2],
+    bytes: [u64; 2],
+    us: [u64; 2],
+}
+
+impl Used {
+    pub(crate) fn ask(session: &Session) -> Result<Used, Failure> {
+        let sessions = session.get::<Sessions>("/v1/sessions")?.meant.sessions;
+        let limits = session.get::<Limits>("/v1/limits")?.meant.limits;
+        let held = limits
+            .into_iter()
+            .map(|limit| (limit.lun, limit.held_count));
+        Ok(Used {
+            held: held.collect(),
+            ..Used::of(sessions)
+        })
+    }
+
+    /// Connections of one client are one line.
+    fn of(sessions: Vec<Client>) -> Used {
+        let mut used = Used::default();
+        for session in sessions {
+            let client = session.host.unwrap_or(session.client);
+            let who = (session.lun, client, session.protocol);
+            let counts = used.clients.entry(who).or_default();
+            let add = |sums: &mut [u64; 2], more: [u64; 2]| {
+                sums[0] += more[0];
+                sums[1] += more[1];
+            };
+            add(
+                &mut counts.operations,
+                [session.read_count, session.write_count],
+            );
+            add(
+                &mut counts.bytes,
+                [session.read_bytes, session.written_bytes],
+            );
+            add(&mut counts.us, [session.read_us, session.write_us]);
+        }
+        used
+    }
+
+    /// The table of what happened since another moment, `ms` milliseconds ago; empty if nothing
+    /// did.
+    pub(crate) fn since(&self, before: &Used, ms: u64) -> String {
+        let mut rows: Vec<(u64, Vec<String>)> = Vec::new();
+        for (who, now) in &self.clients {
+            let before_of = before.clients.get(who).copied().unwrap_or_default();
+            let rates = [0, 1]
+                .map(|index| per_second(before_of.operations[index], now.operations[index], ms));
+            let bytes = |counts: &Counts| counts.bytes[0] + counts.bytes[1];
+            let through = per_second(bytes(&before_of), bytes(now), ms);
+            let mean = |index: usize| {
+                let count = now.operations[index].saturating_sub(before_of.operations[index]);
+                let us = now.us[index].saturating_sub(before_of.us[index]);
+                us.checked_div(count)
+                    .map_or_else(|| "-".to_owned(), |us| format!("{us} us"))
+            };
+            let (lun, client, protocol) = who;
+            let held = self.held.get(lun).map_or_else(
+                || "-".to_owned(),
+                |now| {
+                    let earlier = before.held.get(lun).copied().unwrap_or(*now);
+                    per_second(earlier, *now, ms).to_string()
+                },
+            );
+            if rates != [0, 0] {
+                rows.push((
+                    rates[0] + rates[1],
+                    vec![
+                        lun.clone(),
+                        client.clone(),
+                        protocol.clone(),
+                        rates[0].to_string(),
+                        rates[1].to_string(),
+                        format!("{}/s", Size(through)),
+                        mean(0),
+                        mean(1),
+                        held,
+                    ],
+                ));
+            }
+        }
+        if rows.is_empty() {
+            return String::new();
+        }
+        rows.sort_by_key(|row| std::cmp::Reverse(row.0));
+        let mut table = heading(&[
+            "LUN",
+            "CLIENT",
+            "PROTOCOL",
+            "READS/S",
+            "WRITES/S",
+            "THROUGHPUT",
+            "READ",
+            "WRITE",
+            "HELD/S",
+        ]);
+        for (_, row) in rows.into_iter().take(BUSIEST) {
+            table.row(row);
+        }
+        format!("\n{}", table.text(true))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(lun: &str, client: &str, reads: u64, writes: u64) -> Client {
+        Client {
+            lun: lun.to_owned(),
+            protocol: "NBD".to_owned(),
+            client: client.to_owned(),
+            read_count: reads,
+            read_bytes: reads * 4096,
+            read_us: reads * 100,
+            write_count: writes,
+            written_bytes: writes * 4096,
+            write_us: writes * 50,
+            ..Client::default()
+        }
+    }
+
+    #[test]
+    fn the_busiest_clients_are_first_and_idle_ones_are_left_out() {
+        let before = Used::of(vec![
+            client("v/a", "local", 10, 0),
+            client("v/b", "local", 5, 5),
+        ]);
+        let mut now = Used::of(vec![
+            client("v/a", "local", 10, 0),
+            client("v/b", "local", 205, 5),
+            // Two connections of one client.
+            client("v/c", "10.0.0.1", 0, 300),
+            client("v/c", "10.0.0.1", 0, 500),
+        ]);
+        now.held.insert("v/c".to_owned(), 7);
+        let text = now.since(&before, 2_000);
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .filter(|line| line.starts_with("v/"))
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                [
+                    "v/c", "10.0.0.1", "NBD", "0", "400", "1.6", "MiB/s", "-", "50", "us", "0"
+                ]
+                .to_vec(),
+                [
+                    "v/b", "local", "NBD", "100", "0", "400.0", "KiB/s", "100", "us", "-", "-"
+                ]
+                .to_vec(),
+            ],
+            "{text}"
+        );
+        assert_eq!(now.since(&now, 2_000), "");
+    }
+}
