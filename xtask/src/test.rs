@@ -49,7 +49,7 @@ fn everything(tally: &mut Tally) {
     generate::verify(tally, &binary);
     judge::verify(tally, &binary);
     dist::verify(tally, &binary);
-    planted::verify_half(tally);
+    planted::verify_third(tally);
     fuzz::short(tally);
 }
 

@@ -96,7 +96,7 @@ pub use split::{Split, SplitState};
 pub use statistics::{AggregateStatistics, CpuTime, Operation, Statistics};
 pub use status::{AggregateSummary, Condition, Health, Status};
 pub use version::Version;
-pub use volume::{CreateVolume, PutVolume, Sync, Volume, Volumes};
+pub use volume::{CreateVolume, ModifyVolume, PutVolume, Sync, Volume, Volumes};
 
 use serde::{Deserialize, Serialize};
 

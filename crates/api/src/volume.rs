@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::fields::required;
-use crate::{Fields, Name, Problem, SnapshotName};
+use crate::{Code, Fields, Name, Problem, SnapshotName};
 
 /// The moment at which a write to a volume is durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -121,6 +121,38 @@ impl PutVolume {
             sync,
             snapshot_policy,
             clone_of,
+        })
+    }
+}
+
+/// `PATCH /v1/volumes/{v}`: changes what is given, and leaves the rest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ModifyVolume {
+    /// When writes count as done from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<Sync>,
+    /// The snapshot policy from now on; `none` for no policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_policy: Option<Name>,
+}
+
+impl ModifyVolume {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// The field to blame; a body that changes nothing is missing one.
+    pub fn parse(body: &[u8]) -> Result<ModifyVolume, Problem> {
+        let mut fields = Fields::parse(body)?;
+        let sync = fields.parsed("sync")?;
+        let snapshot_policy = fields.parsed("snapshot_policy")?;
+        fields.finish()?;
+        if sync.is_none() && snapshot_policy.is_none() {
+            let text = "nothing is to be changed; give sync or snapshot_policy";
+            return Err(Problem::of_field(Code::MissingField, "sync", text));
+        }
+        Ok(ModifyVolume {
+            sync,
+            snapshot_policy,
         })
     }
 }

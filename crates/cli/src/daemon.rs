@@ -144,7 +144,8 @@ impl Daemon {
 
 impl Endpoint {
     /// Reads an address, the file of the token, and the authorities that may vouch for the daemon:
-    /// those of `ca`, else those that this machine trusts. `ca` may be the daemon's own certificate.
+    /// those of `ca`, else those that this machine trusts. `ca` may be the daemon's own
+    /// certificate.
     ///
     /// # Errors
     /// The address is none, a file cannot be used, or the token would be sent in clear.

@@ -614,6 +614,8 @@ pub enum VolumeVerb {
     /// List all volumes, or show one
     #[command(visible_alias = "list")]
     Show(Show),
+    /// Change when writes of a volume are durable, and its snapshot policy
+    Modify(VolumeModify),
     /// Rename a volume
     Rename(VolumeRename),
     /// Delete a volume with all its LUNs and snapshots; needs --yes
@@ -651,6 +653,27 @@ pub enum SyncOption {
     Standard,
     /// Each at once.
     Always,
+}
+
+/// Options of `volume modify`.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("changes").required(true).multiple(true))]
+#[command(
+    after_help = "Connected clients stay connected. Writes that are answered from then on count by \
+    the new rule."
+)]
+pub struct VolumeModify {
+    /// The volume
+    #[arg(value_name = "VOLUME")]
+    pub name: Name,
+
+    /// When writes are durable: when the client flushes (standard), or each at once (always)
+    #[arg(long, value_enum, group = "changes")]
+    pub sync: Option<SyncOption>,
+
+    /// Its snapshot policy, or 'none'
+    #[arg(long, value_name = "POLICY", group = "changes")]
+    pub snapshot_policy: Option<Name>,
 }
 
 /// Options of `volume rename`.

@@ -1,7 +1,8 @@
 //! `everglade volume …`.
 
 use everglade_api::{
-    CreateVolume, Luns, PutVolume, Rename, Size, Snapshot, Snapshots, Sync, Volume, Volumes,
+    CreateVolume, Luns, ModifyVolume, PutVolume, Rename, Size, Snapshot, Snapshots, Sync, Volume,
+    Volumes,
 };
 use serde_json::json;
 
@@ -42,10 +43,7 @@ pub(crate) fn run(
 ) -> Result<u8, Failure> {
     match verb {
         VolumeVerb::Create(create) => {
-            let sync = match create.sync {
-                SyncOption::Standard => Sync::Standard,
-                SyncOption::Always => Sync::Always,
-            };
+            let sync = sync_of(create.sync);
             let told = if create.if_missing {
                 let request = PutVolume {
                     aggregate: create.aggregate.clone(),
@@ -77,6 +75,15 @@ pub(crate) fn run(
                 listing::print(&told, items, &COLUMNS, &show.listing, output)?;
             }
         },
+        VolumeVerb::Modify(modify) => {
+            let request = ModifyVolume {
+                sync: modify.sync.map(sync_of),
+                snapshot_policy: modify.snapshot_policy.clone(),
+            };
+            let told =
+                session.patch::<Volume>(&format!("/v1/volumes/{}", modify.name), &request)?;
+            output.made(&told.raw, || listing::of_one(&told.meant, &COLUMNS))?;
+        }
         VolumeVerb::Rename(rename) => {
             let path = format!("/v1/volumes/{}/actions/rename", rename.name);
             let name = rename.to.clone();
@@ -88,6 +95,13 @@ pub(crate) fn run(
         }
     }
     Ok(exit::OK)
+}
+
+fn sync_of(option: SyncOption) -> Sync {
+    match option {
+        SyncOption::Standard => Sync::Standard,
+        SyncOption::Always => Sync::Always,
+    }
 }
 
 fn remove(

@@ -105,7 +105,10 @@ pub fn page(
         section aria-labelledby="facts" {
             h2 id="facts" { "Facts" }
             div id="live-facts" data-live { (facts(volume)) }
-            (cells::actions(visitor, &[(act("volume-delete"), "Delete the volume")]))
+            (cells::actions(visitor, &[
+                (act("volume-modify"), "Change"),
+                (act("volume-delete"), "Delete the volume"),
+            ]))
         }
         section aria-labelledby="luns" {
             h2 id="luns" { "LUNs" }

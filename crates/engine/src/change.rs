@@ -47,6 +47,13 @@ pub enum Change {
         /// Unique in the daemon.
         to: String,
     },
+    /// Says when the writes of a volume count as done from now on.
+    SetSync {
+        /// Name of the volume.
+        volume: String,
+        /// When its writes count as done.
+        sync: Sync,
+    },
     /// Renames the aggregate. The caller keeps names of aggregates distinct.
     RenameAggregate {
         /// The new one.
@@ -305,6 +312,7 @@ impl Change {
             | Change::Grow { .. }
             | Change::TakeOut { .. }
             | Change::RenameVolume { .. }
+            | Change::SetSync { .. }
             | Change::RenameLun { .. }
             | Change::RenameSnapshot { .. }
             | Change::DeleteSnapshot { .. }

@@ -819,7 +819,7 @@ impl Engine {
                     name: volume.name.to_string(),
                     id: VolumeId::of(volume),
                     aggregate: aggregate.name.to_string(),
-                    sync: volume.sync,
+                    sync: volume.sync(),
                     base: volume
                         .base()
                         .and_then(|base| bases::base_name(&known, base)),

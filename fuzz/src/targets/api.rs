@@ -1,7 +1,8 @@
 //! What administrators send: request bodies, names, sizes.
 
 use everglade_api::{
-    CreateAggregate, CreateLun, CreateVolume, LunName, Name, PutLun, PutVolume, ResizeLun, Size,
+    CreateAggregate, CreateLun, CreateVolume, LunName, ModifyVolume, Name, PutLun, PutVolume,
+    ResizeLun, Size,
 };
 
 use super::Target;
@@ -24,6 +25,7 @@ pub(super) const BODY: Target = Target {
         let _ = CreateAggregate::parse(input);
         let _ = CreateVolume::parse(input);
         let _ = PutVolume::parse(input);
+        let _ = ModifyVolume::parse(input);
         let _ = CreateLun::parse(input);
         let _ = ResizeLun::parse(input);
         let _ = PutLun::parse(input);

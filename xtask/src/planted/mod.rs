@@ -42,12 +42,12 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
     Ok(tally.finish())
 }
 
-/// Part of `test`: the half of the simulation's bugs whose turn it is today, and all others.
-pub(crate) fn verify_half(tally: &mut Tally) {
+/// Part of `test`: the third of the simulation's bugs whose turn it is today, and all others.
+pub(crate) fn verify_third(tally: &mut Tally) {
     const DAY: u64 = 24 * 60 * 60;
     let since = UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
-    let half = (since / DAY % 2).to_string();
-    verify(tally, &["--half", &half]);
+    let third = (since / DAY % 3).to_string();
+    verify(tally, &["--third", &third]);
 }
 
 /// All bugs are found, or those that options of the program `planted` leave.

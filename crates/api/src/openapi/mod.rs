@@ -75,6 +75,7 @@ pub const LISTING: [(&str, &str); 4] = [
     crate::Outcome,
     crate::PutLun,
     crate::PutVolume,
+    crate::ModifyVolume,
     crate::Remembered,
     crate::Rename,
     crate::RenameSnapshot,

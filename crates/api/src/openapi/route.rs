@@ -531,6 +531,13 @@ pub const ROUTES: &[Route] = &[
         Answers::MadeOrFound("Volume"),
     ),
     Route::change(
+        "PATCH",
+        VOLUME,
+        "changes when writes of a volume count as done, and its snapshot policy",
+        Some("ModifyVolume"),
+        Answers::Found("Volume"),
+    ),
+    Route::change(
         "DELETE",
         VOLUME,
         "deletes a volume with its LUNs",

@@ -6,7 +6,7 @@ use everglade_affinity::Permit;
 use everglade_format::CpNumber;
 
 use crate::admin::lun::{create_lun, delete_lun, grow_lun, shrink_lun};
-use crate::admin::volume::{create_volume, delete_volume};
+use crate::admin::volume::{create_volume, delete_volume, set_sync};
 use crate::admin::{clone, devices, garden, notes, removal, rename, snapshot};
 use crate::background::{lun_clone, split};
 use crate::change::{Change, Context, Error};
@@ -25,6 +25,7 @@ pub(crate) fn execute(
         Change::CreateVolume { name, sync } => create_volume(home, context, cp, name, *sync),
         Change::DeleteVolume { name } => delete_volume(home, permit, context, name),
         Change::RenameVolume { name, to } => rename::volume(home, context, name, to),
+        Change::SetSync { volume, sync } => set_sync(home, volume, *sync),
         Change::RenameAggregate { to } => rename::aggregate(home, to),
         Change::Grow { next } => devices::change(home, next),
         Change::TakeOut { device } => devices::take_out(home, *device),

@@ -13,7 +13,7 @@ use crate::alloc::filesystem::FileSystem;
 use crate::change::{Context, Error};
 use crate::home::aggregate::Home;
 use crate::home::bases;
-use crate::home::find::check_name;
+use crate::home::find::{check_name, find};
 use crate::home::volume::VolumeHome;
 use crate::pool::garden::GardeningState;
 use crate::pool::name::Name;
@@ -77,6 +77,19 @@ pub(crate) fn create_volume(
     Ok(())
 }
 
+/// Changes when writes count as done. Writes that are answered after this consistency point began
+/// count by the new rule. What clients are told of caches is the same in both, so sessions go on.
+pub(crate) fn set_sync(home: &mut Home, volume: &str, sync: Sync) -> Result<(), Error> {
+    let known = find(home, volume)?;
+    if known.sync != sync {
+        known.sync = sync;
+        known.shared.set_sync(sync);
+        // The superblock of the volume has it, and is written with the inode file.
+        known.fs.inode_file.inode_changed = true;
+    }
+    Ok(())
+}
+
 /// The affinities of a volume about to appear.
 pub(crate) fn volume_affinities(
     affinities: &Affinities<u64>,
@@ -102,7 +115,7 @@ pub(crate) fn new_volume(
     Arc::new(Volume {
         id,
         name: Name::new(name),
-        sync,
+        is_always: (sync == Sync::Always).into(),
         aggregate: home.aggregate.clone(),
         stripes: stripes.collect(),
         affinities,

@@ -15,6 +15,7 @@ pub(crate) mod zeroes;
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use everglade_affinity::Permit;
 use everglade_env::lock::MutexGuard;
@@ -324,7 +325,7 @@ impl Client {
     /// The outcome of an operation that is to change something. If it found all as it should be,
     /// that may be the work of an operation that is not durable yet.
     pub(crate) fn changed(&self, durable: bool) -> RunEnd {
-        let always = self.lun.volume.sync == everglade_format::volume::Sync::Always;
+        let always = self.lun.volume.is_always.load(Ordering::Relaxed);
         if !(durable || always) || matches!(self.origin, Origin::Replay(_)) {
             return RunEnd::Done(Reply::Done);
         }

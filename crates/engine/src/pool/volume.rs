@@ -56,7 +56,8 @@ impl StripeState {
 pub(crate) struct Volume {
     pub(crate) id: FileId,
     pub(crate) name: Name,
-    pub(crate) sync: Sync,
+    /// Writes are durable when they are answered. Changed in the freeze only.
+    pub(crate) is_always: AtomicBool,
     pub(crate) aggregate: Arc<Aggregate>,
     pub(crate) affinities: VolumeAffinities,
     pub(crate) stripes: Vec<Partitioned<StripeState, Stripe>>,
@@ -127,6 +128,19 @@ pub(crate) struct Lun {
 }
 
 impl Volume {
+    /// When writes count as done.
+    pub(crate) fn sync(&self) -> Sync {
+        match self.is_always.load(Ordering::Relaxed) {
+            true => Sync::Always,
+            false => Sync::Standard,
+        }
+    }
+
+    pub(crate) fn set_sync(&self, sync: Sync) {
+        let is_always = sync == Sync::Always;
+        self.is_always.store(is_always, Ordering::Relaxed);
+    }
+
     pub(crate) fn stripe_index(&self, file: FileId, stripe: u64) -> usize {
         let count = self.stripes.len() as u64;
         usize::try_from(stripe.wrapping_add(u64::from(file.0)) % count).expect("below the count")

@@ -11,6 +11,7 @@ mod hosts;
 mod larger_groups;
 mod limits;
 mod mirrors;
+mod modifying;
 mod moving;
 mod parity;
 mod refusals;

@@ -22,17 +22,17 @@ use std::time::{Duration, Instant};
 
 use everglade_api::{
     Aggregate, Code, Condition, CreateAggregate, CreateLun, CreateVolume, CreationPlan, Lun,
-    LunName, Moment, Name, Problem, ResizeLun, Size, SnapshotName, Sync, Volume, counted,
+    LunName, Moment, Name, Problem, ResizeLun, Size, SnapshotName, Volume, counted,
 };
 use everglade_engine::{AggregateInfo, Engine, State, VolumeId, VolumeInfo, admin};
 use everglade_env::lock::{Mutex, MutexGuard, RwLock};
-use everglade_format::volume::Sync as MediaSync;
 use everglade_target::reservations::Registry;
 
 use super::allow::Allow;
 use super::candidates;
 use super::creation::{self, Contents, CreationError};
 use super::drives::IdleDrives;
+use super::kinds::on_media;
 use super::pauses;
 use super::points;
 use super::unavailable::Unavailable;
@@ -322,10 +322,7 @@ impl Administrator {
             None => {
                 let aggregate = self.place_for(request.aggregate.as_ref())?;
                 let name = name.to_owned();
-                let sync = match request.sync.unwrap_or_default() {
-                    Sync::Standard => MediaSync::Standard,
-                    Sync::Always => MediaSync::Always,
-                };
+                let sync = on_media(request.sync.unwrap_or_default());
                 (aggregate, admin::Change::CreateVolume { name, sync })
             }
         };

@@ -1,6 +1,7 @@
-//! Kinds of devices: as they are recorded, and as administrators read them.
+//! Kinds of devices and of `sync`: as they are recorded, and as administrators read and write them.
 
-use everglade_api::DeviceKind as Shown;
+use everglade_api::{DeviceKind as Shown, Sync};
+use everglade_format::volume::Sync as MediaSync;
 
 use crate::datadir::DeviceKind;
 
@@ -10,5 +11,13 @@ pub(super) fn shown(kind: DeviceKind) -> Shown {
         DeviceKind::Directory => Shown::Directory,
         DeviceKind::File => Shown::File,
         DeviceKind::Block => Shown::Block,
+    }
+}
+
+/// What a volume remembers of `sync`.
+pub(super) fn on_media(sync: Sync) -> MediaSync {
+    match sync {
+        Sync::Standard => MediaSync::Standard,
+        Sync::Always => MediaSync::Always,
     }
 }

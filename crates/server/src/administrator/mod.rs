@@ -30,6 +30,7 @@ mod kinds;
 pub(crate) mod limits;
 mod lun_clones;
 mod mapping;
+mod modifying;
 mod moving;
 pub(crate) mod opening;
 mod patterns;

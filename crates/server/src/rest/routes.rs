@@ -62,7 +62,10 @@ pub(super) fn all(desk: Arc<Desk>) -> Router {
         .route("/v1/volumes", get(volumes::list).post(volumes::create))
         .route(
             "/v1/volumes/{volume}",
-            get(volumes::show).put(volumes::put).delete(volumes::delete),
+            get(volumes::show)
+                .put(volumes::put)
+                .patch(volumes::modify)
+                .delete(volumes::delete),
         )
         .route("/v1/volumes/{volume}/actions/rename", post(volumes::rename))
         .route(

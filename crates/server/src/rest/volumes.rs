@@ -5,7 +5,9 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, header};
-use everglade_api::{Code, CreateVolume, Name, Problem, PutVolume, Rename, Sync, Volume};
+use everglade_api::{
+    Code, CreateVolume, ModifyVolume, Name, Problem, PutVolume, Rename, Sync, Volume,
+};
 
 use super::answer::{Answer, accepted, created, tagged, with_tag};
 use super::body::Body;
@@ -121,6 +123,35 @@ fn is_same(volume: &Volume, request: &CreateVolume) -> bool {
         && volume.clone_of == base
         && is(request.aggregate.as_ref(), &volume.aggregate)
         && is(request.snapshot_policy.as_ref(), &volume.snapshot_policy)
+}
+
+pub(super) async fn modify(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    Body(body): Body,
+) -> Answer {
+    let request = ModifyVolume::parse(&body)?;
+    let condition = Condition::read(&headers, &header::IF_MATCH)?;
+    let editing = desk.edit(&format!("volume {name}"))?;
+    let sync = request.sync.map(|sync| format!("sync {sync}"));
+    let policy = request.snapshot_policy.as_ref();
+    let policy = policy.map(|policy| format!("snapshot policy {policy}"));
+    let parts: Vec<String> = sync.into_iter().chain(policy).collect();
+    let deed = Deed {
+        what: "volume modify",
+        object: name.clone(),
+        detail: parts.join(", "),
+    };
+    let volume = desk
+        .change(caller, deed, move |administrator| {
+            let _editing = editing;
+            condition.allows(&Tag::of_volume(&administrator.volume(&name)?))?;
+            administrator.modify_volume(&name, &request)
+        })
+        .await?;
+    with_tag(&Tag::of_volume(&volume), &volume)
 }
 
 pub(super) async fn rename(

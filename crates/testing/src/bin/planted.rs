@@ -19,14 +19,14 @@ use everglade_testing::Seed;
 use everglade_testing::sim::Kind;
 
 const USAGE: &str = "usage: planted --plans FILE [--bug NAME] [--kind KIND [--from N]] [--search] \
-[--seconds S] [--half 0|1]
+[--seconds S] [--third 0|1|2]
 
   --plans FILE   lines 'BUG KIND SEED': what to find and where to look first
   --bug NAME     only this one
   --kind KIND    by this kind of simulation, from seed N on, 0 by default
   --search       try all kinds of simulation from seed 0 on, and print what finds it first
   --seconds S    time for one bug, and one kind when searching; 60 by default
-  --half 0|1     every second one, from the first or the second on; not with --bug
+  --third 0|1|2  every third one, from the first, second or third on; not with --bug
 ";
 
 /// A bug, the kind of simulation that finds it, and the first seed to try.
@@ -61,7 +61,7 @@ impl Options {
     fn read(all: Vec<String>) -> Result<Options, String> {
         let mut words = all.iter().cloned();
         let (mut plans, mut only, mut kind, mut search) = (None, None, None, false);
-        let (mut seconds, mut from, mut half) = (60, 0, None);
+        let (mut seconds, mut from, mut third) = (60, 0, None);
         while let Some(option) = words.next() {
             if option == "--search" {
                 search = true;
@@ -78,16 +78,16 @@ impl Options {
                 "--kind" => kind = Some(kind_named(&value?)?),
                 "--from" => from = number(&value?)?,
                 "--seconds" => seconds = number(&value?)?,
-                "--half" => half = Some(number(&value?)? % 2),
+                "--third" => third = Some(number(&value?)? % 3),
                 _ => return Err(format!("what is {option}?")),
             }
         }
         let mut plans: Vec<Row> = plans.ok_or("--plans is missing")?;
         let mut number = 0_u64;
         plans.retain(|row| {
-            let is_in_half = half.is_none_or(|half| number % 2 == half);
+            let is_in_third = third.is_none_or(|third| number % 3 == third);
             number += 1;
-            only.as_ref().map_or(is_in_half, |name| row.name == *name)
+            only.as_ref().map_or(is_in_third, |name| row.name == *name)
         });
         if plans.is_empty() {
             return Err("there is no such bug".to_owned());

@@ -649,6 +649,7 @@ fn apply(state: &mut State, change: &Change) {
         | Change::TakeOut { .. }
         | Change::StartScrub { .. }
         | Change::PauseScrub
+        | Change::SetSync { .. }
         | Change::Grow { .. } => unreachable!("not drawn"),
     }
 }

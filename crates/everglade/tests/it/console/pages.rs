@@ -58,6 +58,7 @@ fn pages_follow_the_rules_for_accessible_pages() {
         "/events",
         "/login",
         "/do/volume-create",
+        "/do/volume-modify/vol0",
         "/do/volume-delete/vol0",
         "/do/lun-create/vol0",
         "/do/lun-resize/vol0/lun0",

@@ -159,6 +159,24 @@ fn the_loopback_needs_no_token_if_that_is_configured_but_the_right_name() {
 }
 
 #[test]
+fn a_volume_is_changed_in_a_form() {
+    let dir = TestDir::new();
+    let (_server, address) = loopback(&dir, "operator");
+    let at = (address.as_str(), "localhost");
+    let form = http::at_host(at, "GET", "/do/volume-modify/vol0", "", "");
+    let body = format!(
+        "sync=always&snapshot_policy=default&form_key={}",
+        form_key(&form)
+    );
+    let changed = http::at_host(at, "POST", "/do/volume-modify/vol0", FORM, &body);
+    let next = changed.header("location");
+    assert_eq!(next, Some("/volumes/vol0?done=modified"), "{changed:?}");
+    let volume = ask_json(&dir, &["volume", "show", "vol0"]);
+    let found = (volume["sync"].as_str(), volume["snapshot_policy"].as_str());
+    assert_eq!(found, (Some("always"), Some("default")), "{volume}");
+}
+
+#[test]
 fn who_may_only_look_at_the_loopback_changes_nothing() {
     let dir = TestDir::new();
     let (_server, address) = loopback(&dir, "read-only");

@@ -3,7 +3,7 @@
 //! | form | request |
 //! | --- | --- |
 //! | `/do/volume-create`, `/do/volume-clone/V/S` | `POST /v1/volumes` |
-//! | `/do/volume-delete/V` | `DELETE /v1/volumes/V` |
+//! | `/do/volume-modify/V`, `volume-delete` | `PATCH`, `DELETE /v1/volumes/V` |
 //! | `/do/lun-create/V` | `POST /v1/volumes/V/luns` |
 //! | `/do/lun-resize/V/L`, `lun-delete` | `PATCH`, `DELETE /v1/volumes/V/luns/L` |
 //! | `/do/lun-clone/V/L` | `POST /v1/volumes/V/luns/L/actions/clone` |
@@ -37,6 +37,7 @@ use super::Console;
 use super::answers::Failed;
 use super::filled::Filled;
 use super::visit::{Refused, Visit, check_form, refusal};
+use crate::administrator::Administrator;
 
 /// LUNs whose losses are counted before a restore; counting reads metadata of each.
 const COMPARED_LUNS: usize = 8;
@@ -45,6 +46,7 @@ const COMPARED_LUNS: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Action {
     CreateVolume,
+    ModifyVolume(String),
     DeleteVolume(String),
     CreateLun(String),
     ResizeLun(String, String),
@@ -73,6 +75,7 @@ impl Action {
         Some(
             match (path.get("what")?.as_str(), part("first"), part("second")) {
                 ("volume-create", None, None) => Action::CreateVolume,
+                ("volume-modify", Some(volume), None) => Action::ModifyVolume(volume),
                 ("volume-delete", Some(volume), None) => Action::DeleteVolume(volume),
                 ("lun-create", Some(volume), None) => Action::CreateLun(volume),
                 ("lun-resize", Some(volume), Some(lun)) => Action::ResizeLun(volume, lun),
@@ -104,6 +107,7 @@ impl Action {
         };
         match self {
             Action::CreateVolume => ("/do/volume-create".to_owned(), "/volumes".to_owned()),
+            Action::ModifyVolume(volume) => of_volume("volume-modify", volume),
             Action::DeleteVolume(volume) => of_volume("volume-delete", volume),
             Action::CreateLun(volume) => of_volume("lun-create", volume),
             Action::CreateSnapshot(volume) => of_volume("snapshot-create", volume),
@@ -131,9 +135,7 @@ impl Action {
             Action::CreateVolume => {
                 let aggregates = administrator.aggregates().aggregates;
                 let aggregates: Vec<_> = aggregates.into_iter().map(|it| it.name).collect();
-                let policies = administrator.schedule().policies();
-                let mut policies: Vec<_> = policies.into_iter().map(|it| it.name).collect();
-                policies.push("none".to_owned());
+                let policies = policies(administrator);
                 let usual = |all: &[String]| all.first().cloned().unwrap_or_default();
                 Ok(Form {
                     title: "Create a volume".to_owned(),
@@ -149,22 +151,26 @@ impl Action {
                             &usual(&aggregates),
                             aggregates,
                         ),
-                        choice(
-                            filled,
-                            "snapshot_policy",
-                            "Snapshot policy",
-                            &usual(&policies),
-                            policies,
-                        ),
-                        choice(
-                            filled,
-                            "sync",
-                            "Acknowledge writes",
-                            "standard",
-                            vec!["standard".to_owned(), "always".to_owned()],
-                        ),
+                        policy_field(filled, &usual(&policies), policies),
+                        sync_field(filled, "standard"),
                     ],
                     button: "Create",
+                    ..Form::default()
+                })
+            }
+            Action::ModifyVolume(name) => {
+                let volume = administrator.volume(name)?;
+                let policy = &volume.snapshot_policy;
+                let sync = volume.sync.to_string();
+                Ok(Form {
+                    title: format!("Change volume {name}"),
+                    lead: lines(["Clients stay connected."]),
+                    fields: vec![
+                        policy_field(filled, policy, policies(administrator)),
+                        sync_field(filled, &sync),
+                    ],
+                    hidden: vec![tag(&Tag::of_volume(&volume), filled)],
+                    button: "Change",
                     ..Form::default()
                 })
             }
@@ -342,6 +348,14 @@ impl Action {
                     done("created"),
                 )
             }
+            Action::ModifyVolume(volume) => {
+                let body = json!({
+                    "snapshot_policy": filled.text("snapshot_policy"),
+                    "sync": filled.text("sync"),
+                });
+                let path = format!("/v1/volumes/{volume}");
+                ask(Method::PATCH, path, Some(body), done("modified"))
+            }
             Action::DeleteVolume(volume) => delete(format!("/v1/volumes/{volume}")),
             Action::CreateLun(volume) => {
                 let body = json!({"name": name(), "size_bytes": size(filled)?});
@@ -510,6 +524,28 @@ fn choice(
         options,
         value: filled.text_or(name, usual),
     }
+}
+
+/// Snapshot policies that a volume may have.
+fn policies(administrator: &Administrator) -> Vec<String> {
+    let policies = administrator.schedule().policies().into_iter();
+    let none = std::iter::once("none".to_owned());
+    policies.map(|policy| policy.name).chain(none).collect()
+}
+
+fn policy_field(filled: &Filled, usual: &str, policies: Vec<String>) -> Field {
+    choice(
+        filled,
+        "snapshot_policy",
+        "Snapshot policy",
+        usual,
+        policies,
+    )
+}
+
+fn sync_field(filled: &Filled, usual: &str) -> Field {
+    let options = vec!["standard".to_owned(), "always".to_owned()];
+    choice(filled, "sync", "Writes are durable", usual, options)
 }
 
 fn check(filled: &Filled, name: &'static str, label: &str) -> Field {
@@ -710,6 +746,7 @@ mod tests {
             Action::DeleteSnapshot,
         ];
         let of_one = [
+            Action::ModifyVolume,
             Action::DeleteVolume,
             Action::CreateLun,
             Action::CreateSnapshot,

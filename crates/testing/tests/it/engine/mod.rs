@@ -19,6 +19,7 @@ mod lives;
 mod lun_clones;
 mod lun_restores;
 mod mirrors;
+mod modifying;
 mod notes;
 mod parity;
 mod redirect;

@@ -1,0 +1,43 @@
+//! Volumes are changed in place.
+
+use everglade_api::{ModifyVolume, Problem, Volume};
+use everglade_engine::admin::Change;
+
+use super::administrator::Administrator;
+use super::kinds::on_media;
+
+impl Administrator {
+    /// Changes what a request names.
+    ///
+    /// # Errors
+    /// Nothing was changed, unless the problem says so: the policy comes first, and it may be
+    /// assigned although the volume could not be changed then.
+    pub fn modify_volume(&self, name: &str, request: &ModifyVolume) -> Result<Volume, Problem> {
+        let before = self.volume(name)?;
+        if let Some(policy) = &request.snapshot_policy {
+            self.schedule().assign(self.now(), name, policy.as_str())?;
+        }
+        if let Some(sync) = request.sync.filter(|sync| *sync != before.sync) {
+            let volume = name.to_owned();
+            let sync = on_media(sync);
+            let changed = self.change_in(name, Change::SetSync { volume, sync });
+            match &request.snapshot_policy {
+                Some(_) => changed.map_err(|problem| {
+                    let policy = "the snapshot policy was changed, but sync was not";
+                    Problem {
+                        detail: format!("{policy}: {}", problem.detail),
+                        ..problem
+                    }
+                })?,
+                None => changed?,
+            };
+        }
+        let after = self.volume(name).map_err(Problem::after_change)?;
+        tracing::info!(
+            "volume {name}: sync {}, snapshot policy {}",
+            after.sync,
+            after.snapshot_policy
+        );
+        Ok(after)
+    }
+}
