@@ -32,6 +32,7 @@ pub(super) fn done_said(word: &str) -> Option<&'static str> {
         "created" => Some("Created."),
         "deleted" => Some("Deleted. A job frees the space."),
         "resized" => Some("Resized."),
+        "modified" => Some("Changed."),
         "taken" => Some("The snapshot is taken."),
         "restored" => Some("Restored. A snapshot keeps what was there before."),
         "begun" => Some("Begun. The job is in the list."),
