@@ -22,6 +22,7 @@ mod job;
 mod listing;
 mod lun;
 mod moving;
+pub mod names;
 mod output;
 mod path;
 mod policy;

@@ -35,7 +35,7 @@ pub(crate) fn options(global: &Global) -> Result<Options, Failure> {
 }
 
 /// The daemon at an endpoint, if one is named; else the one of this machine.
-fn daemon(global: &Global) -> Result<Daemon, Failure> {
+pub(crate) fn daemon(global: &Global) -> Result<Daemon, Failure> {
     match profile::endpoint(global)? {
         Some(endpoint) => Ok(Daemon::Endpoint(endpoint)),
         None => Ok(Daemon::Socket(socket(global)?)),

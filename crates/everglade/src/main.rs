@@ -7,6 +7,7 @@
 mod args;
 mod check;
 mod client;
+mod completing;
 mod config;
 mod exit;
 mod explain;
@@ -27,6 +28,7 @@ use args::{Args, Verb};
 
 fn main() -> ExitCode {
     exit::stop_on_broken_invariants();
+    completing::answer_shell();
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) => match usage::line(&error) {
@@ -45,7 +47,7 @@ fn main() -> ExitCode {
         Verb::Explain(code) => explain::run(&args.global, code),
         Verb::Version => version::run(&args.global),
         Verb::Config { verb } => config::run(&args.global, verb),
-        Verb::Completion(completion) => manual::complete(completion),
+        Verb::Completion(completion) => completing::script(completion),
         Verb::Man(man) => manual::run(man),
         Verb::Reference(reference) => reference::run(reference),
         Verb::Client(verb) => client::run(&args.global, verb),

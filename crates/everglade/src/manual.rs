@@ -1,5 +1,4 @@
-//! `everglade man` and `everglade completion`: made from the grammar, so that they say what the
-//! program does.
+//! `everglade man`: made from the grammar, so that it says what the program does.
 
 use std::fs;
 use std::io::{self, Write};
@@ -8,15 +7,8 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 
-use crate::args::{Args, Completion, Man};
+use crate::args::{Args, Man};
 use crate::exit::{self, Failure};
-
-pub(crate) fn complete(completion: &Completion) -> Result<ExitCode, Failure> {
-    let mut script = Vec::new();
-    let mut grammar = Args::command();
-    clap_complete::generate(completion.shell, &mut grammar, "everglade", &mut script);
-    print(&script)
-}
 
 pub(crate) fn run(man: &Man) -> Result<ExitCode, Failure> {
     let grammar = Args::command();

@@ -1,35 +1,24 @@
 //! Volumes are changed in place, while clients use them.
 
 use super::{ask, ask_json, refused, serve};
-use crate::running::TestDir;
-use crate::tools::{have, must};
+use crate::running::{Server, TestDir};
+use crate::wire::Client;
 
 #[test]
 fn a_volume_is_changed_while_a_client_has_a_lun_open() {
-    if !have(&["qemu-io"]) {
-        return;
-    }
     let dir = TestDir::new();
     let server = serve(&dir);
-    let uri = server.uri("vol0/lun0");
-    must("qemu-io", &["-f", "raw", "-c", "write -P 1 0 64k", &uri]);
+    let open = |server: &Server| Client::open(&server.tcp, "vol0/lun0").expect("open").0;
+    let mut client = open(&server);
+    client.write(0, &[1; 4096]).expect("written");
     let before = ask_json(&dir, &["volume", "show", "vol0"]);
     assert_eq!(before["sync"], "standard");
     ask(&dir, &["volume", "modify", "vol0", "--sync", "always"]);
     // A write that nobody flushes is there after the daemon was killed.
-    let write = "from nbd import *; h = NBD(); h.connect_uri('URI'); h.pwrite(b'\\x02' * 4096, 0); \
-                 import os; os._exit(0)";
-    if have(&["nbdsh"]) {
-        must("nbdsh", &["-c", &write.replace("URI", &uri)]);
-        server.kill();
-        let server = serve(&dir);
-        let uri = server.uri("vol0/lun0");
-        must("qemu-io", &["-f", "raw", "-c", "read -P 2 0 4k", &uri]);
-        server.stop();
-    } else {
-        server.stop();
-    }
-    let _server = serve(&dir);
+    client.write(0, &[2; 4096]).expect("written");
+    server.kill();
+    let server = serve(&dir);
+    assert_eq!(open(&server).read(0, 4096).expect("read"), [2; 4096]);
     let after = ask_json(&dir, &["volume", "show", "vol0"]);
     assert_eq!(after["sync"], "always");
     ask(&dir, &["policy", "create", "p", "--hourly", "1"]);
@@ -67,4 +56,5 @@ fn a_volume_is_changed_while_a_client_has_a_lun_open() {
         &["nix"],
     );
     refused(&dir, &["volume", "modify", "vol0"], 2, &["--sync"]);
+    server.stop();
 }

@@ -2,6 +2,7 @@
 //! ask it.
 
 mod afar;
+mod completing;
 mod configuration;
 mod descriptors;
 pub(crate) mod http;
