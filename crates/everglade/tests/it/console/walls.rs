@@ -121,6 +121,9 @@ fn the_loopback_needs_no_token_if_that_is_configured_but_the_right_name() {
     assert!(policy.starts_with("default-src 'none'"), "{policy}");
     // A site that lets its name point to this machine.
     assert_eq!(ask("evil.example", "GET", "/", "", "").status, 403);
+    // A proxy at this machine, whose clients may be anywhere.
+    let proxied = ask("localhost", "GET", "/", "X-Forwarded-For: 10.0.0.1\r\n", "");
+    assert_eq!(proxied.header("location"), Some("/login"), "{proxied:?}");
     // The REST interface asks for a token all the same.
     assert_eq!(ask("localhost", "GET", "/v1/status", "", "").status, 401);
 

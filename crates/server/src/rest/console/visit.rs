@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | Unix socket (through an SSH tunnel, say) | the user that the kernel names |
 //! | TCP, with the cookie of a login | the holder of the token |
-//! | TCP on the loopback, if `--console-loopback` gives browsers of this machine a role | anybody at this machine |
+//! | TCP on the loopback, if `--console-loopback` gives browsers of this machine a role | anybody at this machine, but not through a proxy |
 //! | TCP otherwise | nobody: the page asks for a token |
 //!
 //! A login is a random number that the browser keeps as a cookie. The memory has only its hash. It
@@ -164,8 +164,14 @@ impl FromRequestParts<Arc<Console>> for Visit {
 /// Finds out who asks.
 fn identify(parts: &Parts, visits: &Visits) -> Result<Visit, Refused> {
     refuse_other_sites(parts)?;
+    let is_forwarded = is_forwarded(&parts.headers);
     let origin = parts.extensions.get::<Origin>();
     let caller = match origin.expect("every connection has an origin") {
+        Origin::Local(_) if is_forwarded => {
+            let text = "A proxy sent this, so nobody knows who asks. Let the proxy use [api] tcp, \
+                        where the console asks for a token.";
+            return Err(refusal(StatusCode::FORBIDDEN, "Through a proxy", text));
+        }
         Origin::Local(caller) => caller.clone(),
         Origin::Remote(keys, address) => {
             let kept = cookie(&parts.headers);
@@ -175,7 +181,7 @@ fn identify(parts: &Parts, visits: &Visits) -> Result<Visit, Refused> {
                 return Ok(visit(caller, visits, kept, true));
             }
             match keys.console_loopback {
-                Some(role) if address.to_canonical().is_loopback() => {
+                Some(role) if address.to_canonical().is_loopback() && !is_forwarded => {
                     speak(parts);
                     Caller::console(role)
                 }
@@ -249,6 +255,12 @@ fn names_loopback(headers: &HeaderMap, uri: &Uri) -> bool {
     };
     let bare = name.trim_start_matches('[').trim_end_matches(']');
     name == "localhost" || bare.parse::<IpAddr>().is_ok_and(|it| it.is_loopback())
+}
+
+/// Returns whether a proxy sent a request, so that its sender may be anywhere.
+fn is_forwarded(headers: &HeaderMap) -> bool {
+    const MARKS: [&str; 4] = ["forwarded", "via", "x-forwarded-for", "x-real-ip"];
+    MARKS.iter().any(|mark| headers.contains_key(*mark))
 }
 
 fn cookie(headers: &HeaderMap) -> Option<&str> {
