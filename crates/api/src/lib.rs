@@ -46,6 +46,7 @@ mod statistics;
 mod status;
 mod version;
 mod volume;
+mod work;
 
 pub use aggregate::{
     Aggregate, AggregateState, Aggregates, ConsistencyPoints, Copies, CreateAggregate,
@@ -97,8 +98,12 @@ pub use statistics::{AggregateStatistics, CpuTime, Operation, Statistics};
 pub use status::{AggregateSummary, Condition, Health, Status};
 pub use version::Version;
 pub use volume::{CreateVolume, ModifyVolume, PutVolume, Sync, Volume, Volumes};
+pub use work::Work;
 
 use serde::{Deserialize, Serialize};
+
+/// Port of the REST interface and the console where nothing else is said.
+pub const PORT: u16 = 9811;
 
 /// Version of the answers, incremented when an old client would misread a new answer.
 pub const SCHEMA_VERSION: u32 = 1;

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::Work;
+
 /// A connection of a client that has a LUN open, or an image of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Session {
@@ -43,6 +45,18 @@ pub struct Session {
     pub write_us: u64,
     /// Number of the reactor that serves it.
     pub reactor: u64,
+}
+
+impl Session {
+    /// Returns what the client was answered since the session began.
+    #[must_use]
+    pub fn work(&self) -> Work {
+        Work {
+            counts: [self.read_count, self.write_count],
+            bytes: [self.read_bytes, self.written_bytes],
+            us: [self.read_us, self.write_us],
+        }
+    }
 }
 
 /// `GET /v1/sessions`.

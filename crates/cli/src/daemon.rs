@@ -17,6 +17,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use everglade_api::PORT;
 use hyper::Uri;
 use hyper::header::HeaderValue;
 use rustls::client::WebPkiServerVerifier;
@@ -31,8 +32,6 @@ use tokio_rustls::TlsConnector;
 
 use crate::failure::{Failure, exit};
 
-/// Port of the REST interface where the address has none.
-const PORT: u16 = 9811;
 /// A token has at most 256 characters.
 const TOKEN_FILE_BYTES_MAX: u64 = 4096;
 /// Where Debian, Red Hat and SUSE keep the authorities that they trust.
@@ -114,7 +113,8 @@ impl Daemon {
         }
     }
 
-    /// What says who asks; nothing where the kernel says it.
+    /// Returns the token for the `Authorization` header; none for a socket, where the kernel says
+    /// who asks.
     pub(crate) fn token(&self) -> Option<&HeaderValue> {
         match self {
             Daemon::Socket(_) => None,

@@ -111,7 +111,8 @@ fn snapshots(session: &Session, volume: &str) -> Result<Vec<String>, Failure> {
     Ok(all.meant.snapshots.into_iter().map(|it| it.name).collect())
 }
 
-/// Names in volumes: in the one that the word names, else in all whose names it begins.
+/// Lists what is in volumes. A word with the mark names one volume; a word without it stands for
+/// all volumes whose names begin with it.
 fn within(
     session: &Session,
     word: &str,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use everglade_api::{Limits, Session as Client, Sessions, Size};
+use everglade_api::{Limits, Session as Client, Sessions, Size, Work};
 
 use crate::failure::Failure;
 use crate::rate::per_second;
@@ -18,17 +18,9 @@ type Who = (String, String, String);
 /// Counters of all clients at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Used {
-    clients: BTreeMap<Who, Counts>,
+    clients: BTreeMap<Who, Work>,
     /// Operations that had to wait, by LUN with a limit.
     held: BTreeMap<String, u64>,
-}
-
-/// Of reads and of writes.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    operations: [u64; 2],
-    bytes: [u64; 2],
-    us: [u64; 2],
 }
 
 impl Used {
@@ -48,22 +40,10 @@ impl Used {
     fn of(sessions: Vec<Client>) -> Used {
         let mut used = Used::default();
         for session in sessions {
+            let work = session.work();
             let client = session.host.unwrap_or(session.client);
             let who = (session.lun, client, session.protocol);
-            let counts = used.clients.entry(who).or_default();
-            let add = |sums: &mut [u64; 2], more: [u64; 2]| {
-                sums[0] += more[0];
-                sums[1] += more[1];
-            };
-            add(
-                &mut counts.operations,
-                [session.read_count, session.write_count],
-            );
-            add(
-                &mut counts.bytes,
-                [session.read_bytes, session.written_bytes],
-            );
-            add(&mut counts.us, [session.read_us, session.write_us]);
+            *used.clients.entry(who).or_default() += work;
         }
         used
     }
@@ -73,16 +53,12 @@ impl Used {
     pub(crate) fn since(&self, before: &Used, ms: u64) -> String {
         let mut rows: Vec<(u64, Vec<String>)> = Vec::new();
         for (who, now) in &self.clients {
-            let before_of = before.clients.get(who).copied().unwrap_or_default();
-            let rates = [0, 1]
-                .map(|index| per_second(before_of.operations[index], now.operations[index], ms));
-            let bytes = |counts: &Counts| counts.bytes[0] + counts.bytes[1];
-            let through = per_second(bytes(&before_of), bytes(now), ms);
+            let done = now.since(&before.clients.get(who).copied().unwrap_or_default());
+            let rates = done.counts.map(|count| per_second(0, count, ms));
+            let through = per_second(0, done.bytes[0] + done.bytes[1], ms);
             let mean = |index: usize| {
-                let count = now.operations[index].saturating_sub(before_of.operations[index]);
-                let us = now.us[index].saturating_sub(before_of.us[index]);
-                us.checked_div(count)
-                    .map_or_else(|| "-".to_owned(), |us| format!("{us} us"))
+                let us = done.us[index].checked_div(done.counts[index]);
+                us.map_or_else(|| "-".to_owned(), |us| format!("{us} us"))
             };
             let (lun, client, protocol) = who;
             let held = self.held.get(lun).map_or_else(

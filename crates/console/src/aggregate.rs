@@ -4,6 +4,7 @@ use everglade_api::{Aggregate, Device, Size, Volume};
 use maud::{Markup, html};
 
 use crate::frame::{Page, Visitor};
+use crate::table::Head::{Number, Text};
 use crate::{space, table, volume};
 
 /// The page. `volumes`: those of all aggregates.
@@ -63,33 +64,29 @@ fn facts(aggregate: &Aggregate) -> Markup {
 }
 
 fn devices(devices: &[Device]) -> Markup {
+    let heads = [
+        Text("Device"),
+        Text("Kind"),
+        Number("Size"),
+        Text("Group"),
+        Text("State"),
+    ];
     html! {
-        div class="scroll" role="region" aria-label="Table of devices" tabindex="0" {
-            table {
-                thead { tr {
-                    th scope="col" { "Device" }
-                    th scope="col" { "Kind" }
-                    th scope="col" class="number" { "Size" }
-                    th scope="col" { "Group" }
-                    th scope="col" { "State" }
-                } }
-                tbody {
-                    @for device in devices {
-                        tr {
-                            th scope="row" { code { (device.path) } }
-                            td { (device.kind) }
-                            (table::size(device.size_bytes))
-                            td { @if let Some(group) = device.group { (group) } }
-                            td {
-                                @if let Some(state) = device.state { (state) }
-                                @if let Some(behind) = &device.catching_up {
-                                    ", " (behind.percent) " % caught up"
-                                }
-                            }
+        (table::table("devices", &heads, &html! {
+            @for device in devices {
+                tr {
+                    th scope="row" { code { (device.path) } }
+                    td { (device.kind) }
+                    (table::size(device.size_bytes))
+                    td { @if let Some(group) = device.group { (group) } }
+                    td {
+                        @if let Some(state) = device.state { (state) }
+                        @if let Some(behind) = &device.catching_up {
+                            ", " (behind.percent) " % caught up"
                         }
                     }
                 }
             }
-        }
+        }))
     }
 }

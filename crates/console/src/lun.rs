@@ -6,6 +6,7 @@ use maud::{Markup, html};
 use crate::course::{self, Course};
 use crate::frame::{Page, Visitor};
 use crate::table;
+use crate::table::Head::{Number, Text};
 
 /// The page. `sessions` and `course`: of the whole server.
 #[must_use]
@@ -89,6 +90,14 @@ fn clients(lun: &Lun, sessions: &[Session], course: &Course) -> Markup {
     let name = format!("{}/{}", lun.volume, lun.name);
     let load = course.of_lun(&name).copied().unwrap_or_default();
     let of_it: Vec<&Session> = sessions.iter().filter(|it| it.lun == name).collect();
+    let heads = [
+        Text("Client"),
+        Text("Protocol"),
+        Number("Connected for"),
+        Number("Idle for"),
+        Number("Read"),
+        Number("Written"),
+    ];
     html! {
         dl class="facts" {
             @for (index, direction) in ["Reads", "Writes"].into_iter().enumerate() {
@@ -103,33 +112,21 @@ fn clients(lun: &Lun, sessions: &[Session], course: &Course) -> Markup {
         @if of_it.is_empty() {
             p class="quiet" { "No client has it open." }
         } @else {
-            div class="scroll" role="region" aria-label="Table of clients" tabindex="0" {
-                table {
-                    thead { tr {
-                        th scope="col" { "Client" }
-                        th scope="col" { "Protocol" }
-                        th scope="col" class="number" { "Connected for" }
-                        th scope="col" class="number" { "Idle for" }
-                        th scope="col" class="number" { "Read" }
-                        th scope="col" class="number" { "Written" }
-                    } }
-                    tbody {
-                        @for session in of_it {
-                            tr {
-                                th scope="row" {
-                                    (session.client)
-                                    @if let Some(host) = &session.host { " (" (host) ")" }
-                                }
-                                td { (session.protocol) }
-                                (table::number(table::duration(session.age_seconds)))
-                                (table::number(table::duration(session.idle_seconds)))
-                                (table::size(session.read_bytes))
-                                (table::size(session.written_bytes))
-                            }
+            (table::table("clients", &heads, &html! {
+                @for session in of_it {
+                    tr {
+                        th scope="row" {
+                            (session.client)
+                            @if let Some(host) = &session.host { " (" (host) ")" }
                         }
+                        td { (session.protocol) }
+                        (table::number(table::duration(session.age_seconds)))
+                        (table::number(table::duration(session.idle_seconds)))
+                        (table::size(session.read_bytes))
+                        (table::size(session.written_bytes))
                     }
                 }
-            }
+            }))
         }
     }
 }

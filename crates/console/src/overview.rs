@@ -5,6 +5,7 @@ use maud::{Markup, html};
 
 use crate::course::{self, Course};
 use crate::frame::{Page, Visitor};
+use crate::table::Head::{Number, Text};
 use crate::{space, table, work};
 
 /// What the overview shows.
@@ -99,37 +100,33 @@ fn health(status: &Status) -> Markup {
 
 /// The busiest LUNs, and who uses them.
 fn busiest(course: &Course, sessions: &[Session]) -> Markup {
+    let heads = [
+        Text("LUN"),
+        Number("Reads in a second"),
+        Number("Writes in a second"),
+        Number("Throughput"),
+        Number("Read latency"),
+        Number("Write latency"),
+        Text("Clients"),
+    ];
     html! {
         @if course.luns.is_empty() {
             p class="quiet" { "No LUN was used in the last seconds." }
         } @else {
-            div class="scroll" role="region" aria-label="Table of busiest LUNs" tabindex="0" {
-                table {
-                    caption { "Busiest LUNs of the last seconds" }
-                    thead { tr {
-                        th scope="col" { "LUN" }
-                        th scope="col" class="number" { "Reads in a second" }
-                        th scope="col" class="number" { "Writes in a second" }
-                        th scope="col" class="number" { "Throughput" }
-                        th scope="col" class="number" { "Read latency" }
-                        th scope="col" class="number" { "Write latency" }
-                        th scope="col" { "Clients" }
-                    } }
-                    tbody {
-                        @for (lun, load) in course.luns.iter().take(BUSIEST) {
-                            tr {
-                                th scope="row" { (table::object(lun)) }
-                                (table::number(course::rate(load.operations[0])))
-                                (table::number(course::rate(load.operations[1])))
-                                (table::number(course::bytes(load.bytes[0] + load.bytes[1])))
-                                (table::number(course::milliseconds(load.latency[0])))
-                                (table::number(course::milliseconds(load.latency[1])))
-                                td { (clients(sessions, lun)) }
-                            }
-                        }
+            @let caption = "Busiest LUNs of the last seconds";
+            (table::captioned("busiest LUNs", caption, &heads, &html! {
+                @for (lun, load) in course.luns.iter().take(BUSIEST) {
+                    tr {
+                        th scope="row" { (table::object(lun)) }
+                        (table::number(course::rate(load.operations[0])))
+                        (table::number(course::rate(load.operations[1])))
+                        (table::number(course::bytes(load.bytes[0] + load.bytes[1])))
+                        (table::number(course::milliseconds(load.latency[0])))
+                        (table::number(course::milliseconds(load.latency[1])))
+                        td { (clients(sessions, lun)) }
                     }
                 }
-            }
+            }))
         }
     }
 }

@@ -3,6 +3,9 @@
 use everglade_api::{Aggregate, Size, Volume};
 use maud::{Markup, html};
 
+use crate::table;
+use crate::table::Head::{Number, Text};
+
 /// What one part of the space is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Part {
@@ -68,6 +71,7 @@ pub(crate) fn bar(aggregate: &Aggregate, volumes: &[Volume]) -> Markup {
     }
     let free = Size(aggregate.free_bytes);
     let label = format!("{free} of {} are free", Size(aggregate.size_bytes));
+    let heads = [Text("What holds space"), Number("Size"), Text("Meaning")];
     html! {
         svg class="bar-of-space" viewBox="0 0 1000 20" preserveAspectRatio="none" role="img"
             aria-label=(label) {
@@ -77,29 +81,20 @@ pub(crate) fn bar(aggregate: &Aggregate, volumes: &[Volume]) -> Markup {
                     fill=(part.colour) {}
             }
         }
-        @let name = format!("Table of space of {}", aggregate.name);
-        div class="scroll" role="region" aria-label=(name) tabindex="0" {
-            table {
-                thead { tr {
-                    th scope="col" { "What holds space" }
-                    th scope="col" class="number" { "Size" }
-                    th scope="col" { "Meaning" }
-                } }
-                tbody {
-                    @for part in &parts {
-                        tr {
-                            th scope="row" {
-                                svg class="swatch" viewBox="0 0 1 1" aria-hidden="true" {
-                                    rect width="1" height="1" fill=(part.colour) {}
-                                }
-                                (part.name)
-                            }
-                            td class="number" { (Size(part.bytes)) }
-                            td class="quiet" { (part.hint) }
+        @let what = format!("space of {}", aggregate.name);
+        (table::table(&what, &heads, &html! {
+            @for part in &parts {
+                tr {
+                    th scope="row" {
+                        svg class="swatch" viewBox="0 0 1 1" aria-hidden="true" {
+                            rect width="1" height="1" fill=(part.colour) {}
                         }
+                        (part.name)
                     }
+                    td class="number" { (Size(part.bytes)) }
+                    td class="quiet" { (part.hint) }
                 }
             }
-        }
+        }))
     }
 }

@@ -1,6 +1,5 @@
 //! Pieces that several pages use: numbers, badges, lists of links.
 
-use everglade_api::openapi::Role;
 use everglade_api::{AggregateState, Health, JobState, Severity, Size};
 use maud::{Markup, html};
 
@@ -14,6 +13,43 @@ pub(crate) fn size(bytes: u64) -> Markup {
 /// A number in a cell.
 pub(crate) fn number(value: impl std::fmt::Display) -> Markup {
     html! { td class="number" { (value) } }
+}
+
+/// The heading of a column.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Head {
+    Text(&'static str),
+    /// Above numbers, which are at the right.
+    Number(&'static str),
+}
+
+/// A table that can be scrolled sideways, also by keyboard. `what`: what its rows are.
+pub(crate) fn table(what: &str, heads: &[Head], rows: &Markup) -> Markup {
+    with_caption(what, None, heads, rows)
+}
+
+/// The same with a line above it.
+pub(crate) fn captioned(what: &str, caption: &str, heads: &[Head], rows: &Markup) -> Markup {
+    with_caption(what, Some(caption), heads, rows)
+}
+
+fn with_caption(what: &str, caption: Option<&str>, heads: &[Head], rows: &Markup) -> Markup {
+    html! {
+        div class="scroll" role="region" aria-label={ "Table of " (what) } tabindex="0" {
+            table {
+                @if let Some(caption) = caption { caption { (caption) } }
+                thead { tr {
+                    @for head in heads {
+                        @match head {
+                            Head::Text(text) => th scope="col" { (text) },
+                            Head::Number(text) => th scope="col" class="number" { (text) },
+                        }
+                    }
+                } }
+                tbody { (rows) }
+            }
+        }
+    }
 }
 
 /// A word with the colour of its meaning.
@@ -60,7 +96,7 @@ pub(crate) fn severity(severity: Severity) -> Markup {
 /// Links to forms, for visitors who may send them.
 pub(crate) fn actions(visitor: &Visitor, links: &[(String, &str)]) -> Markup {
     html! {
-        @if visitor.role >= Role::Operator {
+        @if visitor.may_change() {
             ul class="actions" {
                 @for (path, title) in links {
                     li { a class="button" href=(path) { (title) } }

@@ -4,6 +4,7 @@ use everglade_api::{Lun, Size, Snapshot, Volume};
 use maud::{Markup, html};
 
 use crate::frame::{Page, Visitor};
+use crate::table::Head::{Number, Text};
 use crate::{line, table as cells};
 
 /// Volumes of one page of the list.
@@ -47,44 +48,40 @@ pub fn list(visitor: &Visitor, volumes: &[Volume], first: usize, done: Option<&s
     page.around(&content)
 }
 
-/// A table of volumes. `none`: what is said if there are none.
+/// A table of volumes. `none` is the text if there is no volume.
 pub(crate) fn table(volumes: &[&Volume], none: &str) -> Markup {
+    let heads = [
+        Text("Volume"),
+        Text("Aggregate"),
+        Number("LUNs"),
+        Number("Used"),
+        Number("Snapshots"),
+        Number("In snapshots alone"),
+        Text("Policy"),
+    ];
     html! {
         @if volumes.is_empty() {
             p class="quiet" { (none) }
         } @else {
-            div class="scroll" role="region" aria-label="Table of volumes" tabindex="0" {
-                table {
-                    thead { tr {
-                        th scope="col" { "Volume" }
-                        th scope="col" { "Aggregate" }
-                        th scope="col" class="number" { "LUNs" }
-                        th scope="col" class="number" { "Used" }
-                        th scope="col" class="number" { "Snapshots" }
-                        th scope="col" class="number" { "In snapshots alone" }
-                        th scope="col" { "Policy" }
-                    } }
-                    tbody {
-                        @for volume in volumes {
-                            tr {
-                                th scope="row" {
-                                    a href={ "/volumes/" (volume.name) } { (volume.name) }
-                                }
-                                td {
-                                    a href={ "/aggregates/" (volume.aggregate) } {
-                                        (volume.aggregate)
-                                    }
-                                }
-                                (cells::number(volume.lun_count))
-                                (cells::size(volume.used_bytes))
-                                (cells::number(volume.snapshot_count))
-                                (cells::size(volume.snapshot_exclusive_bytes))
-                                td { (volume.snapshot_policy) }
+            (cells::table("volumes", &heads, &html! {
+                @for volume in volumes {
+                    tr {
+                        th scope="row" {
+                            a href={ "/volumes/" (volume.name) } { (volume.name) }
+                        }
+                        td {
+                            a href={ "/aggregates/" (volume.aggregate) } {
+                                (volume.aggregate)
                             }
                         }
+                        (cells::number(volume.lun_count))
+                        (cells::size(volume.used_bytes))
+                        (cells::number(volume.snapshot_count))
+                        (cells::size(volume.snapshot_exclusive_bytes))
+                        td { (volume.snapshot_policy) }
                     }
                 }
-            }
+            }))
         }
     }
 }
@@ -150,67 +147,54 @@ fn facts(volume: &Volume) -> Markup {
 }
 
 fn luns_table(luns: &[Lun]) -> Markup {
+    let heads = [Text("LUN"), Number("Size"), Number("Used"), Text("NBD")];
     html! {
         @if luns.is_empty() {
             p class="quiet" { "This volume has no LUN." }
         } @else {
-            div class="scroll" role="region" aria-label="Table of LUNs" tabindex="0" {
-                table {
-                    thead { tr {
-                        th scope="col" { "LUN" }
-                        th scope="col" class="number" { "Size" }
-                        th scope="col" class="number" { "Used" }
-                        th scope="col" { "NBD" }
-                    } }
-                    tbody {
-                        @for lun in luns {
-                            tr {
-                                th scope="row" {
-                                    a href={ "/volumes/" (lun.volume) "/luns/" (lun.name) } {
-                                        (lun.name)
-                                    }
-                                }
-                                (cells::size(lun.size_bytes))
-                                (cells::size(lun.used_bytes))
-                                td { @if let Some(uri) = &lun.nbd_uri { code { (uri) } } }
+            (cells::table("LUNs", &heads, &html! {
+                @for lun in luns {
+                    tr {
+                        th scope="row" {
+                            a href={ "/volumes/" (lun.volume) "/luns/" (lun.name) } {
+                                (lun.name)
                             }
                         }
+                        (cells::size(lun.size_bytes))
+                        (cells::size(lun.used_bytes))
+                        td { @if let Some(uri) = &lun.nbd_uri { code { (uri) } } }
                     }
                 }
-            }
+            }))
         }
     }
 }
 
 fn snapshots_table(visitor: &Visitor, volume: &str, snapshots: &[Snapshot]) -> Markup {
+    let mut heads = vec![
+        Text("Snapshot"),
+        Text("Taken"),
+        Number("Alone"),
+        Text("Kept by"),
+    ];
+    heads.extend(visitor.may_change().then_some(Text("Changes")));
     html! {
         @if snapshots.is_empty() {
             p class="quiet" { "This volume has no snapshot." }
         } @else {
-            div class="scroll" role="region" aria-label="Table of snapshots" tabindex="0" {
-                table {
-                    thead { tr {
-                        th scope="col" { "Snapshot" }
-                        th scope="col" { "Taken" }
-                        th scope="col" class="number" { "Alone" }
-                        th scope="col" { "Kept by" }
-                        @if visitor.may_change() { th scope="col" { "Changes" } }
-                    } }
-                    tbody {
-                        @for snapshot in snapshots.iter().rev() {
-                            tr {
-                                th scope="row" { (snapshot.name) }
-                                td { time datetime=(snapshot.created) { (snapshot.created) } }
-                                (cells::size(snapshot.exclusive_bytes))
-                                td { (snapshot.holds.join(", ")) }
-                                @if visitor.may_change() {
-                                    td { (changes(volume, &snapshot.name)) }
-                                }
-                            }
+            (cells::table("snapshots", &heads, &html! {
+                @for snapshot in snapshots.iter().rev() {
+                    tr {
+                        th scope="row" { (snapshot.name) }
+                        td { time datetime=(snapshot.created) { (snapshot.created) } }
+                        (cells::size(snapshot.exclusive_bytes))
+                        td { (snapshot.holds.join(", ")) }
+                        @if visitor.may_change() {
+                            td { (changes(volume, &snapshot.name)) }
                         }
                     }
                 }
-            }
+            }))
         }
     }
 }

@@ -5,6 +5,7 @@ use maud::{Markup, html};
 
 use crate::frame::{Page, Visitor};
 use crate::table;
+use crate::table::Head::{Number, Text};
 
 /// Lines of the lists of events and changes.
 const LINES: usize = 100;
@@ -27,30 +28,28 @@ pub fn jobs(visitor: &Visitor, jobs: &[Job], done: Option<&str>) -> String {
     page.around(&content)
 }
 
-/// A table of jobs. `none`: what is said if there are none.
+/// A table of jobs. `none` is the text if there is no job.
 pub(crate) fn jobs_table<'a>(
     visitor: &Visitor,
     jobs: impl Iterator<Item = &'a Job>,
     none: &str,
 ) -> Markup {
     let jobs: Vec<&Job> = jobs.collect();
+    let heads = [
+        Text("Job"),
+        Text("Object"),
+        Text("State"),
+        Number("Done"),
+        Number("Time left"),
+        Text("Detail"),
+    ];
     html! {
         @if jobs.is_empty() {
             p class="quiet" { (none) }
         } @else {
-            div class="scroll" role="region" aria-label="Table of jobs" tabindex="0" {
-                table {
-                    thead { tr {
-                        th scope="col" { "Job" }
-                        th scope="col" { "Object" }
-                        th scope="col" { "State" }
-                        th scope="col" class="number" { "Done" }
-                        th scope="col" class="number" { "Time left" }
-                        th scope="col" { "Detail" }
-                    } }
-                    tbody { @for job in jobs { (job_row(visitor, job)) } }
-                }
-            }
+            (table::table("jobs", &heads, &html! {
+                @for job in jobs { (job_row(visitor, job)) }
+            }))
         }
     }
 }
@@ -109,56 +108,48 @@ pub fn events(visitor: &Visitor, events: &[Event], changes: &[Change]) -> String
 }
 
 fn events_table(events: &[Event]) -> Markup {
+    let heads = [
+        Text("Time"),
+        Text("Severity"),
+        Text("Object"),
+        Text("Event"),
+    ];
     html! {
-        div class="scroll" role="region" aria-label="Table of events" tabindex="0" {
-            table {
-                thead { tr {
-                    th scope="col" { "Time" }
-                    th scope="col" { "Severity" }
-                    th scope="col" { "Object" }
-                    th scope="col" { "Event" }
-                } }
-                tbody {
-                    @for event in events.iter().rev().take(LINES) {
-                        tr {
-                            td { time datetime=(event.time) { (event.time) } }
-                            td { (table::severity(event.severity)) }
-                            td { (table::object(&event.object)) }
-                            td {
-                                (event.text)
-                                @if let Some(code) = &event.code { " (" (code) ")" }
-                            }
-                        }
+        (table::table("events", &heads, &html! {
+            @for event in events.iter().rev().take(LINES) {
+                tr {
+                    td { time datetime=(event.time) { (event.time) } }
+                    td { (table::severity(event.severity)) }
+                    td { (table::object(&event.object)) }
+                    td {
+                        (event.text)
+                        @if let Some(code) = &event.code { " (" (code) ")" }
                     }
                 }
             }
-        }
+        }))
     }
 }
 
 fn changes_table(changes: &[Change]) -> Markup {
+    let heads = [
+        Text("Time"),
+        Text("Who"),
+        Text("Change"),
+        Text("Object"),
+        Text("Detail"),
+    ];
     html! {
-        div class="scroll" role="region" aria-label="Table of changes" tabindex="0" {
-            table {
-                thead { tr {
-                    th scope="col" { "Time" }
-                    th scope="col" { "Who" }
-                    th scope="col" { "Change" }
-                    th scope="col" { "Object" }
-                    th scope="col" { "Detail" }
-                } }
-                tbody {
-                    @for change in changes.iter().rev().take(LINES) {
-                        tr {
-                            td { time datetime=(change.time) { (change.time) } }
-                            td { (change.who) }
-                            td { (change.what) }
-                            td { (table::object(&change.object)) }
-                            td { (change.detail) }
-                        }
-                    }
+        (table::table("changes", &heads, &html! {
+            @for change in changes.iter().rev().take(LINES) {
+                tr {
+                    td { time datetime=(change.time) { (change.time) } }
+                    td { (change.who) }
+                    td { (change.what) }
+                    td { (table::object(&change.object)) }
+                    td { (change.detail) }
                 }
             }
-        }
+        }))
     }
 }

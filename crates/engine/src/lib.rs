@@ -91,8 +91,9 @@ pub use crate::pool::removal::{RemovalInfo, RemovalPlan};
 pub use crate::pool::scrub::{ScrubInfo, ScrubState};
 pub use crate::pool::space::Usage;
 pub use crate::pool::trigger::{Cleaned, CpCounts, PHASE_BOUNDS, PhaseTimes};
+pub use crate::pool::volume_info::{VolumeId, VolumeInfo};
 pub use crate::reactor::{AdminDone, Core, Joined};
 pub use crate::shared::{
-    AggregateInfo, Engine, Found, LUNS_TOGETHER, LunInfo, MemberInfo, Options, VolumeId, VolumeInfo,
+    AggregateInfo, Engine, Found, LUNS_TOGETHER, LunInfo, MemberInfo, Options,
 };
 pub use crate::tree::notes::Unreadable;

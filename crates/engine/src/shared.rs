@@ -9,7 +9,6 @@ use everglade_affinity::{Affinities, AggregateAffinities, Permit, RANGES};
 use everglade_env::lock::{Mutex, RwLock};
 use everglade_env::{BLOCK_SIZE, DeviceId, Nanos, SegmentFault, Storage};
 use everglade_format::Seat;
-use everglade_format::volume::Sync;
 use everglade_pagecache::PageCache;
 
 use crate::admin::removal;
@@ -35,18 +34,19 @@ use crate::mount::wanted::{Growth, GrowthInfo};
 use crate::pool::aggregate::{Aggregate, State};
 use crate::pool::cpu::{CpuTimes, Subsystem};
 use crate::pool::garden::GardenInfo;
-use crate::pool::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo};
+use crate::pool::info::SnapshotInfo;
 use crate::pool::limit::{LimitInfo, LimitSettings, Limits};
 use crate::pool::log::{JournalInfo, Log, RecoveryInfo};
 use crate::pool::lost::LostInfo;
 use crate::pool::mended::MendedInfo;
+use crate::pool::present;
 use crate::pool::refused::RefusedInfo;
 use crate::pool::removal::{RemovalInfo, RemovalPlan};
 use crate::pool::scrub::ScrubInfo;
 use crate::pool::space::{Space, Usage};
 use crate::pool::trigger::CpCounts;
 use crate::pool::volume::Volume;
-use crate::pool::{bases, present};
+use crate::pool::volume_info::{VolumeId, VolumeInfo};
 use crate::tree::notes::Unreadable;
 use crate::{change, snapshot};
 
@@ -226,58 +226,6 @@ fn members_of(media: &Media) -> Vec<MemberInfo> {
         faults: device.map(faults).unwrap_or_default(),
     });
     info.collect()
-}
-
-/// A volume, for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VolumeInfo {
-    /// Its name.
-    pub name: String,
-    /// Its number, which stays the same when the volume is renamed.
-    pub id: VolumeId,
-    /// The aggregate it is in.
-    pub aggregate: String,
-    /// When its writes count as done.
-    pub sync: Sync,
-    /// Base of a clone, as `parent@snapshot`.
-    pub base: Option<String>,
-    /// Blocks of its active image at the last consistency point; a clone shares some with its
-    /// parent.
-    pub used_blocks: u64,
-    /// Blocks that it takes from the aggregate, snapshots and all metadata included, and nothing of
-    /// its parent's.
-    pub allocated_blocks: u64,
-    /// Blocks that deletions of its LUNs and snapshots have yet to free.
-    pub pending_blocks: u64,
-    /// State of its snapshots' scans.
-    pub scan: ScanInfo,
-    /// A LUN that is being cloned inside it.
-    pub lun_clone: Option<LunCloneInfo>,
-    /// State of its split, if the volume is or was a clone.
-    pub split: SplitInfo,
-    /// Bytes that clients read since it was opened.
-    pub read_bytes: u64,
-    /// Bytes that clients wrote since then.
-    pub written_bytes: u64,
-}
-
-/// Identity of a volume, independent of its name, while its aggregate is open. No other volume ever
-/// gets it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct VolumeId {
-    /// The aggregate's number in this engine.
-    pub aggregate: u32,
-    /// The volume's number in the aggregate.
-    pub volume: u32,
-}
-
-impl VolumeId {
-    fn of(volume: &Volume) -> VolumeId {
-        VolumeId {
-            aggregate: volume.aggregate.id,
-            volume: volume.id.0,
-        }
-    }
 }
 
 /// The aggregate that devices have, as their labels say.
@@ -815,23 +763,8 @@ impl Engine {
         for aggregate in self.0.all() {
             let known = aggregate.all_volumes();
             volumes.extend(known.iter().map(|volume| {
-                VolumeInfo {
-                    name: volume.name.to_string(),
-                    id: VolumeId::of(volume),
-                    aggregate: aggregate.name.to_string(),
-                    sync: volume.sync(),
-                    base: volume
-                        .base()
-                        .and_then(|base| bases::base_name(&known, base)),
-                    split: split::as_of_now(volume.split(), &aggregate),
-                    used_blocks: volume.used_blocks.load(Ordering::Relaxed),
-                    allocated_blocks: volume.allocated_blocks.load(Ordering::Relaxed),
-                    pending_blocks: volume.pending_blocks.load(Ordering::Relaxed),
-                    scan: volume.scan(),
-                    lun_clone: volume.lun_clone(),
-                    read_bytes: volume.traffic.read.load(Ordering::Relaxed),
-                    written_bytes: volume.traffic.written.load(Ordering::Relaxed),
-                }
+                let split = split::as_of_now(volume.split(), &aggregate);
+                VolumeInfo::of(volume, &known, split)
             }));
         }
         volumes.sort_by(|a, b| a.name.cmp(&b.name));

@@ -21,7 +21,7 @@ use crate::manual;
 const VARIABLE: &str = "EVERGLADE_COMPLETE";
 const PROGRAM: &str = "everglade";
 
-/// Answers a shell that completes a word, and ends the process then.
+/// If a shell asks how a word can be completed, prints that and ends the process.
 pub(crate) fn answer_shell() {
     if env::var_os(VARIABLE).is_some() {
         CompleteEnv::with_factory(grammar).var(VARIABLE).complete();

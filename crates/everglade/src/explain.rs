@@ -1,6 +1,6 @@
 //! `everglade explain EVG-4003`: what a code means and what to do, without a daemon.
 //!
-//! The pages of `docs/reference/codes` are in the binary, so they are those of its version.
+//! The binary contains the pages of `docs/reference/codes` from the commit that it was built from.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;

@@ -17,7 +17,7 @@ pub(crate) fn create(
     (parent, snapshot): (&str, &str),
 ) -> Result<(), Error> {
     let known = find(home, parent)?;
-    let (parent_id, sync) = (known.shared.id, known.sync);
+    let (parent_id, sync) = (known.shared.id, known.shared.sync());
     let base = (parent_id, live(known, snapshot)?);
     let above = |id: &FileId| {
         let (parent, _) = home.volumes.get(id)?.fs.snapshots.roots.base?;

@@ -66,7 +66,6 @@ pub(crate) fn create_volume(
         VolumeHome {
             shared: shared.clone(),
             fs,
-            sync,
             is_new: true,
             next: None,
             discarding: Vec::new(),
@@ -81,8 +80,7 @@ pub(crate) fn create_volume(
 /// count by the new rule. What clients are told of caches is the same in both, so sessions go on.
 pub(crate) fn set_sync(home: &mut Home, volume: &str, sync: Sync) -> Result<(), Error> {
     let known = find(home, volume)?;
-    if known.sync != sync {
-        known.sync = sync;
+    if known.shared.sync() != sync {
         known.shared.set_sync(sync);
         // The superblock of the volume has it, and is written with the inode file.
         known.fs.inode_file.inode_changed = true;

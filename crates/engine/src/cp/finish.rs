@@ -280,7 +280,7 @@ fn close_volume(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) {
         blocks_used: volume.fs.used,
         frontier: volume.fs.areas[0].frontier(),
         next_file: volume.fs.next_file,
-        sync: volume.sync,
+        sync: volume.shared.sync(),
         lost: volume.fs.lost,
         inode_file: volume.fs.inode_file.inode.clone(),
         snapshots: volume.fs.snapshots.roots.clone(),

@@ -130,7 +130,6 @@ impl Scene {
         let volume = VolumeHome {
             shared,
             fs,
-            sync: Sync::Standard,
             is_new: false,
             next: None,
             discarding: Vec::new(),

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use everglade_format::volume::Sync;
 use everglade_format::{FileId, Inode, SnapshotId};
 
 use crate::alloc::filesystem::FileSystem;
@@ -15,7 +14,6 @@ use crate::tree::Lost;
 pub(crate) struct VolumeHome {
     pub(crate) shared: Arc<Volume>,
     pub(crate) fs: FileSystem,
-    pub(crate) sync: Sync,
     /// Its superblock is not in the container yet.
     pub(crate) is_new: bool,
     /// The image that a restore is about to put in the place of `fs`.

@@ -452,7 +452,6 @@ fn join(home: &mut Home, loaded: LoadedVolume, affinities: VolumeAffinities) {
     let known = VolumeHome {
         shared: shared.clone(),
         fs,
-        sync: superblock.sync,
         is_new: false,
         next: None,
         discarding: Vec::new(),

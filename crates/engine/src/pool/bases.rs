@@ -12,9 +12,6 @@ pub(crate) const BASE: SnapshotId = SnapshotId(1);
 
 /// Marks the bases among a volume's snapshots, for administrators.
 pub(crate) fn mark(snapshots: &mut [SnapshotInfo], volume: &Volume) {
-    if snapshots.is_empty() {
-        return;
-    }
     let mut clones: Vec<(SnapshotId, String)> = Vec::new();
     for other in volume.aggregate.all_volumes() {
         if let Some((parent, base)) = other.base()
@@ -27,11 +24,21 @@ pub(crate) fn mark(snapshots: &mut [SnapshotInfo], volume: &Volume) {
     for snapshot in snapshots {
         let of = clones.iter().filter(|(base, _)| base.0 == snapshot.id);
         snapshot.clones = of.map(|(_, name)| name.clone()).collect();
-        if volume.base().is_some() && snapshot.id == BASE.0 {
-            snapshot.is_base = true;
-            // Blocks of the base that the active image freed stay in the parent's container.
-            snapshot.exclusive_bytes = 0;
-        }
+        snapshot.is_base = is_base(snapshot, volume);
+        snapshot.exclusive_bytes = exclusive_bytes(snapshot, volume);
+    }
+}
+
+fn is_base(snapshot: &SnapshotInfo, volume: &Volume) -> bool {
+    snapshot.id == BASE.0 && volume.base().is_some()
+}
+
+/// Bytes that the deletion of a snapshot would free. Blocks of the base that the active image freed
+/// stay in the parent's container.
+pub(crate) fn exclusive_bytes(snapshot: &SnapshotInfo, volume: &Volume) -> u64 {
+    match is_base(snapshot, volume) {
+        true => 0,
+        false => snapshot.exclusive_bytes,
     }
 }
 

@@ -27,3 +27,4 @@ pub(crate) mod space;
 pub(crate) mod standing;
 pub(crate) mod trigger;
 pub(crate) mod volume;
+pub(crate) mod volume_info;

@@ -262,7 +262,6 @@ impl Administrator {
     fn view_volume(&self, info: &VolumeInfo, luns: &[LunInfo]) -> Volume {
         let here = |lun: &&LunInfo| split(&lun.name).volume.as_str() == info.name;
         let luns = luns.iter().filter(here);
-        let snapshots = self.engine.snapshots(&info.name);
         Volume {
             name: info.name.clone(),
             aggregate: info.aggregate.clone(),
@@ -276,11 +275,8 @@ impl Administrator {
             used_bytes: bytes(info.used_blocks),
             allocated_bytes: bytes(info.allocated_blocks),
             pending_free_bytes: bytes(info.pending_blocks),
-            snapshot_count: snapshots.len() as u64,
-            snapshot_exclusive_bytes: snapshots
-                .iter()
-                .map(|snapshot| snapshot.exclusive_bytes)
-                .fold(0, u64::saturating_add),
+            snapshot_count: info.snapshot_count,
+            snapshot_exclusive_bytes: info.snapshot_exclusive_bytes,
             snapshot_policy: self.schedule().policy_of(&info.name),
         }
     }

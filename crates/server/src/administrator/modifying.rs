@@ -21,16 +21,16 @@ impl Administrator {
             let volume = name.to_owned();
             let sync = on_media(sync);
             let changed = self.change_in(name, Change::SetSync { volume, sync });
-            match &request.snapshot_policy {
-                Some(_) => changed.map_err(|problem| {
-                    let policy = "the snapshot policy was changed, but sync was not";
-                    Problem {
-                        detail: format!("{policy}: {}", problem.detail),
-                        ..problem
-                    }
-                })?,
-                None => changed?,
-            };
+            changed.map_err(|problem| match &request.snapshot_policy {
+                None => problem,
+                Some(_) => Problem {
+                    detail: format!(
+                        "the snapshot policy was changed, but sync was not: {}",
+                        problem.detail
+                    ),
+                    ..problem
+                },
+            })?;
         }
         let after = self.volume(name).map_err(Problem::after_change)?;
         tracing::info!(

@@ -25,7 +25,7 @@ impl TcpListen {
     pub const DEFAULT_METRICS: TcpListen = TcpListen::loopback(9810);
 
     /// The console on the loopback, if it needs no token.
-    pub const DEFAULT_CONSOLE: TcpListen = TcpListen::loopback(9811);
+    pub const DEFAULT_CONSOLE: TcpListen = TcpListen::loopback(everglade_api::PORT);
 
     const fn loopback(port: u16) -> TcpListen {
         TcpListen::At(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))

@@ -16,7 +16,7 @@ use super::desk::Desk;
 use super::entity::{Condition, Tag};
 use super::flags;
 use super::listing::Listing;
-use crate::administrator::{DISCONNECT, Within};
+use crate::administrator::{Administrator, DISCONNECT, Within};
 use crate::records::Deed;
 
 pub(super) async fn list(State(desk): State<Arc<Desk>>, listing: Listing) -> Answer {
@@ -133,25 +133,13 @@ pub(super) async fn modify(
     Body(body): Body,
 ) -> Answer {
     let request = ModifyVolume::parse(&body)?;
-    let condition = Condition::read(&headers, &header::IF_MATCH)?;
-    let editing = desk.edit(&format!("volume {name}"))?;
     let sync = request.sync.map(|sync| format!("sync {sync}"));
     let policy = request.snapshot_policy.as_ref();
     let policy = policy.map(|policy| format!("snapshot policy {policy}"));
     let parts: Vec<String> = sync.into_iter().chain(policy).collect();
-    let deed = Deed {
-        what: "volume modify",
-        object: name.clone(),
-        detail: parts.join(", "),
-    };
-    let volume = desk
-        .change(caller, deed, move |administrator| {
-            let _editing = editing;
-            condition.allows(&Tag::of_volume(&administrator.volume(&name)?))?;
-            administrator.modify_volume(&name, &request)
-        })
-        .await?;
-    with_tag(&Tag::of_volume(&volume), &volume)
+    let said = ("volume modify", parts.join(", "));
+    let change = move |it: &Administrator, name: &str| it.modify_volume(name, &request);
+    edit(&desk, caller, name, &headers, said, change).await
 }
 
 pub(super) async fn rename(
@@ -162,18 +150,32 @@ pub(super) async fn rename(
     Body(body): Body,
 ) -> Answer {
     let request = Rename::parse(&body)?;
-    let condition = Condition::read(&headers, &header::IF_MATCH)?;
+    let said = ("volume rename", format!("to {}", request.name));
+    let change = move |it: &Administrator, name: &str| it.rename_volume(name, &request);
+    edit(&desk, caller, name, &headers, said, change).await
+}
+
+/// Changes a volume, if it is still the one that is meant.
+async fn edit(
+    desk: &Arc<Desk>,
+    caller: Caller,
+    name: String,
+    headers: &HeaderMap,
+    (what, detail): (&'static str, String),
+    change: impl FnOnce(&Administrator, &str) -> Result<Volume, Problem> + Send + 'static,
+) -> Answer {
+    let condition = Condition::read(headers, &header::IF_MATCH)?;
     let editing = desk.edit(&format!("volume {name}"))?;
     let deed = Deed {
-        what: "volume rename",
+        what,
         object: name.clone(),
-        detail: format!("to {}", request.name),
+        detail,
     };
     let volume = desk
         .change(caller, deed, move |administrator| {
             let _editing = editing;
             condition.allows(&Tag::of_volume(&administrator.volume(&name)?))?;
-            administrator.rename_volume(&name, &request)
+            change(administrator, &name)
         })
         .await?;
     with_tag(&Tag::of_volume(&volume), &volume)

@@ -27,8 +27,8 @@ impl Layout {
         meant.map(|(index, _)| index).collect()
     }
 
-    /// Returns the layout in which members are being evacuated, or stay again; the next record has
-    /// that. The reserve is that of the members that stay.
+    /// Returns the layout in which members are being evacuated, or stay again, for the next record.
+    /// Its reserve is computed from the space of the members that stay.
     ///
     /// # Panics
     /// If one of them was removed.

@@ -231,7 +231,8 @@ fn the_list_of_many_volumes_is_there_at_once() {
         links.contains("Later") && !links.contains("Earlier"),
         "{links}"
     );
-    // Alone on two processors it takes 60 to 100 ms, with 1,000 volumes; other tests use them too.
+    // With 1,000 volumes and nothing else on two processors, it took 60 to 100 ms. Here other tests
+    // run at the same time.
     let mut paints = Vec::new();
     for _ in 0..8 {
         browser.open(&format!("{at}/"));

@@ -21,9 +21,13 @@ impl From<Problem> for Failed {
 impl IntoResponse for Failed {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.0.http_status()).unwrap_or_default();
-        let text = format!("{} ({})", self.0, self.0.code);
-        refusal(status, "Nothing to show", text).into_response()
+        refusal(status, "Nothing to show", said(&self.0)).into_response()
     }
+}
+
+/// A problem in a sentence, with its code.
+pub(super) fn said(problem: &Problem) -> String {
+    format!("{problem} ({})", problem.code)
 }
 
 /// What pages say after a change, by the word that they are asked with.

@@ -34,7 +34,7 @@ use super::super::desk::Desk;
 use super::super::entity::Tag;
 use super::super::guard::{Origin, no_such_path};
 use super::Console;
-use super::answers::Failed;
+use super::answers::{Failed, said};
 use super::filled::Filled;
 use super::visit::{Refused, Visit, check_form, refusal};
 use crate::administrator::Administrator;
@@ -636,7 +636,7 @@ async fn again(
     let status = StatusCode::from_u16(problem.http_status()).unwrap_or_default();
     match action.form(&console.desk, filled).await {
         Ok(mut form) => {
-            form.problem = Some(format!("{problem} ({})", problem.code));
+            form.problem = Some(said(&problem));
             (status, Html(form_page::page(&visit.visitor, &form))).into_response()
         }
         // The object is gone, which is what the problem says.
@@ -665,7 +665,7 @@ async fn send(
     let body = asked.body.as_ref().map(|it| it.to_string().into_bytes());
     let mut request = Request::new(Stream::from(body.unwrap_or_default()));
     *request.method_mut() = asked.method.clone();
-    // Names that are no names are refused there, so they must not end the path here.
+    // The interface refuses names that are not valid. Some of them cannot even be sent to it.
     *request.uri_mut() = asked.path.parse().map_err(|_| no_such_path())?;
     let headers = request.headers_mut();
     let mut add = |name, text: &str| {

@@ -1,13 +1,13 @@
 //! The load of the last minutes, measured while somebody looks.
 //!
-//! The first page begins to measure, and measuring ends ten minutes after the last page. So a
-//! daemon at which nobody looks does nothing for the console.
+//! Measuring begins when somebody opens a page, and ends ten minutes after the last page was
+//! opened. So a daemon at which nobody looks does nothing for the console.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use everglade_api::{Session, Statistics};
+use everglade_api::{Session, Statistics, Work};
 use everglade_console::{Course, Point};
 use everglade_env::lock::Mutex;
 use tokio::time::sleep;
@@ -41,56 +41,41 @@ struct Inner {
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
     uptime_ms: u64,
-    /// Of reads and of writes.
-    counts: [u64; 2],
-    bytes: [u64; 2],
-    durations_us: [u64; 2],
+    work: Work,
 }
 
 impl Totals {
     fn of(statistics: &Statistics) -> Totals {
-        let mut totals = Totals {
-            uptime_ms: statistics.uptime_ms,
-            ..Totals::default()
-        };
+        let mut work = Work::default();
         for operation in &statistics.operations {
             let index = match operation.op.as_str() {
                 "read" => 0,
                 "write" => 1,
                 _ => continue,
             };
-            // Several protocols may have it.
-            totals.counts[index] += operation.count;
-            totals.bytes[index] += operation.bytes;
-            totals.durations_us[index] += operation.duration_us;
+            work.counts[index] = operation.count;
+            work.bytes[index] = operation.bytes;
+            work.us[index] = operation.duration_us;
         }
-        totals
-    }
-
-    /// Adds what a client had.
-    fn add(&mut self, session: &Session) {
-        let sum = |totals: &mut [u64; 2], more: [u64; 2]| {
-            totals[0] += more[0];
-            totals[1] += more[1];
-        };
-        sum(&mut self.counts, [session.read_count, session.write_count]);
-        sum(&mut self.bytes, [session.read_bytes, session.written_bytes]);
-        sum(&mut self.durations_us, [session.read_us, session.write_us]);
+        Totals {
+            uptime_ms: statistics.uptime_ms,
+            work,
+        }
     }
 
     /// What happened since `before`, `now` being the uptime of the newest measurement.
     fn since(&self, before: &Totals, now: u64) -> Point {
         let span = seconds(self.uptime_ms.saturating_sub(before.uptime_ms)).max(0.001);
-        let of = |now: [u64; 2], before: [u64; 2]| {
-            [0, 1].map(|index| now[index].saturating_sub(before[index]) as f64)
-        };
-        let counts = of(self.counts, before.counts);
-        let durations = of(self.durations_us, before.durations_us);
+        let done = self.work.since(&before.work);
+        let rates = |sums: [u64; 2]| sums.map(|sum| sum as f64 / span);
         Point {
             age: seconds(now.saturating_sub(self.uptime_ms)),
-            operations: counts.map(|count| count / span),
-            bytes: of(self.bytes, before.bytes).map(|bytes| bytes / span),
-            latency: [0, 1].map(|index| durations[index] / counts[index].max(1.0) / 1000.0),
+            operations: rates(done.counts),
+            bytes: rates(done.bytes),
+            latency: [0, 1].map(|index| {
+                let each = done.us[index] as f64 / (done.counts[index] as f64).max(1.0);
+                each / 1000.0
+            }),
         }
     }
 }
@@ -101,14 +86,19 @@ fn seconds(milliseconds: u64) -> f64 {
 
 impl Measured {
     /// Returns what was measured, and goes on measuring.
-    pub(super) fn look(self: &Arc<Self>, desk: &Arc<Desk>) -> (Course, Vec<Session>) {
+    pub(super) fn look(self: &Arc<Self>, desk: &Arc<Desk>) -> Course {
         let mut inner = self.0.lock();
         inner.looked = Some(Instant::now());
         if !inner.is_measuring {
             inner.is_measuring = true;
             tokio::spawn(measure(Arc::clone(self), Arc::clone(desk)));
         }
-        (inner.course(), inner.sessions.clone())
+        inner.course()
+    }
+
+    /// Returns the sessions of the last measurement.
+    pub(super) fn sessions(&self) -> Vec<Session> {
+        self.0.lock().sessions.clone()
     }
 
     /// Adds a measurement. Returns false if nobody looks any more.
@@ -128,7 +118,7 @@ impl Measured {
             if luns.len() < LUNS_MAX || luns.contains_key(&session.lun) {
                 let totals = luns.entry(session.lun.clone()).or_default();
                 totals.uptime_ms = statistics.uptime_ms;
-                totals.add(session);
+                totals.work += session.work();
             }
         }
         let [_, last] = std::mem::take(&mut inner.luns);

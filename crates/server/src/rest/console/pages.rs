@@ -15,21 +15,26 @@ use super::answers::{Shown, done_said};
 use super::filled::Filled;
 use super::visit::Visit;
 
+/// The parameters of a page.
+fn parameters(query: Option<&str>) -> Filled {
+    Filled::parse(query.unwrap_or_default().as_bytes())
+}
+
 /// The change that the visitor comes from.
 fn done(query: Option<&str>) -> Option<&'static str> {
-    done_said(Filled::parse(query.unwrap_or_default().as_bytes()).text("done"))
+    done_said(parameters(query).text("done"))
 }
 
 pub(super) async fn overview(State(console): State<Arc<Console>>, visit: Visit) -> Shown {
     let desk = &console.desk;
-    let (course, sessions) = console.measured.look(desk);
+    let course = console.measured.look(desk);
     let administrator = desk.administrator();
     let shown = Overview {
         status: administrator.status(),
         aggregates: administrator.aggregates().aggregates,
         volumes: administrator.volumes().volumes,
         jobs: desk.records().jobs.all(administrator.now()),
-        sessions,
+        sessions: console.measured.sessions(),
         course,
     };
     Ok(Html(overview_page::page(&visit.visitor, &shown)))
@@ -53,10 +58,10 @@ pub(super) async fn volumes(
     RawQuery(query): RawQuery,
 ) -> Shown {
     let volumes = console.desk.administrator().volumes().volumes;
-    let asked = Filled::parse(query.as_deref().unwrap_or_default().as_bytes());
-    let first: usize = asked.text("first").parse().unwrap_or(0);
+    let parameters = parameters(query.as_deref());
+    let first: usize = parameters.text("first").parse().unwrap_or(0);
     let first = first.min(volumes.len().saturating_sub(1));
-    let done = done(query.as_deref());
+    let done = done_said(parameters.text("done"));
     let page = volume_page::list(&visit.visitor, &volumes, first, done);
     Ok(Html(page))
 }
@@ -87,7 +92,7 @@ pub(super) async fn lun(
 ) -> Shown {
     let desk = &console.desk;
     let lun = desk.reachable(desk.administrator().lun(&volume, &name)?);
-    let (course, _) = console.measured.look(desk);
+    let course = console.measured.look(desk);
     let (limits, sessions) = desk
         .ask(|administrator| Ok((administrator.limits(), administrator.sessions())))
         .await?;
