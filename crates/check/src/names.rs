@@ -174,8 +174,9 @@ impl Reader<'_> {
             findings.add(Kind::EntryWithoutFile, object, place, "a file", named);
         }
         let text: Arc<str> = entry.name.as_str().into();
-        // Two deleted files may have had the same name.
-        if !self.seen.insert(text.clone()) && !hidden {
+        // Objects that were deleted may have had the same name.
+        let is_deleted = hidden || entry.is_in_trash();
+        if !is_deleted && !self.seen.insert(text.clone()) {
             findings.add(Kind::NameTwice, object, place, "each name once", named);
         }
         match self.names.of.entry(id) {

@@ -100,6 +100,46 @@ pub enum Change {
         /// Name of the LUN.
         name: String,
     },
+    /// Puts a LUN into the trash: clients find it no more, and it keeps its blocks.
+    TrashLun {
+        /// Volume of the LUN.
+        volume: String,
+        /// Name of the LUN.
+        name: String,
+    },
+    /// Takes a LUN out of the trash.
+    UndeleteLun {
+        /// Volume of the LUN.
+        volume: String,
+        /// File of the LUN: [`crate::TrashInfo::lun`].
+        lun: u32,
+        /// Unique in the volume.
+        name: String,
+    },
+    /// Removes a LUN that is in the trash. Space returns in the background.
+    PurgeLun {
+        /// Volume of the LUN.
+        volume: String,
+        /// File of the LUN.
+        lun: u32,
+    },
+    /// Puts a volume into the trash, with all that it has.
+    TrashVolume {
+        /// Name of the volume.
+        name: String,
+    },
+    /// Takes a volume out of the trash.
+    UndeleteVolume {
+        /// Number of the volume: [`crate::TrashInfo::volume`].
+        volume: u32,
+        /// Unique in the daemon.
+        name: String,
+    },
+    /// Removes a volume that is in the trash. Space returns in the background.
+    PurgeVolume {
+        /// Number of the volume.
+        volume: u32,
+    },
     /// Gives a LUN another name.
     RenameLun {
         /// Volume of the LUN.
@@ -286,8 +326,24 @@ impl Change {
     pub(crate) fn is_deletion(&self) -> bool {
         matches!(
             self,
-            Change::DeleteVolume { .. } | Change::DeleteLun { .. } | Change::DeleteSnapshot { .. }
+            Change::DeleteVolume { .. }
+                | Change::DeleteLun { .. }
+                | Change::DeleteSnapshot { .. }
+                | Change::TrashLun { .. }
+                | Change::TrashVolume { .. }
+                | Change::PurgeLun { .. }
+                | Change::PurgeVolume { .. }
         )
+    }
+
+    /// True if clients see more afterwards: what the journal has for that is of no use before the
+    /// change is committed.
+    pub(crate) fn shows_more(&self) -> bool {
+        let is_undelete = matches!(
+            self,
+            Change::UndeleteLun { .. } | Change::UndeleteVolume { .. }
+        );
+        is_undelete || self.growth() > 0
     }
 
     /// Most blocks that the change adds to what is in use for good (docs/design/design.md §8): a
@@ -307,6 +363,12 @@ impl Change {
             Change::SetNotes { text } => notes::blocks(text.len()) + 2,
             Change::DeleteVolume { .. }
             | Change::DeleteLun { .. }
+            | Change::TrashLun { .. }
+            | Change::UndeleteLun { .. }
+            | Change::PurgeLun { .. }
+            | Change::TrashVolume { .. }
+            | Change::UndeleteVolume { .. }
+            | Change::PurgeVolume { .. }
             | Change::ShrinkLun { .. }
             | Change::RenameAggregate { .. }
             | Change::Grow { .. }

@@ -44,6 +44,7 @@ use crate::pool::refused::RefusedInfo;
 use crate::pool::removal::{RemovalInfo, RemovalPlan};
 use crate::pool::scrub::ScrubInfo;
 use crate::pool::space::{Space, Usage};
+use crate::pool::trash::{self, PurgedInfo, TrashInfo};
 use crate::pool::trigger::CpCounts;
 use crate::pool::volume::Volume;
 use crate::pool::volume_info::{VolumeId, VolumeInfo};
@@ -189,6 +190,8 @@ pub struct AggregateInfo {
     /// Devices of members that were removed, and that may still have labels: see
     /// [`Engine::forget_former`].
     pub former: Vec<DeviceId>,
+    /// What left its trash because space was short.
+    pub purged: PurgedInfo,
 }
 
 impl AggregateInfo {
@@ -599,7 +602,7 @@ impl Engine {
         aggregate.set_forgotten();
         let mut names = self.0.volume_names.lock();
         names.retain(|_, holder| *holder != id);
-        for lun in aggregate.all_volumes().iter().flat_map(|v| v.all_luns()) {
+        for lun in aggregate.kept_volumes().iter().flat_map(|v| v.kept_luns()) {
             lun.set_gone();
         }
         dissolve(&aggregate);
@@ -642,6 +645,7 @@ impl Engine {
             garden: aggregate.garden(),
             removal: aggregate.removal(),
             former: aggregate.former(),
+            purged: aggregate.purged.info(),
         };
         let all = self.0.all();
         let listed = all.iter().filter(|aggregate| !aggregate.is_forgotten());
@@ -761,14 +765,24 @@ impl Engine {
     pub fn volumes(&self) -> Vec<VolumeInfo> {
         let mut volumes: Vec<VolumeInfo> = Vec::new();
         for aggregate in self.0.all() {
-            let known = aggregate.all_volumes();
-            volumes.extend(known.iter().map(|volume| {
+            let known = aggregate.kept_volumes();
+            volumes.extend(aggregate.all_volumes().iter().map(|volume| {
                 let split = split::as_of_now(volume.split(), &aggregate);
                 VolumeInfo::of(volume, &known, split)
             }));
         }
         volumes.sort_by(|a, b| a.name.cmp(&b.name));
         volumes
+    }
+
+    /// Returns what is in the trash, the oldest first.
+    #[must_use]
+    pub fn trash(&self) -> Vec<TrashInfo> {
+        let all = self.0.all();
+        let listed = all.iter().filter(|aggregate| !aggregate.is_forgotten());
+        let mut trash: Vec<TrashInfo> = listed.flat_map(|it| trash::of(it)).collect();
+        trash.sort_by_key(|it| (it.deleted_seconds, it.volume.volume, it.lun));
+        trash
     }
 
     /// Returns all LUNs, by name.
@@ -835,10 +849,12 @@ impl Engine {
 /// Clears the aggregate's lists of volumes and LUNs. These objects refer to each other, so they
 /// would otherwise never be freed.
 fn dissolve(aggregate: &Aggregate) {
-    for volume in aggregate.all_volumes() {
+    for volume in aggregate.kept_volumes() {
         volume.luns.write().clear();
+        volume.trash.write().clear();
     }
     aggregate.volumes.write().clear();
+    aggregate.trash.write().clear();
 }
 
 /// Aggregates share the memory that may be dirty.

@@ -9,8 +9,12 @@
 //! | 4 | 1 | kind: 1 = volume, 2 = LUN, 3 = side file of a volume (hidden namespace only) |
 //! | 5 | 1 | length of the name |
 //! | 8 | 64 | name |
+//! | 72 | 8 | time of deletion, seconds since 1970 UTC, if the object is in the trash; otherwise 0 |
+//!
+//! An object in the trash is whole, and its name is free for others. A build that does not know the
+//! field shows the object as if it had not been deleted; of two with one name it shows the newer.
 
-use crate::bytes::{array_at, put, u32_at};
+use crate::bytes::{array_at, put, u32_at, u64_at};
 use crate::config::name_is_valid;
 use crate::indirect::HEADER_BYTES;
 use crate::{Block, Damage, FileId};
@@ -40,6 +44,27 @@ pub struct Entry {
     pub kind: EntryKind,
     /// The name; for hidden files, the one it had.
     pub name: String,
+    /// When it was put into the trash, seconds since 1970 UTC; 0 if it is not there.
+    pub deleted_seconds: u64,
+}
+
+impl Entry {
+    /// An entry of an object that is in use.
+    #[must_use]
+    pub fn new(file: FileId, kind: EntryKind, name: &str) -> Entry {
+        Entry {
+            file,
+            kind,
+            name: name.to_owned(),
+            deleted_seconds: 0,
+        }
+    }
+
+    /// True if the object was deleted and can come back.
+    #[must_use]
+    pub fn is_in_trash(&self) -> bool {
+        self.deleted_seconds != 0
+    }
 }
 
 /// The codec for all entries of one block of a directory.
@@ -57,6 +82,7 @@ impl Directory {
             block[at + 4] = entry.kind as u8;
             block[at + 5] = u8::try_from(entry.name.len()).expect("at most 64");
             block[at + 8..at + 8 + entry.name.len()].copy_from_slice(entry.name.as_bytes());
+            put(block, at + 72, entry.deleted_seconds.to_le_bytes());
         }
     }
 
@@ -92,6 +118,7 @@ impl Directory {
                     file: FileId(u32_at(&bytes, 0)),
                     kind,
                     name,
+                    deleted_seconds: u64_at(&bytes, 72),
                 },
             ));
         }
@@ -110,6 +137,7 @@ mod tests {
             file: FileId(n),
             kind: EntryKind::Lun,
             name: format!("lun{n}"),
+            deleted_seconds: u64::from(n) * 1_000,
         };
         for slot in [0, 7, 30] {
             Directory::encode_into(

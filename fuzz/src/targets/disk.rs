@@ -265,11 +265,8 @@ pub(super) const DIRECTORY: Target = Target {
     seeds: || {
         let mut block = [0; BLOCK_SIZE];
         for (slot, name) in ["vol0", "a-long.name_42"].into_iter().enumerate() {
-            let entry = Entry {
-                file: FileId(64),
-                kind: EntryKind::Volume,
-                name: name.to_owned(),
-            };
+            let mut entry = Entry::new(FileId(64), EntryKind::Volume, name);
+            entry.deleted_seconds = slot as u64;
             Directory::encode_into(&mut block, slot, Some(&entry));
         }
         vec![block.to_vec()]

@@ -139,11 +139,7 @@ fn directory_leaf(file: FileId, entries: &[(u32, EntryKind, &str)]) -> Block {
     let mut block = [0; BLOCK_SIZE];
     header(BlockKind::Directory, 0, CP, file, 0).encode(&mut block);
     for (slot, (id, kind, name)) in (3..).zip(entries) {
-        let entry = Entry {
-            file: FileId(*id),
-            kind: *kind,
-            name: (*name).into(),
-        };
+        let entry = Entry::new(FileId(*id), *kind, name);
         Directory::encode_into(&mut block, slot, Some(&entry));
     }
     block

@@ -7,7 +7,7 @@ use everglade_format::CpNumber;
 
 use crate::admin::lun::{create_lun, delete_lun, grow_lun, shrink_lun};
 use crate::admin::volume::{create_volume, delete_volume, set_sync};
-use crate::admin::{clone, devices, garden, notes, removal, rename, snapshot};
+use crate::admin::{clone, devices, garden, notes, removal, rename, snapshot, trash};
 use crate::background::{lun_clone, split};
 use crate::change::{Change, Context, Error};
 use crate::home::aggregate::Home;
@@ -37,6 +37,14 @@ pub(crate) fn execute(
             size_bytes,
         } => create_lun(home, context, cp, volume, name, *size_bytes),
         Change::DeleteLun { volume, name } => delete_lun(home, volume, name),
+        Change::TrashLun { volume, name } => trash::put_lun(home, context.seconds, volume, name),
+        Change::UndeleteLun { volume, lun, name } => trash::undelete_lun(home, volume, *lun, name),
+        Change::PurgeLun { volume, lun } => trash::purge_lun(home, volume, *lun),
+        Change::TrashVolume { name } => trash::put_volume(home, context, name),
+        Change::UndeleteVolume { volume, name } => {
+            trash::undelete_volume(home, context, *volume, name)
+        }
+        Change::PurgeVolume { volume } => trash::purge_volume(home, permit, context, *volume),
         Change::ShrinkLun {
             volume,
             name,

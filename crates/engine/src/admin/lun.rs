@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use everglade_format::{CpNumber, Entry, EntryKind, Inode, Kind};
+use everglade_format::{CpNumber, Entry, EntryKind, FileId, Inode, Kind};
 
 use crate::background::lun_clone;
 use crate::change::{Change, Context, Error};
 use crate::home::aggregate::Home;
 use crate::home::find::{check_name, check_size, find, find_lun, set_size};
+use crate::home::volume::VolumeHome;
 use crate::pool::volume::Lun;
 use crate::read::root::Root;
 
@@ -33,11 +34,8 @@ pub(crate) fn create_lun(
     file.inode_changed = true;
     let root = Root::of(&file.inode);
     volume.fs.files.insert(id, file);
-    volume.fs.directory.add(Entry {
-        file: id,
-        kind: EntryKind::Lun,
-        name: name.to_owned(),
-    });
+    let entry = Entry::new(id, EntryKind::Lun, name);
+    volume.fs.directory.add(entry);
     let lun = Arc::new(Lun::new(id, name, volume.shared.clone(), size, root));
     volume.shared.luns.write().insert(name.to_owned(), lun);
     Ok(())
@@ -88,7 +86,7 @@ pub(crate) fn must_wait(home: &Home, change: &Change) -> bool {
         matches!(&request.change, Change::ShrinkLun { volume: v, name: n, .. }
             if v == volume && n == name)
     });
-    let known = home.volumes.values().find(|v| v.shared.name.is(volume));
+    let known = home.volumes.values().find(|v| v.shared.is(volume));
     let is_cut = known.is_some_and(|known| {
         let lun = known.shared.lun(name);
         lun.is_some_and(|lun| known.fs.cut.contains(&lun.file))
@@ -101,14 +99,17 @@ pub(crate) fn delete_lun(home: &mut Home, volume: &str, name: &str) -> Result<()
     lun_clone::check_held(volume, &lun)?;
     volume.shared.luns.write().remove(name);
     lun.set_gone();
-    let entry = volume
-        .fs
-        .directory
-        .remove(lun.file)
-        .expect("every LUN has a name");
-    volume.fs.cut.remove(&lun.file);
-    volume.fs.hidden.add(entry);
+    hide(volume, lun.file);
     Ok(())
+}
+
+/// The blocks of a LUN that clients do not see any more are freed in the background.
+pub(crate) fn hide(volume: &mut VolumeHome, lun: FileId) {
+    let entry = volume.fs.directory.remove(lun);
+    let mut entry = entry.expect("every LUN has a name");
+    entry.deleted_seconds = 0;
+    volume.fs.cut.remove(&lun);
+    volume.fs.hidden.add(entry);
 }
 
 pub(crate) fn grow_lun(home: &mut Home, volume: &str, name: &str, size: u64) -> Result<(), Error> {

@@ -9,6 +9,7 @@ pub(crate) mod notes;
 pub(crate) mod removal;
 pub(crate) mod rename;
 pub(crate) mod snapshot;
+pub(crate) mod trash;
 pub(crate) mod volume;
 
 pub use crate::change::{Change, EarlierScrub, Error};

@@ -43,11 +43,8 @@ pub(crate) fn create_volume(
     container.grow(VOLUME_AREA_BLOCKS);
     container.inode_changed = true;
     home.fs.files.insert(id, container);
-    home.fs.directory.add(Entry {
-        file: id,
-        kind: EntryKind::Volume,
-        name: name.to_owned(),
-    });
+    let entry = Entry::new(id, EntryKind::Volume, name);
+    home.fs.directory.add(entry);
 
     let areas = Areas::new(1, VOLUME_AREA_BLOCKS, 1);
     let inode_file = FileSystem::empty_inode_file(cp, context.seconds);
@@ -132,6 +129,8 @@ pub(crate) fn new_volume(
         split: Mutex::default(),
         is_moved: false.into(),
         is_paused: false.into(),
+        trash: RwLock::default(),
+        deleted_seconds: 0.into(),
     })
 }
 
@@ -143,19 +142,45 @@ pub(crate) fn delete_volume(
 ) -> Result<(), Error> {
     let not_found = || Error::NotFound(format!("volume {name}"));
     let volume = home.aggregate.volume(name).ok_or_else(not_found)?;
+    check_expendable(home, &volume)?;
+    home.aggregate.volumes.write().remove(name);
+    context.names.lock().remove(name);
+    destroy(home, permit, context, &volume);
+    Ok(())
+}
+
+/// Refuses to delete a volume that something else needs. It may be in a restore, which the deletion
+/// ends.
+pub(crate) fn check_expendable(home: &Home, volume: &Volume) -> Result<(), Error> {
     let clones = bases::of(home, volume.id, None);
     if !clones.is_empty() {
         return Err(Error::Busy(format!(
-            "{} is cloned from snapshots of volume {name}; split or delete what is cloned first",
-            clones.join(", ")
+            "{} is cloned from snapshots of volume {}; split or delete what is cloned first",
+            clones.join(", "),
+            volume.name
         )));
     }
-    // The volume may be in a restore, which the deletion ends.
-    home.volumes
-        .get(&volume.id)
-        .map_or(Ok(()), snapshot::check_unheld)?;
-    home.aggregate.volumes.write().remove(name);
-    for lun in volume.all_luns() {
+    let known = home.volumes.get(&volume.id);
+    known.map_or(Ok(()), snapshot::check_unheld)
+}
+
+/// Ends a job of the gardener that puts this volume in order.
+pub(crate) fn end_layout(home: &mut Home, seconds: u64, volume: FileId) {
+    let layout = home.gardener.layout();
+    if layout.is_some_and(|job| job.volume == volume) {
+        home.gardener.end_layout(GardeningState::Stopped, seconds);
+        home.tell_garden();
+    }
+}
+
+/// Removes a volume that is in no list of names any more. Its blocks are freed in the background.
+pub(crate) fn destroy(
+    home: &mut Home,
+    permit: &Permit,
+    context: &mut Context<'_>,
+    volume: &Volume,
+) {
+    for lun in volume.kept_luns() {
         lun.set_gone();
     }
     for stripe in &volume.stripes {
@@ -165,25 +190,15 @@ pub(crate) fn delete_volume(
     if let Ok(stranded) = context.affinities.remove(&volume.affinities.volume, permit) {
         context.stranded.extend(stranded);
     }
-    context.names.lock().remove(name);
     for image in std::mem::take(&mut *volume.images_mut()).into_values() {
         image.luns.values().for_each(|lun| lun.set_gone());
     }
     let removed = home.volumes.remove(&volume.id);
-    if home
-        .gardener
-        .layout()
-        .is_some_and(|job| job.volume == volume.id)
-    {
-        home.gardener
-            .end_layout(GardeningState::Stopped, context.seconds);
-        home.tell_garden();
-    }
-    let entry = home
-        .fs
-        .directory
-        .remove(volume.id)
-        .expect("every volume has a name");
+    end_layout(home, context.seconds, volume.id);
+    let entry = home.fs.directory.remove(volume.id);
+    let mut entry = entry.expect("every volume has a name");
+    entry.deleted_seconds = 0;
+    let name = entry.name.clone();
     home.fs.hidden.add(entry);
     // Snapshots are deleted with the container; their side files no longer have an owner.
     let roots = removed
@@ -194,11 +209,7 @@ pub(crate) fn delete_volume(
         .into_iter()
         .flat_map(|(summary, table)| [summary, table]);
     for file in files.chain(roots.release) {
-        home.fs.hidden.add(Entry {
-            file,
-            kind: EntryKind::Side,
-            name: name.to_owned(),
-        });
+        let entry = Entry::new(file, EntryKind::Side, &name);
+        home.fs.hidden.add(entry);
     }
-    Ok(())
 }

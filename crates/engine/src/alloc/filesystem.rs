@@ -295,6 +295,7 @@ impl FileSystem {
     pub(crate) fn luns(&self) -> Luns {
         let named = self.directory.iter();
         named
+            .filter(|entry| !entry.is_in_trash())
             .map(|entry| (entry.name.clone(), self.files[&entry.file].inode.clone()))
             .collect()
     }

@@ -213,8 +213,7 @@ fn load_nameless(
             while !taken.insert(name.clone()) {
                 name.push('-');
             }
-            let file = id;
-            found.push(Entry { file, kind, name });
+            found.push(Entry::new(id, kind, &name));
         }
     }
     gather.finish()?;

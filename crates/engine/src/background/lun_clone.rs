@@ -168,11 +168,7 @@ pub(crate) fn begin(
     let mut file = fs.file_of(Inode::new(to, Kind::Lun, cp, seconds));
     set_size(&mut file, found.size_bytes());
     fs.files.insert(to, file);
-    fs.hidden.add(Entry {
-        file: to,
-        kind: EntryKind::Lun,
-        name: name.to_owned(),
-    });
+    fs.hidden.add(Entry::new(to, EntryKind::Lun, name));
     fs.snapshots.roots.lun_clone = Some(LunCloning {
         source,
         from: found.file,

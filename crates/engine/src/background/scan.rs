@@ -608,11 +608,8 @@ fn release_some(
     let page = home.fs.file(release).leaf(cx, leaf)?;
     let entries = release::decode(page.bytes())?;
     if entries.is_empty() || leaf >= home.fs.file(release).inode.block_count() {
-        let entry = Entry {
-            file: release,
-            kind: EntryKind::Side,
-            name: home.volumes[&id].shared.name.to_string(),
-        };
+        let name = home.volumes[&id].shared.name.get();
+        let entry = Entry::new(release, EntryKind::Side, &name);
         home.fs.hidden.add(entry);
         let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
         volume.snapshots.roots.release = None;

@@ -245,7 +245,7 @@ fn next_to_seal(fs: &FileSystem) -> Option<(FileId, Position)> {
 fn finish_image(site: &mut Site<'_>, publication: &mut Publication, cx: &mut LoadCx<'_>) {
     let volume = &mut *site.volume;
     volume.fs.set_inline_top_areas();
-    for lun in volume.shared.all_luns() {
+    for lun in volume.shared.kept_luns() {
         let file = &volume.fs.files[&lun.file];
         if file.inode_changed {
             lun.set_used_blocks(file.inode.blocks);

@@ -120,11 +120,7 @@ impl Scene {
         let mut file = fs.file_of(Inode::new(lun, Kind::Lun, CpNumber(1), 0));
         file.grow(REGIONS * SPAN);
         fs.files.insert(lun, file);
-        fs.directory.add(Entry {
-            file: lun,
-            kind: EntryKind::Lun,
-            name: "lun0".to_owned(),
-        });
+        fs.directory.add(Entry::new(lun, EntryKind::Lun, "lun0"));
         let shape = volume_affinities(&affinities, &home).expect("room for one volume");
         let shared = new_volume(&home, shape, id, "vol0", Sync::Standard);
         let volume = VolumeHome {

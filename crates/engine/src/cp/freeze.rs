@@ -13,7 +13,7 @@ use everglade_affinity::Permit;
 use everglade_format::{FileId, SPAN};
 use everglade_journal::Position;
 
-use crate::admin::{execute as admin, removal};
+use crate::admin::{execute as admin, removal, trash as trashing};
 use crate::background::turns;
 use crate::change;
 use crate::home::aggregate::Home;
@@ -21,6 +21,7 @@ use crate::home::ledger::Target;
 use crate::home::run::{Job, Run};
 use crate::pool::aggregate::State;
 use crate::pool::overlay::Overlay;
+use crate::pool::trash;
 use crate::read::load::Stop;
 
 /// Regions (level-1 blocks) that background passes work through in one consistency point: about a
@@ -37,7 +38,7 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut change::Con
         (None, None) => Position::FIRST,
     };
     let mut frozen = Vec::new();
-    for volume in home.aggregate.all_volumes() {
+    for volume in home.aggregate.kept_volumes() {
         let mut dirty = volume.dirty_stripes.load(Ordering::Acquire);
         volume.frozen_stripes.store(dirty, Ordering::Release);
         volume.dirty_stripes.store(0, Ordering::Release);
@@ -56,18 +57,22 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut change::Con
         }
     }
     removal::finish(home, number);
+    trashing::make_room(home, permit, context);
     let mut active = BTreeSet::new();
     let requests = std::mem::take(&mut home.requests);
     let answers = requests
         .into_iter()
         .map(|request| {
             let answer = admin::execute(home, permit, context, number, &request.change);
-            if answer.is_ok() && request.change.growth() > 0 {
+            if answer.is_ok() && request.change.shows_more() {
                 home.aggregate.set_topology(number);
             }
             (request, answer)
         })
         .collect();
+    home.aggregate
+        .space
+        .set_trash(trash::count(&home.aggregate));
     active.extend(
         home.volumes
             .iter()

@@ -27,11 +27,7 @@ fn delete_unplaced(scene: &mut Scene) -> FileId {
         .load(|cx| file.modify(cx, 0, 0, Content::Fresh).map(|_| ()));
     outcome.expect("a new block needs no load");
     fs.files.insert(id, file);
-    fs.hidden.add(Entry {
-        file: id,
-        kind: EntryKind::Side,
-        name: "vol0".to_owned(),
-    });
+    fs.hidden.add(Entry::new(id, EntryKind::Side, "vol0"));
     id
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn find<'a>(home: &'a mut Home, volume: &str) -> Result<&'a mut Volum
     let found = home
         .volumes
         .values_mut()
-        .find(|known| known.shared.name.is(volume));
+        .find(|known| known.shared.is(volume));
     let found = found.ok_or_else(|| Error::NotFound(format!("volume {volume}")))?;
     let snapshots = &found.fs.snapshots;
     let is_restoring = snapshots.restoring.is_some() || snapshots.lun.is_some();

@@ -65,18 +65,21 @@ impl NewLun {
 pub(crate) struct Next {
     lun: Arc<Lun>,
     name: String,
+    /// When it was put into the trash; 0 if it is not there.
+    deleted_seconds: u64,
     size_bytes: u64,
     used_blocks: u64,
     root: Root,
 }
 
 /// The LUNs of the restored image. A LUN that exists now keeps its handle, even if its name
-/// changes.
+/// changes; but a LUN that is in the trash then has a handle that no client has.
 pub(crate) fn luns(shared: &Arc<Volume>, fs: &FileSystem) -> Vec<Next> {
-    let known = shared.all_luns();
+    let known = shared.kept_luns();
     let lun = |entry: &everglade_format::Entry| {
         let inode = &fs.files[&entry.file].inode;
-        let same = known.iter().find(|lun| lun.file == entry.file);
+        let is_free = |lun: &&Arc<Lun>| lun.file == entry.file && !entry.is_in_trash();
+        let same = known.iter().find(is_free);
         let root = Root::of(inode);
         let lun = same.cloned().unwrap_or_else(|| {
             Arc::new(Lun::new(
@@ -90,6 +93,7 @@ pub(crate) fn luns(shared: &Arc<Volume>, fs: &FileSystem) -> Vec<Next> {
         Next {
             lun,
             name: entry.name.clone(),
+            deleted_seconds: entry.deleted_seconds,
             size_bytes: inode.size_bytes,
             used_blocks: inode.blocks,
             root,
@@ -122,21 +126,28 @@ impl Restored {
             "operations wait while a volume is restored"
         );
         let mut luns = volume.luns.write();
+        let mut trash = volume.trash.write();
         let before = std::mem::take(&mut *luns);
+        let before = before.into_values();
+        let trashed = std::mem::take(&mut *trash);
+        let before = before.chain(trashed.into_values().map(|(_, lun)| lun));
         for next in self.luns {
             let lun = next.lun;
             lun.set_size_bytes(next.size_bytes);
             lun.set_used_blocks(next.used_blocks);
             lun.name.set(&next.name);
             lun.set_root(next.root);
-            luns.insert(next.name, lun);
+            match next.deleted_seconds {
+                0 => _ = luns.insert(next.name, lun),
+                seconds => _ = trash.insert(lun.file, (seconds, lun)),
+            }
         }
-        for lun in before.into_values() {
+        for lun in before {
             if !luns.values().any(|new| Arc::ptr_eq(new, &lun)) {
                 lun.set_gone();
             }
         }
-        drop(luns);
+        drop((luns, trash));
         volume.is_paused.store(false, Ordering::Release);
     }
 }

@@ -14,6 +14,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use everglade_affinity::VolumeAffinities;
 use everglade_env::PageRef;
@@ -40,6 +41,7 @@ use crate::mount::search::Search;
 use crate::pool::aggregate::Aggregate;
 use crate::pool::image::{self, Image};
 use crate::pool::info::SnapshotInfo;
+use crate::pool::trash;
 use crate::pool::volume::Lun;
 use crate::read::load::{Damaged, Gather, LoadCx, Stop};
 use crate::read::root::Root;
@@ -83,6 +85,8 @@ type Images = Vec<(String, Result<image::Luns, String>)>;
 /// Metadata of a volume, before anything shared is made of it.
 struct LoadedVolume {
     name: String,
+    /// When it was put into the trash; 0 if it is not there.
+    deleted_seconds: u64,
     superblock: VolumeSuperblock,
     fs: FileSystem,
     /// Snapshots that can be named.
@@ -301,6 +305,9 @@ impl Mounting {
         home.tell_moved();
         home.tell_usage();
         home.aggregate.space.set_pending(home.pending_blocks());
+        home.aggregate
+            .space
+            .set_trash(trash::count(&home.aggregate));
         let layout = home.aggregate.media.layout();
         home.removing = Removing::begin(&layout, home.wall_seconds);
         home.tell_removal();
@@ -416,13 +423,18 @@ fn moved(
 fn join(home: &mut Home, loaded: LoadedVolume, affinities: VolumeAffinities) {
     let LoadedVolume {
         name,
+        deleted_seconds,
         superblock,
         fs,
         images,
         absent: _,
     } = loaded;
     let shared = new_volume(home, affinities, superblock.volume, &name, superblock.sync);
+    shared
+        .deleted_seconds
+        .store(deleted_seconds, Ordering::Relaxed);
     let mut luns = shared.luns.write();
+    let mut trash = shared.trash.write();
     for entry in fs.directory.iter() {
         let inode = &fs.files[&entry.file].inode;
         let lun = Lun::new(
@@ -433,9 +445,12 @@ fn join(home: &mut Home, loaded: LoadedVolume, affinities: VolumeAffinities) {
             Root::of(inode),
         );
         lun.set_used_blocks(inode.blocks);
-        luns.insert(entry.name.clone(), Arc::new(lun));
+        match entry.deleted_seconds {
+            0 => _ = luns.insert(entry.name.clone(), Arc::new(lun)),
+            seconds => _ = trash.insert(entry.file, (seconds, Arc::new(lun))),
+        }
     }
-    drop(luns);
+    drop((luns, trash));
     for (snapshot, luns) in images {
         let luns = luns.unwrap_or_else(|reason| {
             let object = format!("snapshot {name}@{snapshot}");
@@ -457,7 +472,10 @@ fn join(home: &mut Home, loaded: LoadedVolume, affinities: VolumeAffinities) {
         discarding: Vec::new(),
     };
     home.volumes.insert(superblock.volume, known);
-    home.aggregate.volumes.write().insert(name, shared);
+    match deleted_seconds {
+        0 => _ = home.aggregate.volumes.write().insert(name, shared),
+        _ => _ = home.aggregate.trash.write().insert(shared.id, shared),
+    }
 }
 
 /// Side files of a volume, which belong to the aggregate. The code that adds them checks first
@@ -477,11 +495,11 @@ fn another_side_file(id: FileId) -> Box<Damaged> {
 fn load_volume(
     fs: &FileSystem,
     cx: &mut LoadCx<'_>,
-    volume: &Entry,
+    volume_entry: &Entry,
     superblock: Option<Pointer>,
     uuid: [u8; 16],
 ) -> Result<(LoadedVolume, Sides), Stop> {
-    let (id, name) = (volume.file, &volume.name);
+    let (id, name) = (volume_entry.file, &volume_entry.name);
     let container = &fs.files[&id];
     let page = match superblock {
         None => container.leaf(cx, SUPERBLOCK_VVBN.0)?.to_page(),
@@ -545,6 +563,7 @@ fn load_volume(
     let images = load_images(&volume.snapshots, cx)?;
     let volume = LoadedVolume {
         name: name.clone(),
+        deleted_seconds: volume_entry.deleted_seconds,
         superblock,
         fs: volume,
         images,

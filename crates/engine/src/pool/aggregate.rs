@@ -11,7 +11,7 @@ use everglade_affinity::AggregateAffinities;
 use everglade_env::lock::{Mutex, RwLock};
 use everglade_env::{DeviceId, SegmentFault};
 use everglade_format::config::Uuid;
-use everglade_format::{CpNumber, SPAN, Superblock, TagKey};
+use everglade_format::{CpNumber, FileId, SPAN, Superblock, TagKey};
 
 use crate::media::{Layout, Media};
 use crate::pool::garden::GardenInfo;
@@ -26,6 +26,7 @@ use crate::pool::scrub::ScrubInfo;
 use crate::pool::segments;
 use crate::pool::space::Space;
 use crate::pool::standing::Standing;
+use crate::pool::trash::Purged;
 use crate::pool::trigger::Counts;
 use crate::pool::volume::Volume;
 use crate::read::redirects::Redirects;
@@ -48,6 +49,9 @@ pub(crate) struct Aggregate {
     pub(crate) home: usize,
     /// Volumes by name. Changed in the freeze only.
     pub(crate) volumes: RwLock<BTreeMap<String, Arc<Volume>>>,
+    /// Volumes in the trash. Changed in the freeze only.
+    pub(crate) trash: RwLock<BTreeMap<FileId, Arc<Volume>>>,
+    pub(crate) purged: Purged,
     pub(crate) space: Space,
     /// The consistency point it was opened with.
     pub(crate) opened: CpNumber,
@@ -138,6 +142,8 @@ impl Aggregate {
             affinities,
             home,
             volumes: RwLock::default(),
+            trash: RwLock::default(),
+            purged: Purged::default(),
             space,
             joining: AtomicU64::new(committed.0 + 1),
             committed: AtomicU64::new(committed.0),
@@ -386,7 +392,15 @@ impl Aggregate {
         self.volumes.read().get(name).cloned()
     }
 
+    /// All volumes that clients find.
     pub(crate) fn all_volumes(&self) -> Vec<Arc<Volume>> {
         self.volumes.read().values().cloned().collect()
+    }
+
+    /// These, and those in the trash.
+    pub(crate) fn kept_volumes(&self) -> Vec<Arc<Volume>> {
+        let mut volumes = self.all_volumes();
+        volumes.extend(self.trash.read().values().cloned());
+        volumes
     }
 }

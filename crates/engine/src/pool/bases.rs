@@ -13,7 +13,7 @@ pub(crate) const BASE: SnapshotId = SnapshotId(1);
 /// Marks the bases among a volume's snapshots, for administrators.
 pub(crate) fn mark(snapshots: &mut [SnapshotInfo], volume: &Volume) {
     let mut clones: Vec<(SnapshotId, String)> = Vec::new();
-    for other in volume.aggregate.all_volumes() {
+    for other in volume.aggregate.kept_volumes() {
         if let Some((parent, base)) = other.base()
             && parent == volume.id
         {

@@ -28,7 +28,7 @@ pub(crate) fn load(cx: &mut LoadCx<'_>, record: &SnapshotRecord) -> Result<Luns,
     let names = Names::load(&File::new(directory, Layer::Volume), cx)?;
     let mut luns = Luns::new();
     let mut gather = Gather::default();
-    for entry in names.iter() {
+    for entry in names.iter().filter(|entry| !entry.is_in_trash()) {
         let Some(inode) = gather.add(load_inode(&inodes, cx, entry.file)) else {
             continue;
         };

@@ -25,6 +25,7 @@ pub(crate) mod scrub;
 pub(crate) mod segments;
 pub(crate) mod space;
 pub(crate) mod standing;
+pub(crate) mod trash;
 pub(crate) mod trigger;
 pub(crate) mod volume;
 pub(crate) mod volume_info;

@@ -70,6 +70,8 @@ pub(crate) struct Space {
     charged: [AtomicI64; 2],
     /// Blocks that deletions have yet to free.
     pending: AtomicU64,
+    /// Objects in the trash, which goes first.
+    trash: AtomicU64,
     /// Dirty pages, by parity of the consistency point.
     dirty: [AtomicI64; 2],
     dirty_limit: AtomicI64,
@@ -126,6 +128,7 @@ impl Space {
             used: AtomicU64::new(used),
             charged: Default::default(),
             pending: AtomicU64::new(0),
+            trash: AtomicU64::new(0),
             dirty: Default::default(),
             dirty_limit: AtomicI64::new(i64::MAX),
             dirty_most: AtomicI64::new(i64::MAX),
@@ -352,9 +355,37 @@ impl Space {
         self.charged() > 0
     }
 
-    /// True if blocks will be freed, or the host may provide some: waiting helps.
+    /// True if blocks will be freed, or the host may provide some: waiting helps. What is in the
+    /// trash is freed when space is short.
     pub(crate) fn is_growing(&self) -> bool {
-        self.pending.load(Ordering::Relaxed) > 0 || self.is_asking_host()
+        let has_pending = self.pending.load(Ordering::Relaxed) > 0;
+        has_pending || self.trash.load(Ordering::Relaxed) > 0 || self.is_asking_host()
+    }
+
+    /// Sets the number of objects in the trash.
+    pub(crate) fn set_trash(&self, objects: u64) {
+        self.trash.store(objects, Ordering::Relaxed);
+    }
+
+    /// True if something has to leave the trash: space is short, the host has no more to give, and
+    /// no deletion is under way that may be enough.
+    pub(crate) fn needs_trash(&self) -> bool {
+        let has_trash = self.trash.load(Ordering::Relaxed) > 0;
+        if !has_trash || self.pending.load(Ordering::Relaxed) > 0 {
+            return false;
+        }
+        let floor = signed(self.reserve()) + signed(self.total() / 100);
+        match self.is_asking_host() {
+            true => signed(self.total()) - signed(self.committed_blocks()) < floor,
+            false => self.refused_since(1) || self.free_backed() < floor,
+        }
+    }
+
+    /// True if an operation was refused for lack of space that had joined the last committed
+    /// consistency point or, with `later` 1, a later one.
+    fn refused_since(&self, later: u64) -> bool {
+        let refused = self.refused.load(Ordering::Relaxed);
+        refused > 0 && refused >= self.committed.load(Ordering::Relaxed) + later
     }
 
     /// True if the host was asked for more space and will answer soon.
@@ -367,9 +398,9 @@ impl Space {
     pub(crate) fn is_short(&self) -> bool {
         let used = signed(self.used.load(Ordering::Relaxed)) + self.charged();
         let floor = signed(self.reserve()) + signed(self.total() / 100);
-        let refused = self.refused.load(Ordering::Relaxed);
-        let is_recent = refused > 0 && refused >= self.committed.load(Ordering::Relaxed);
-        is_recent || signed(self.total()) - used < floor || self.host_full.load(Ordering::Relaxed)
+        self.refused_since(0)
+            || signed(self.total()) - used < floor
+            || self.host_full.load(Ordering::Relaxed)
     }
 
     /// Background work would like the host to give space for areas, as if an operation had been
@@ -463,6 +494,25 @@ mod tests {
         space.note_backed(256);
         assert!(space.charge(Class::Grow, 236, cp));
         assert!(!space.charge(Class::Grow, 1, cp));
+    }
+
+    #[test]
+    fn something_leaves_the_trash_when_neither_the_host_nor_a_deletion_helps() {
+        let space = Space::new(1000, 100, 0, 300);
+        let cp = CpNumber(1);
+        assert!(!space.charge(Class::Grow, 201, cp), "not backed yet");
+        space.set_trash(1);
+        assert!(!space.needs_trash(), "the host has more");
+        space.set_host_full(true);
+        assert!(space.needs_trash(), "an operation was refused");
+        space.set_pending(1);
+        assert!(!space.needs_trash(), "a deletion is under way");
+        space.commit(cp, 0, 300, 0);
+        assert!(!space.needs_trash(), "nobody has asked since");
+        space.commit(cp.next(), 191, 300, 0);
+        assert!(space.needs_trash(), "soon somebody would be refused");
+        space.set_trash(0);
+        assert!(!space.needs_trash() && !space.may_improve());
     }
 
     #[test]

@@ -93,6 +93,11 @@ pub(crate) struct Volume {
     /// Operations wait for the next commit: another image is about to take the place of this one.
     /// Set in the freeze, cleared when the consistency point is published.
     pub(crate) is_paused: AtomicBool,
+    /// LUNs in the trash, each with the time of its deletion in seconds since 1970 UTC. No client
+    /// finds them. Changed in the Aggregate affinity only.
+    pub(crate) trash: RwLock<BTreeMap<FileId, (u64, Arc<Lun>)>>,
+    /// When the volume was put into the trash, likewise; 0 if it is not there.
+    pub(crate) deleted_seconds: AtomicU64,
 }
 
 /// Bytes that clients read and wrote since the volume was opened.
@@ -242,8 +247,21 @@ impl Volume {
         std::mem::swap(&mut *self.snapshots.write(), view);
     }
 
+    /// All LUNs that clients find.
     pub(crate) fn all_luns(&self) -> Vec<Arc<Lun>> {
         self.luns.read().values().cloned().collect()
+    }
+
+    /// These, and those in the trash.
+    pub(crate) fn kept_luns(&self) -> Vec<Arc<Lun>> {
+        let mut luns = self.all_luns();
+        luns.extend(self.trash.read().values().map(|(_, lun)| lun.clone()));
+        luns
+    }
+
+    /// True if this is the name by which the volume is found.
+    pub(crate) fn is(&self, name: &str) -> bool {
+        self.deleted_seconds.load(Ordering::Relaxed) == 0 && self.name.is(name)
     }
 }
 
@@ -313,6 +331,20 @@ impl Lun {
     /// When a consistency point is published only.
     pub(crate) fn set_root(&self, root: Root) {
         *self.root.lock() = root;
+    }
+
+    /// The same LUN under a new handle, which no client has.
+    pub(crate) fn with_new_handle(&self) -> Arc<Lun> {
+        let name = self.name.get();
+        let lun = Lun::new(
+            self.file,
+            &name,
+            self.volume.clone(),
+            self.size_bytes(),
+            self.root(),
+        );
+        lun.set_used_blocks(self.used_blocks());
+        Arc::new(lun)
     }
 
     pub(crate) fn is_gone(&self) -> bool {

@@ -176,6 +176,7 @@ impl<O: Outside> Core<O> {
             ),
             // Blocks derived while the aggregate was opened are written to their places.
             (!home.derived.is_empty() && !is_mounting, Trigger::Reclaim),
+            (space.needs_trash() && !is_mounting, Trigger::Reclaim),
             (
                 aggregate.log.as_ref().is_some_and(Log::is_filling),
                 Trigger::Journal,

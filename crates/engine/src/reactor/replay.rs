@@ -67,9 +67,9 @@ impl<O: Outside> Core<O> {
     pub(super) fn begin_replay(&mut self, aggregate: &Arc<Aggregate>, from: Position) {
         let log = aggregate.log.as_ref().expect("checked by the caller");
         let luns = aggregate
-            .all_volumes()
+            .kept_volumes()
             .iter()
-            .flat_map(|volume| volume.all_luns())
+            .flat_map(|volume| volume.kept_luns())
             .map(|lun| ((lun.volume.id, lun.file), lun))
             .collect();
         let replay = Replay {

@@ -518,12 +518,10 @@ fn put(fs: &mut FileSystem, inode: Inode, name: String) {
     file.inode_changed = true;
     fs.files.insert(id, file);
     fs.hidden.remove(id);
-    if !fs.directory.contains(id) {
-        fs.directory.add(Entry {
-            file: id,
-            kind: EntryKind::Lun,
-            name,
-        });
+    match fs.directory.contains(id) {
+        // It may be in the trash, and comes back from there.
+        true => fs.directory.revive(id, &name),
+        false => fs.directory.add(Entry::new(id, EntryKind::Lun, &name)),
     }
     fs.cut.remove(&id);
     if is_cut {

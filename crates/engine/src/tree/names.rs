@@ -58,6 +58,7 @@ impl Names {
         Ok(())
     }
 
+    /// All entries, those of objects in the trash included.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.entries.values().map(|(_, entry)| entry)
     }
@@ -88,6 +89,24 @@ impl Names {
         let (slot, entry) = self.entries.get_mut(&file).expect("only what has a name");
         name.clone_into(&mut entry.name);
         self.changed.insert(*slot);
+    }
+
+    /// The object is in the trash from `seconds` on, under the name that it has.
+    pub(crate) fn put_into_trash(&mut self, file: FileId, seconds: u64) {
+        let (slot, entry) = self.entries.get_mut(&file).expect("only what has a name");
+        // 0 says that it is not there.
+        entry.deleted_seconds = seconds.max(1);
+        self.changed.insert(*slot);
+    }
+
+    /// The object is not in the trash any more, if it was, and has this name.
+    pub(crate) fn revive(&mut self, file: FileId, name: &str) {
+        let (slot, entry) = self.entries.get_mut(&file).expect("only what has a name");
+        if entry.is_in_trash() || entry.name != name {
+            entry.deleted_seconds = 0;
+            name.clone_into(&mut entry.name);
+            self.changed.insert(*slot);
+        }
     }
 
     pub(crate) fn remove(&mut self, file: FileId) -> Option<Entry> {
@@ -127,11 +146,7 @@ mod tests {
     use crate::read::fixture::Shelf;
 
     fn entry(file: u32, name: &str) -> Entry {
-        Entry {
-            file: FileId(file),
-            kind: EntryKind::Lun,
-            name: name.to_owned(),
-        }
+        Entry::new(FileId(file), EntryKind::Lun, name)
     }
 
     /// Writes the changes into blocks, and reads a directory from them.

@@ -244,11 +244,7 @@ fn record(state: State) -> SnapshotRecord {
 }
 
 fn entries() -> Vec<(usize, Entry)> {
-    let entry = |file: u32, kind, name: &str| Entry {
-        file: FileId(file),
-        kind,
-        name: name.into(),
-    };
+    let entry = |file: u32, kind, name: &str| Entry::new(FileId(file), kind, name);
     vec![
         (0, entry(0x0a0b_0c0d, EntryKind::Volume, "volume")),
         (1, entry(65, EntryKind::Lun, &"l".repeat(64))),

@@ -11,6 +11,8 @@
 //!    other snapshots.
 //! 4. The reported changes between two images are their differences (`diff`): some are compared at
 //!    once, the rest after each start.
+//! 5. A LUN in the trash comes back as it was, and leaves the trash by itself only when space is
+//!    short.
 //!
 //! A clone of a LUN is an exception: it continues during later requests, and appears, whole, at
 //! some moment (`Cloning`).
@@ -19,6 +21,7 @@
 
 mod diff;
 mod draw;
+mod trash;
 
 use std::collections::BTreeMap;
 
@@ -55,6 +58,10 @@ pub(super) type Image = BTreeMap<String, Lun>;
 pub(super) struct State {
     pub(super) active: Image,
     pub(super) snapshots: BTreeMap<String, Image>,
+    /// LUNs in the trash, no two of one name.
+    trash: Image,
+    /// Those that were there when each snapshot was taken.
+    trashes: BTreeMap<String, Image>,
     /// Their names, the oldest first.
     order: Vec<String>,
     holds: BTreeMap<String, Vec<String>>,
@@ -167,6 +174,10 @@ pub(super) enum Step {
     Look,
     /// Waits until the LUN clone under way is complete.
     AwaitClone,
+    /// Takes a LUN out of the trash, under another name.
+    Undelete(String, String),
+    /// Removes a LUN for good that is in the trash.
+    Purge(String),
 }
 
 pub(super) struct Life<'a> {
@@ -218,6 +229,7 @@ impl<'a> Life<'a> {
 
     /// Records a clone that was completed, or ended: that is durable before clients can see it.
     fn resolve(&mut self) -> Result<(), Failure> {
+        self.resolve_trash();
         let now = self.now().clone();
         let Some(sight) = self.sight(&now) else {
             return Ok(());
@@ -240,6 +252,9 @@ impl<'a> Life<'a> {
         let mut state = state.clone();
         if let Some(sight) = self.sight(&state) {
             state.resolve(&sight);
+        }
+        if self.has_purged() {
+            state.keep_in_trash(&self.trashed());
         }
         state
     }
@@ -291,6 +306,7 @@ impl<'a> Life<'a> {
                 "Exports: {listed:?}, not {expected:?}"
             )));
         }
+        self.compare_trash(state)?;
         // A cancelled clone and a clone under way look the same until the clone is complete.
         let info = self.asker.system.lun_clone(volume);
         let made = info.filter(|info| info.failed.is_none());
@@ -386,6 +402,7 @@ impl<'a> Life<'a> {
             Step::Grow(growth) => return self.grown(growth, next),
             Step::Rest(nanos) => return Ok(self.asker.rest(*nanos)),
             Step::AwaitClone => return self.await_clone(),
+            Step::Undelete(..) | Step::Purge(_) => return self.leave_trash(&step, next),
             Step::Look => {
                 let state = self.now().clone();
                 if let Ended::Cut = self.compare(&state)? {
@@ -513,6 +530,8 @@ fn apply(state: &mut State, change: &Change) {
     let State {
         active,
         snapshots,
+        trash,
+        trashes,
         order,
         holds,
         volume,
@@ -548,6 +567,10 @@ fn apply(state: &mut State, change: &Change) {
         Change::DeleteLun { name, .. } => {
             active.remove(name);
         }
+        Change::TrashLun { name, .. } => {
+            let lun = active.remove(name).expect("known");
+            trash.insert(name.clone(), lun);
+        }
         Change::GrowLun {
             name, size_bytes, ..
         } => {
@@ -562,11 +585,14 @@ fn apply(state: &mut State, change: &Change) {
         }
         Change::CreateSnapshot { name, .. } => {
             snapshots.insert(name.clone(), active.clone());
+            trashes.insert(name.clone(), trash.clone());
             order.push(name.clone());
         }
         Change::RenameSnapshot { name, to, .. } => {
             let image = snapshots.remove(name).expect("known");
             snapshots.insert(to.clone(), image);
+            let image = trashes.remove(name).expect("known");
+            trashes.insert(to.clone(), image);
             for known in order.iter_mut().filter(|known| *known == name) {
                 known.clone_from(to);
             }
@@ -576,6 +602,7 @@ fn apply(state: &mut State, change: &Change) {
         }
         Change::DeleteSnapshot { name, .. } => {
             snapshots.remove(name);
+            trashes.remove(name);
             order.retain(|known| known != name);
         }
         Change::HoldSnapshot { name, tag, .. } => {
@@ -595,7 +622,10 @@ fn apply(state: &mut State, change: &Change) {
         } => {
             let then = snapshots[snapshot][lun].clone();
             snapshots.insert(safety.clone(), active.clone());
+            trashes.insert(safety.clone(), trash.clone());
             order.push(safety.clone());
+            // It may be there that it comes back from.
+            trash.retain(|_, lun| lun.number != then.number);
             active.insert(lun.clone(), then);
         }
         Change::RestoreVolume {
@@ -603,6 +633,8 @@ fn apply(state: &mut State, change: &Change) {
         } => {
             let target = snapshots[snapshot].clone();
             snapshots.insert(safety.clone(), std::mem::replace(active, target));
+            let target = trashes[snapshot].clone();
+            trashes.insert(safety.clone(), std::mem::replace(trash, target));
             order.push(safety.clone());
             if let Some(cloning) = cloning {
                 cloning.is_ended = true;
@@ -612,7 +644,9 @@ fn apply(state: &mut State, change: &Change) {
             snapshot, discards, ..
         } => {
             active.clone_from(&snapshots[snapshot]);
+            trash.clone_from(&trashes[snapshot]);
             snapshots.retain(|name, _| !discards.contains(name));
+            trashes.retain(|name, _| !discards.contains(name));
             order.retain(|name| !discards.contains(name));
             if let Some(cloning) = cloning {
                 cloning.is_ended = true;
@@ -650,6 +684,11 @@ fn apply(state: &mut State, change: &Change) {
         | Change::StartScrub { .. }
         | Change::PauseScrub
         | Change::SetSync { .. }
+        | Change::UndeleteLun { .. }
+        | Change::PurgeLun { .. }
+        | Change::TrashVolume { .. }
+        | Change::UndeleteVolume { .. }
+        | Change::PurgeVolume { .. }
         | Change::Grow { .. } => unreachable!("not drawn"),
     }
 }
@@ -705,6 +744,8 @@ pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failur
     // As the plan has drawn.
     let _ = growths.one_in(4);
     let mut growths = plan.grows.then_some(growths);
+    let mut trash = Rng::for_part(seed.0, "trash");
+    let mut trash = trash.one_in(3).then_some(trash);
     let mut world = SimWorld::new(seed, reactors, &maker.devices(plan.bytes));
     maker
         .format(&world)
@@ -716,7 +757,7 @@ pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failur
             .mount(&world)
             .map_err(|error| Failure::new(error).within(format!("life {life}: mount")))?;
         let mut running = Life::new(&world, system, states);
-        let rngs = (&mut rng, &mut repairs, &mut growths);
+        let rngs = (&mut rng, &mut repairs, &mut growths, &mut trash);
         let verdict = live(&mut running, rngs, plan, life, maker);
         let verdict = verdict.and_then(|()| nothing_is_mended(&running));
         let Life {
@@ -767,10 +808,18 @@ fn nothing_is_mended(life: &Life<'_>) -> Result<(), Failure> {
     }
 }
 
+/// What to do, and what to do beside it.
+type Rngs<'a> = (
+    &'a mut Rng,
+    &'a mut Option<Rng>,
+    &'a mut Option<Rng>,
+    &'a mut Option<Rng>,
+);
+
 /// Runs one life: check the state found, work until the power fails.
 fn live(
     life: &mut Life<'_>,
-    (rng, repairs, growths): (&mut Rng, &mut Option<Rng>, &mut Option<Rng>),
+    (rng, repairs, growths, trash): Rngs<'_>,
     plan: Plan,
     number: u64,
     maker: &EngineMaker,
@@ -815,7 +864,15 @@ fn live(
                 return Ok(());
             }
         }
-        let next = draw(rng, life.now(), number * 10_000 + step, plan.clones);
+        let step = number * 10_000 + step;
+        if let Some(rng) = trash
+            && rng.one_in(12)
+            && let Some(next) = trash::draw(rng, life.now(), step)
+            && !life.step(next)?
+        {
+            return Ok(());
+        }
+        let next = draw(rng, life.now(), step, plan.clones);
         if !life.step(next)? {
             return Ok(());
         }
@@ -827,7 +884,12 @@ fn live(
 
 /// Finds the state among the possible ones.
 pub(super) fn settle(life: &mut Life<'_>) -> Result<(), Failure> {
-    let states = std::mem::take(&mut life.states);
+    let mut states = std::mem::take(&mut life.states);
+    // What was in the trash may have left it before the power failed.
+    let trashed = life.trashed();
+    states
+        .iter_mut()
+        .for_each(|state| state.keep_in_trash(&trashed));
     let mut last = None;
     // The newest first: most often it is.
     for state in states.iter().rev() {

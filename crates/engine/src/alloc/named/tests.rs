@@ -21,11 +21,7 @@ struct Media {
 }
 
 fn entry(file: u32, kind: EntryKind, name: &str) -> Entry {
-    Entry {
-        file: FileId(file),
-        kind,
-        name: name.to_owned(),
-    }
+    Entry::new(FileId(file), kind, name)
 }
 
 fn lun(file: u32, name: &str) -> Entry {

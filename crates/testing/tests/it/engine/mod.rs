@@ -32,6 +32,7 @@ mod rollbacks;
 mod several;
 mod space;
 mod splits;
+mod trash;
 mod turns;
 
 /// The number of cuts that a test judges: `most`, spread evenly over all of them. With

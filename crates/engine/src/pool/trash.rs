@@ -1,0 +1,126 @@
+//! The trash of an aggregate: LUNs and volumes that were deleted and can come back.
+//!
+//! An object in the trash keeps its file, its blocks and its entry in the directory, which has the
+//! time of the deletion. Everything that a consistency point does with objects goes on: they are
+//! whole at any time. Only clients do not find them, because the maps of names do not have them.
+//!
+//! Objects leave the trash in three ways: they come back, somebody removes them for good, or space
+//! is short. In that case the oldest goes first, before any client is refused for lack of space
+//! ([`crate::admin::trash`]).
+
+use everglade_env::lock::Mutex;
+use std::sync::atomic::Ordering;
+
+use everglade_format::FileId;
+
+use crate::pool::aggregate::Aggregate;
+use crate::pool::volume_info::VolumeId;
+
+/// An object in the trash, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrashInfo {
+    /// The aggregate it is in.
+    pub aggregate: String,
+    /// The volume, or the volume of the LUN.
+    pub volume: VolumeId,
+    /// Its name when it was deleted: `volume` or `volume/lun`, the volume under its present name.
+    pub name: String,
+    /// File of the LUN; none for a volume.
+    pub lun: Option<u32>,
+    /// What hosts knew the LUN by; none for a volume.
+    pub uuid: Option<[u8; 16]>,
+    /// Size of the LUN, or of all LUNs of the volume together.
+    pub size_bytes: u64,
+    /// Blocks of the LUN's tree, which snapshots and clones may share, or all blocks that the
+    /// volume takes from the aggregate.
+    pub used_blocks: u64,
+    /// When it was deleted, seconds since 1970 UTC.
+    pub deleted_seconds: u64,
+}
+
+/// What left the trash because space was short, since the aggregate was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PurgedInfo {
+    /// Number of objects.
+    pub count: u64,
+    /// Name of the last one.
+    pub last: String,
+}
+
+/// See [`PurgedInfo`].
+#[derive(Default)]
+pub(crate) struct Purged(Mutex<PurgedInfo>);
+
+impl Purged {
+    /// An object left the trash because space was short.
+    pub(crate) fn note(&self, name: String) {
+        let mut info = self.0.lock();
+        info.count += 1;
+        info.last = name;
+    }
+
+    pub(crate) fn info(&self) -> PurgedInfo {
+        self.0.lock().clone()
+    }
+}
+
+/// What is in the trash of an aggregate. LUNs of a volume that is itself in the trash are part of
+/// it.
+pub(crate) fn of(aggregate: &Aggregate) -> Vec<TrashInfo> {
+    let mut found = Vec::new();
+    for volume in aggregate.all_volumes() {
+        for (seconds, lun) in volume.trash.read().values() {
+            found.push(TrashInfo {
+                aggregate: aggregate.name.to_string(),
+                volume: VolumeId::of(&volume),
+                name: lun.full_name(),
+                lun: Some(lun.file.0),
+                uuid: Some(lun.uuid()),
+                size_bytes: lun.size_bytes(),
+                used_blocks: lun.used_blocks(),
+                deleted_seconds: *seconds,
+            });
+        }
+    }
+    for volume in aggregate.trash.read().values() {
+        let luns = volume.all_luns();
+        found.push(TrashInfo {
+            aggregate: aggregate.name.to_string(),
+            volume: VolumeId::of(volume),
+            name: volume.name.to_string(),
+            lun: None,
+            uuid: None,
+            size_bytes: luns.iter().map(|lun| lun.size_bytes()).sum(),
+            used_blocks: volume.allocated_blocks.load(Ordering::Relaxed),
+            deleted_seconds: volume.deleted_seconds.load(Ordering::Relaxed),
+        });
+    }
+    found
+}
+
+/// Number of objects in the trash of an aggregate.
+pub(crate) fn count(aggregate: &Aggregate) -> u64 {
+    let volumes = aggregate.volumes.read();
+    let luns = volumes.values().map(|volume| volume.trash.read().len());
+    (luns.sum::<usize>() + aggregate.trash.read().len()) as u64
+}
+
+/// The objects in the trash of an aggregate, the oldest first: volumes, and LUNs with their
+/// volumes.
+pub(crate) fn by_age(aggregate: &Aggregate) -> Vec<(FileId, Option<FileId>)> {
+    let mut found = Vec::new();
+    for volume in aggregate.all_volumes() {
+        for (seconds, lun) in volume.trash.read().values() {
+            found.push((*seconds, volume.id, Some(lun.file)));
+        }
+    }
+    for volume in aggregate.trash.read().values() {
+        let seconds = volume.deleted_seconds.load(Ordering::Relaxed);
+        found.push((seconds, volume.id, None));
+    }
+    found.sort();
+    found
+        .into_iter()
+        .map(|(_, volume, lun)| (volume, lun))
+        .collect()
+}
