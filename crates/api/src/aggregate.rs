@@ -111,6 +111,12 @@ pub struct Aggregate {
     pub logical_bytes: u64,
     /// Space that clones share with their parents, counted for each clone.
     pub shared_bytes: u64,
+    /// Space that is in snapshots alone: deleting all of them would free it.
+    #[serde(default)]
+    pub snapshot_exclusive_bytes: u64,
+    /// Space that objects in the trash take. It is freed when space is short.
+    #[serde(default)]
+    pub trash_bytes: u64,
     /// Data in memory that the next consistency points will write.
     pub dirty_bytes: u64,
     /// Space that the host has allocated to the devices.

@@ -215,6 +215,21 @@ pub struct Snapshot {
     pub taken: Option<Taken>,
 }
 
+impl Snapshot {
+    /// What to do so that the snapshot's clones do not need it any more.
+    #[must_use]
+    pub fn remedy_of_clones(&self) -> &'static str {
+        match self
+            .clones
+            .iter()
+            .any(|name| name.ends_with("(in the trash)"))
+        {
+            true => "split or delete what is cloned first, and 'trash empty' what is in the trash",
+            false => "split or delete what is cloned first",
+        }
+    }
+}
+
 /// `GET /v1/volumes/{v}/snapshots`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Snapshots {

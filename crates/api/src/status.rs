@@ -86,4 +86,7 @@ pub struct Status {
     pub connection_count: u64,
     /// Time since the daemon was ready.
     pub uptime_seconds: u64,
+    /// Time that deleted LUNs and volumes can come back for; 0 if they cannot.
+    #[serde(default)]
+    pub trash_keep_seconds: u64,
 }

@@ -8,7 +8,7 @@ use crate::output::Output;
 use crate::session::Session;
 use crate::verb::Df;
 
-const COLUMNS: [Column<Aggregate>; 12] = [
+const COLUMNS: [Column<Aggregate>; 14] = [
     Column::text("aggregate", |it| Cell::text(&it.name)),
     Column::bytes("size", |it| Cell::Bytes(it.size_bytes)),
     Column::bytes("used", |it| Cell::Bytes(it.used_bytes)),
@@ -20,6 +20,10 @@ const COLUMNS: [Column<Aggregate>; 12] = [
     Column::bytes("shared", |it| Cell::Bytes(it.shared_bytes)),
     Column::bytes("reserve", |it| Cell::Bytes(it.reserve_bytes)),
     Column::bytes("pending", |it| Cell::Bytes(it.pending_free_bytes)),
+    if_asked(Column::bytes("snap-own", |it| {
+        Cell::Bytes(it.snapshot_exclusive_bytes)
+    })),
+    if_asked(Column::bytes("trash", |it| Cell::Bytes(it.trash_bytes))),
     Column::bytes("from-host", |it| Cell::Bytes(it.host_backed_bytes)),
     Column::bytes("host-free", |it| Cell::bytes(it.host_free_bytes)),
     if_asked(Column::words("state", "AggregateState", |it| {

@@ -82,6 +82,13 @@ impl Failure {
         }
     }
 
+    /// Names an option of the verb instead of the field of the request.
+    pub(crate) fn of_option(mut self, field: &str, option: &str) -> Failure {
+        let field = format!("{field}: ");
+        self.message = self.message.replacen(&field, &format!("{option}: "), 1);
+        self
+    }
+
     /// Names an argument of the verb instead of the option that other verbs have for it.
     pub(crate) fn of_argument(mut self, option: &str, argument: &str) -> Failure {
         let option = format!("{option}: ");
@@ -138,6 +145,22 @@ impl Failure {
     /// Returns the failure for a request that would destroy data and was not confirmed.
     pub(crate) fn not_confirmed(what: impl fmt::Display) -> Failure {
         Failure::not_confirmed_by("--yes", what, None)
+    }
+
+    /// As [`Failure::not_confirmed`], for a deletion of something that may stay in the trash for a
+    /// while: `kept` says how long.
+    pub(crate) fn not_confirmed_deletion(
+        what: impl fmt::Display,
+        kept: Option<&str>,
+        obstacle: Option<&str>,
+    ) -> Failure {
+        let Some(kept) = kept else {
+            return Failure::not_confirmed_by("--yes", what, obstacle);
+        };
+        let not_now = obstacle.map_or_else(String::new, |text| format!("not now: {text}; then "));
+        let message =
+            format!("{what} would be deleted, and {kept}; {not_now}add --yes if that is meant");
+        Failure::new(exit::NOT_CONFIRMED, message)
     }
 
     /// As [`Failure::not_confirmed`], for a request that needs these options, and that something

@@ -42,6 +42,7 @@ mod split;
 mod status;
 mod table;
 mod top;
+mod trash;
 mod used;
 mod verb;
 mod volume;
@@ -79,6 +80,7 @@ pub fn run(verb: &Verb, options: &Options) -> Result<u8, Failure> {
         Verb::Lun { verb } => lun::run(verb, &session, &output, options.yes),
         Verb::Snapshot { verb } => snapshot::run(verb, &session, &output, options.yes),
         Verb::Clone { verb } => clone::run(verb, &session, &output),
+        Verb::Trash { verb } => trash::run(verb, &session, &output, options.yes),
         Verb::Garden { verb } => garden::run(verb, &session, &output),
         Verb::Qos { verb } => qos::run(verb, &session, &output),
         Verb::Host { verb } => host::run(verb, &session, &output),

@@ -2,7 +2,7 @@
 
 use everglade_api::{
     CloneLun, CreateLun, Job, Lun, LunName, Luns, Name, PutLun, Rename, ResizeLun, SCHEMA_VERSION,
-    Size, Versioned, Volumes,
+    Size, TrashKind, Versioned, Volumes,
 };
 use serde_json::json;
 
@@ -11,6 +11,7 @@ use crate::job;
 use crate::listing::{self, Cell, Column, if_asked};
 use crate::output::Output;
 use crate::session::{Answer, Session};
+use crate::trash;
 use crate::verb::{LunClone, LunCreate, LunDelete, LunResize, LunShow, LunVerb};
 
 const COLUMNS: [Column<Lun>; 8] = [
@@ -51,6 +52,10 @@ pub(crate) fn run(
         LunVerb::Clone(clone) => return run_clone(clone, session, output),
         LunVerb::Delete(delete) => {
             return remove(delete, session, output, yes);
+        }
+        LunVerb::Undelete(back) => {
+            let to = back.to.as_ref();
+            trash::undelete(session, output, TrashKind::Lun, &back.name, to)?;
         }
     }
     Ok(exit::OK)
@@ -148,17 +153,32 @@ fn remove(
     if removal.dry_run || !yes {
         let lun = session.get::<Lun>(&path)?.meant;
         let what = format!("LUN {name} ({})", Size(lun.size_bytes));
+        let kept = trash::fate(session, delete.purge)?;
         if !removal.dry_run {
-            return Err(Failure::not_confirmed(what));
+            return Err(Failure::not_confirmed_deletion(what, kept.as_deref(), None));
         }
+        let (lost, kept_) = match &kept {
+            None => (json!({"lun": lun}), json!(null)),
+            Some(_) => (json!(null), json!({"lun": lun})),
+        };
         let raw = listing::versioned(json!({
-            "would": "lun delete", "object": name.to_string(), "lost": {"lun": lun},
+            "would": "lun delete", "object": name.to_string(), "lost": lost, "trash": kept_,
         }));
-        output.data(&raw, || format!("{what} would be lost for good\n"))?;
+        output.data(&raw, || match &kept {
+            None => format!("{what} would be lost for good\n"),
+            Some(kept) => format!("{what} would {kept}\n"),
+        })?;
         return Ok(exit::OK);
     }
-    let job = session.delete(&format!("{path}?disconnect={}", delete.disconnect))?;
-    output.done(&format!("deleted LUN {name}"));
+    let (disconnect, purge) = (delete.disconnect, delete.purge);
+    let query = format!("disconnect={disconnect}&purge={purge}");
+    let job = session.delete(&format!("{path}?{query}"))?;
+    let undelete = format!("everglade lun undelete {name}");
+    output.done(&trash::told(
+        &format!("deleted LUN {name}"),
+        &job.meant,
+        &undelete,
+    ));
     job::follow(session, output, job, removal.wait)
 }
 

@@ -7,7 +7,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use everglade_api::{Aggregates, HostGroups, Hosts, Jobs, Luns, Policies, Snapshots, Volumes};
+use everglade_api::{
+    Aggregates, HostGroups, Hosts, Jobs, Luns, Policies, Snapshots, Trash, TrashKind, Volumes,
+};
 
 use crate::daemon::Daemon;
 use crate::failure::Failure;
@@ -40,6 +42,12 @@ pub enum Kind {
     HostGroup,
     /// `7`.
     Job,
+    /// `vol0/lun0`, in the trash.
+    LunInTrash,
+    /// `vol0`, in the trash.
+    VolumeInTrash,
+    /// Either of them.
+    InTrash,
 }
 
 /// Returns the names that a word may become; none if they cannot be had at once.
@@ -60,6 +68,15 @@ pub fn names(daemon: &Daemon, kind: Kind, word: &str) -> Vec<String> {
     }
 }
 
+fn in_trash(
+    session: &Session,
+    is_meant: impl Fn(TrashKind) -> bool,
+) -> Result<Vec<String>, Failure> {
+    let all = session.get::<Trash>("/v1/trash")?.meant.trash;
+    let meant = all.into_iter().filter(|item| is_meant(item.kind));
+    Ok(meant.map(|item| item.name).collect())
+}
+
 fn ask(session: &Session, kind: Kind, word: &str) -> Result<Vec<String>, Failure> {
     let names: Vec<String> = match kind {
         Kind::Aggregate => {
@@ -70,6 +87,9 @@ fn ask(session: &Session, kind: Kind, word: &str) -> Result<Vec<String>, Failure
             all.into_iter().map(|it| it.name).collect()
         }
         Kind::Volume => volumes(session)?,
+        Kind::LunInTrash => in_trash(session, |kind| kind == TrashKind::Lun)?,
+        Kind::VolumeInTrash => in_trash(session, |kind| kind == TrashKind::Volume)?,
+        Kind::InTrash => in_trash(session, |_| true)?,
         Kind::Lun => within(session, word, '/', luns)?,
         Kind::Snapshot => within(session, word, '@', snapshots)?,
         Kind::VolumeOrLun => [volumes(session)?, within(session, word, '/', luns)?].concat(),

@@ -214,9 +214,8 @@ fn obstacle(snapshot: &Snapshot) -> Option<String> {
         }
         [] if !snapshot.clones.is_empty() => {
             let clones = snapshot.clones.join(", ");
-            Some(format!(
-                "it is the base of {clones}, split or delete what is cloned first"
-            ))
+            let remedy = snapshot.remedy_of_clones();
+            Some(format!("it is the base of {clones}, {remedy}"))
         }
         [] => None,
         holds => Some(format!(

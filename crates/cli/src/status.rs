@@ -122,6 +122,7 @@ mod tests {
             lun_count: 3,
             connection_count: 0,
             uptime_seconds: 61,
+            trash_keep_seconds: 0,
         };
         let text = describe(&status);
         for part in [

@@ -6,6 +6,7 @@ mod host;
 mod moving;
 mod policy;
 mod snapshot;
+mod trash;
 
 use std::path::PathBuf;
 
@@ -19,6 +20,7 @@ pub(crate) use policy::{PolicyCreate, PolicyVerb};
 pub(crate) use snapshot::{
     SnapshotDiff, SnapshotHold, SnapshotRestore, SnapshotScan, SnapshotShow, SnapshotVerb,
 };
+pub(crate) use trash::{LunUndelete, TrashEmpty, TrashVerb, VolumeUndelete};
 
 /// Verbs that need a running daemon.
 #[derive(Debug, Subcommand)]
@@ -52,6 +54,12 @@ pub enum Verb {
         /// What to do.
         #[command(subcommand)]
         verb: CloneVerb,
+    },
+    /// Show what was deleted and can come back, or delete it for good
+    Trash {
+        /// What to do.
+        #[command(subcommand)]
+        verb: TrashVerb,
     },
     /// Keep free space whole and data in order
     Garden {
@@ -618,8 +626,10 @@ pub enum VolumeVerb {
     Modify(VolumeModify),
     /// Rename a volume
     Rename(VolumeRename),
-    /// Delete a volume with all its LUNs and snapshots; needs --yes
+    /// Delete a volume with all that it has: it goes into the trash; needs --yes
     Delete(VolumeDelete),
+    /// Bring a deleted volume back from the trash
+    Undelete(VolumeUndelete),
 }
 
 /// Options of `volume create`.
@@ -703,6 +713,10 @@ pub struct VolumeDelete {
     #[arg(long)]
     pub disconnect: bool,
 
+    /// Delete it for good: not into the trash
+    #[arg(long)]
+    pub purge: bool,
+
     /// How to remove it.
     #[command(flatten)]
     pub removal: Removal,
@@ -722,8 +736,10 @@ pub enum LunVerb {
     Rename(LunRename),
     /// Clone a LUN inside its volume, in the background
     Clone(LunClone),
-    /// Delete a LUN; needs --yes
+    /// Delete a LUN: it goes into the trash; needs --yes
     Delete(LunDelete),
+    /// Bring a deleted LUN back from the trash
+    Undelete(LunUndelete),
 }
 
 /// Options of `lun create`.
@@ -821,6 +837,10 @@ pub struct LunDelete {
     /// Delete it although clients are connected, which lose their connection
     #[arg(long)]
     pub disconnect: bool,
+
+    /// Delete it for good: not into the trash
+    #[arg(long)]
+    pub purge: bool,
 
     /// How to remove it.
     #[command(flatten)]

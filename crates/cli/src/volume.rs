@@ -1,8 +1,8 @@
 //! `everglade volume …`.
 
 use everglade_api::{
-    CreateVolume, Luns, ModifyVolume, PutVolume, Rename, Size, Snapshot, Snapshots, Sync, Volume,
-    Volumes,
+    CreateVolume, Luns, ModifyVolume, PutVolume, Rename, Size, Snapshot, Snapshots, Sync,
+    TrashKind, Volume, Volumes,
 };
 use serde_json::json;
 
@@ -11,6 +11,7 @@ use crate::job;
 use crate::listing::{self, Cell, Column, if_asked};
 use crate::output::Output;
 use crate::session::Session;
+use crate::trash;
 use crate::verb::{SyncOption, VolumeDelete, VolumeVerb};
 
 const COLUMNS: [Column<Volume>; 11] = [
@@ -93,6 +94,10 @@ pub(crate) fn run(
         VolumeVerb::Delete(delete) => {
             return remove(delete, session, output, yes);
         }
+        VolumeVerb::Undelete(back) => {
+            let to = back.to.as_ref();
+            trash::undelete(session, output, TrashKind::Volume, &back.name, to)?;
+        }
     }
     Ok(exit::OK)
 }
@@ -116,17 +121,25 @@ fn remove(
         let volume = session.get::<Volume>(&path)?.meant;
         let snapshots = session.get::<Snapshots>(&format!("{path}/snapshots"))?;
         let obstacle = obstacle(&snapshots.meant.snapshots);
+        let kept = trash::fate(session, delete.purge)?;
         if !removal.dry_run {
             let (what, obstacle) = (loss(&volume), obstacle.as_deref());
-            return Err(Failure::not_confirmed_by("--yes", what, obstacle));
+            let kept = kept.as_deref();
+            return Err(Failure::not_confirmed_deletion(what, kept, obstacle));
         }
         let luns = session.get::<Luns>(&format!("{path}/luns"))?.meant.luns;
+        let objects = json!({"volume": volume, "luns": luns});
+        let (lost, in_trash) = match &kept {
+            None => (objects, json!(null)),
+            Some(_) => (json!(null), objects),
+        };
         let raw = listing::versioned(json!({
             "would": "volume delete", "object": name.as_str(), "obstacle": obstacle,
-            "lost": {"volume": volume, "luns": luns},
+            "lost": lost, "trash": in_trash,
         }));
         output.data(&raw, || {
-            let mut text = format!("{} would be lost for good\n", loss(&volume));
+            let fate = kept.as_deref().unwrap_or("be lost for good");
+            let mut text = format!("{} would {fate}\n", loss(&volume));
             for lun in &luns {
                 text.push_str(&format!(
                     "  LUN {}/{} ({})\n",
@@ -142,8 +155,15 @@ fn remove(
         })?;
         return Ok(exit::OK);
     }
-    let job = session.delete(&format!("{path}?disconnect={}", delete.disconnect))?;
-    output.done(&format!("deleted volume {name}"));
+    let (disconnect, purge) = (delete.disconnect, delete.purge);
+    let query = format!("disconnect={disconnect}&purge={purge}");
+    let job = session.delete(&format!("{path}?{query}"))?;
+    let undelete = format!("everglade volume undelete {name}");
+    output.done(&trash::told(
+        &format!("deleted volume {name}"),
+        &job.meant,
+        &undelete,
+    ));
     job::follow(session, output, job, removal.wait)
 }
 

@@ -26,9 +26,10 @@ impl Visitor {
 }
 
 /// Pages that every page refers to.
-const PLACES: [(&str, &str); 4] = [
+const PLACES: [(&str, &str); 5] = [
     ("/", "Overview"),
     ("/volumes", "Volumes"),
+    ("/trash", "Trash"),
     ("/jobs", "Jobs"),
     ("/events", "Events"),
 ];

@@ -29,9 +29,11 @@ pub mod lun;
 pub mod overview;
 pub mod space;
 pub mod table;
+pub mod trash;
 pub mod volume;
 pub mod work;
 
 pub use course::{Course, Point};
 pub use form::{Field, Form};
 pub use frame::Visitor;
+pub use table::duration;

@@ -128,7 +128,8 @@ pub(crate) fn object(name: &str) -> Markup {
 }
 
 /// A duration in the largest units that tell it: `3 d 4 h`, `5 min 2 s`.
-pub(crate) fn duration(seconds: u64) -> String {
+#[must_use]
+pub fn duration(seconds: u64) -> String {
     let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
     let (minutes, rest) = (seconds / 60 % 60, seconds % 60);
     match (days, hours, minutes) {

@@ -310,6 +310,15 @@ pub(crate) struct Serve {
     )]
     pub(crate) scrub_interval: Option<Interval>,
 
+    /// How long deleted LUNs and volumes can come back; 0 for not at all [default: 1d]
+    #[arg(
+        long,
+        value_name = "TIME",
+        env = "EVERGLADE_TRASH_KEEP",
+        hide_env_values = true
+    )]
+    pub(crate) trash_keep: Option<Interval>,
+
     /// Empty the emptiest area of a parity group that has no free one: 'on' or 'off' [default: off]
     #[arg(
         long,
@@ -410,6 +419,7 @@ impl Serve {
             lun_size: self.lun_size,
             cp_interval: self.cp_interval,
             scrub_interval: self.scrub_interval,
+            trash_keep: self.trash_keep,
             garden_on_demand: self.garden_on_demand,
             garden_write_after_read: self.garden_write_after_read,
             snapshot_policy: self.snapshot_policy.clone(),

@@ -1,5 +1,5 @@
-//! The clerk: a thread that runs the rounds of the snapshot schedule, of scrubs, of spare drives
-//! and of devices that were removed, and reports what they did.
+//! The clerk: a thread that runs the rounds of the snapshot schedule, of scrubs, of spare drives,
+//! of devices that were removed and of the trash, and reports what they did.
 //!
 //! It looks at the clock every few seconds rather than sleeping until the next due time, because a
 //! clock can be put forward or back at any moment.
@@ -13,7 +13,7 @@ use std::time::Duration;
 use everglade_api::{EventKind, Severity};
 
 use crate::Stop;
-use crate::administrator::{Administrator, Notice, ScrubRounds, SpareRounds};
+use crate::administrator::{Administrator, Notice, ScrubRounds, SpareRounds, TrashRounds};
 use crate::records::Records;
 use crate::records::events::NewEvent;
 use crate::schedule::RoundEvent;
@@ -39,12 +39,14 @@ pub(crate) fn start(
     stop.on_ask(move || _ = ask.send(()));
     let run = move || {
         let (mut scrubs, mut spares) = (ScrubRounds::default(), SpareRounds::default());
+        let mut trash = TrashRounds::default();
         while let Err(RecvTimeoutError::Timeout) = {
             round(&administrator, &records);
             let notices = spares.round(&administrator).into_iter();
             let removed = administrator.settle_removed();
             let scrubbed = scrubs.round(&administrator);
-            for notice in notices.chain(scrubbed).chain(removed) {
+            let emptied = trash.round(&administrator);
+            for notice in notices.chain(scrubbed).chain(removed).chain(emptied) {
                 report(notice, &administrator, &records);
             }
             asked.recv_timeout(LOOK_EVERY)

@@ -257,6 +257,7 @@ const DISCONNECT: (&str, &str) = (
     "disconnect",
     "also if clients have its LUNs open, which lose their connection",
 );
+const PURGE: (&str, &str) = ("purge", "for good: not into the trash");
 const HOSTS: &str = "/v1/hosts";
 const HOST: &str = "/v1/hosts/{host}";
 const HOST_GROUPS: &str = "/v1/host-groups";
@@ -514,6 +515,26 @@ pub const ROUTES: &[Route] = &[
         Answers::Gone,
     )
     .by_admin(),
+    Route::list(
+        "/v1/trash",
+        "LUNs and volumes that were deleted and can come back, the oldest first",
+        "Trash",
+        "TrashItem",
+    ),
+    Route::change(
+        "POST",
+        "/v1/trash/{id}/actions/undelete",
+        "takes an object out of the trash",
+        Some("Undelete"),
+        Answers::Found("Undeleted"),
+    ),
+    Route::change(
+        "DELETE",
+        "/v1/trash/{id}",
+        "deletes an object for good that is in the trash",
+        None,
+        Answers::Accepted("Job"),
+    ),
     Route::list(VOLUMES, "volumes, by name", "Volumes", "Volume"),
     Route::change(
         "POST",
@@ -540,11 +561,11 @@ pub const ROUTES: &[Route] = &[
     Route::change(
         "DELETE",
         VOLUME,
-        "deletes a volume with its LUNs",
+        "puts a volume with all that it has into the trash",
         None,
         Answers::Accepted("Job"),
     )
-    .with_flags(&[DISCONNECT]),
+    .with_flags(&[DISCONNECT, PURGE]),
     Route::change(
         "POST",
         "/v1/volumes/{volume}/actions/rename",
@@ -579,11 +600,11 @@ pub const ROUTES: &[Route] = &[
     Route::change(
         "DELETE",
         LUN,
-        "deletes a LUN",
+        "puts a LUN into the trash",
         None,
         Answers::Accepted("Job"),
     )
-    .with_flags(&[DISCONNECT]),
+    .with_flags(&[DISCONNECT, PURGE]),
     Route::change(
         "POST",
         "/v1/volumes/{volume}/luns/{lun}/actions/rename",

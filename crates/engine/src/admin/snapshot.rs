@@ -89,8 +89,9 @@ fn check_expendable(home: &mut Home, volume: &str, id: SnapshotId) -> Result<(),
     let clones = bases::of(home, volume_id, Some(id));
     if !clones.is_empty() {
         return Err(Error::Busy(format!(
-            "{object} is the base of {}; split or delete what is cloned from it first",
-            clones.join(", ")
+            "{object} is the base of {}; {}",
+            clones.join(", "),
+            bases::remedy(&clones)
         )));
     }
     Ok(())

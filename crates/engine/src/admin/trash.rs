@@ -144,10 +144,11 @@ fn not_there(what: &str) -> Error {
 }
 
 /// If space is short, the object that is in the trash for longest is removed for good. The next one
-/// waits for a later consistency point, which sees what this one freed.
-pub(crate) fn make_room(home: &mut Home, permit: &Permit, context: &mut Context<'_>) {
+/// waits for a later consistency point, which sees what this one freed. Returns whether something
+/// was removed.
+pub(crate) fn make_room(home: &mut Home, permit: &Permit, context: &mut Context<'_>) -> bool {
     if !home.aggregate.space.needs_trash() {
-        return;
+        return false;
     }
     for (id, lun) in by_age(&home.aggregate) {
         let Some(volume) = home.volumes.get(&id).map(|volume| volume.shared.clone()) else {
@@ -168,7 +169,8 @@ pub(crate) fn make_room(home: &mut Home, permit: &Permit, context: &mut Context<
         // A volume that is just being restored keeps its LUNs for now.
         if purged.is_ok() {
             home.aggregate.purged.note(name);
-            return;
+            return true;
         }
     }
+    false
 }

@@ -155,9 +155,10 @@ pub(crate) fn check_expendable(home: &Home, volume: &Volume) -> Result<(), Error
     let clones = bases::of(home, volume.id, None);
     if !clones.is_empty() {
         return Err(Error::Busy(format!(
-            "{} is cloned from snapshots of volume {}; split or delete what is cloned first",
+            "{} is cloned from snapshots of volume {}; {}",
             clones.join(", "),
-            volume.name
+            volume.name,
+            bases::remedy(&clones)
         )));
     }
     let known = home.volumes.get(&volume.id);

@@ -57,22 +57,25 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut change::Con
         }
     }
     removal::finish(home, number);
-    trashing::make_room(home, permit, context);
+    let mut frees = trashing::make_room(home, permit, context);
     let mut active = BTreeSet::new();
     let requests = std::mem::take(&mut home.requests);
     let answers = requests
         .into_iter()
         .map(|request| {
             let answer = admin::execute(home, permit, context, number, &request.change);
+            frees |= answer.is_ok() && request.change.is_deletion();
             if answer.is_ok() && request.change.shows_more() {
                 home.aggregate.set_topology(number);
             }
             (request, answer)
         })
         .collect();
-    home.aggregate
-        .space
-        .set_trash(trash::count(&home.aggregate));
+    let space = &home.aggregate.space;
+    space.set_trash(trash::count(&home.aggregate));
+    if frees {
+        space.expect_frees();
+    }
     active.extend(
         home.volumes
             .iter()

@@ -17,7 +17,7 @@ pub(crate) fn mark(snapshots: &mut [SnapshotInfo], volume: &Volume) {
         if let Some((parent, base)) = other.base()
             && parent == volume.id
         {
-            clones.push((base, other.name.to_string()));
+            clones.push((base, other.said()));
         }
     }
     clones.sort();

@@ -340,6 +340,12 @@ impl Space {
         self.pending.store(blocks, Ordering::Relaxed);
     }
 
+    /// Something was deleted. How many blocks that frees is known when it is committed; until then
+    /// waiting helps.
+    pub(crate) fn expect_frees(&self) {
+        self.pending.fetch_max(1, Ordering::Relaxed);
+    }
+
     /// The host gave space for `blocks` more, or took some back.
     pub(crate) fn note_backed(&self, blocks: i64) {
         self.backed.fetch_add(blocks, Ordering::Relaxed);

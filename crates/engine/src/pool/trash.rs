@@ -11,7 +11,7 @@
 use everglade_env::lock::Mutex;
 use std::sync::atomic::Ordering;
 
-use everglade_format::FileId;
+use everglade_format::{FileId, identity};
 
 use crate::pool::aggregate::Aggregate;
 use crate::pool::volume_info::VolumeId;
@@ -27,8 +27,10 @@ pub struct TrashInfo {
     pub name: String,
     /// File of the LUN; none for a volume.
     pub lun: Option<u32>,
-    /// What hosts knew the LUN by; none for a volume.
-    pub uuid: Option<[u8; 16]>,
+    /// Identity of the object, unique everywhere: what hosts knew the LUN by.
+    pub id: [u8; 16],
+    /// What hosts knew its LUNs by.
+    pub luns: Vec<[u8; 16]>,
     /// Size of the LUN, or of all LUNs of the volume together.
     pub size_bytes: u64,
     /// Blocks of the LUN's tree, which snapshots and clones may share, or all blocks that the
@@ -75,7 +77,8 @@ pub(crate) fn of(aggregate: &Aggregate) -> Vec<TrashInfo> {
                 volume: VolumeId::of(&volume),
                 name: lun.full_name(),
                 lun: Some(lun.file.0),
-                uuid: Some(lun.uuid()),
+                id: lun.uuid(),
+                luns: vec![lun.uuid()],
                 size_bytes: lun.size_bytes(),
                 used_blocks: lun.used_blocks(),
                 deleted_seconds: *seconds,
@@ -89,7 +92,8 @@ pub(crate) fn of(aggregate: &Aggregate) -> Vec<TrashInfo> {
             volume: VolumeId::of(volume),
             name: volume.name.to_string(),
             lun: None,
-            uuid: None,
+            id: identity::lun_uuid(&aggregate.uuid, volume.id, FileId(0), None),
+            luns: volume.kept_luns().iter().map(|lun| lun.uuid()).collect(),
             size_bytes: luns.iter().map(|lun| lun.size_bytes()).sum(),
             used_blocks: volume.allocated_blocks.load(Ordering::Relaxed),
             deleted_seconds: volume.deleted_seconds.load(Ordering::Relaxed),

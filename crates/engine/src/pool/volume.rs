@@ -52,6 +52,9 @@ impl StripeState {
     }
 }
 
+/// What is said of a volume that is in the trash, after its name.
+pub(crate) const IN_TRASH: &str = " (in the trash)";
+
 /// A volume.
 pub(crate) struct Volume {
     pub(crate) id: FileId,
@@ -257,6 +260,14 @@ impl Volume {
         let mut luns = self.all_luns();
         luns.extend(self.trash.read().values().map(|(_, lun)| lun.clone()));
         luns
+    }
+
+    /// Its name, for people, and that it is in the trash.
+    pub(crate) fn said(&self) -> String {
+        match self.deleted_seconds.load(Ordering::Relaxed) {
+            0 => self.name.to_string(),
+            _ => format!("{}{IN_TRASH}", self.name),
+        }
     }
 
     /// True if this is the name by which the volume is found.

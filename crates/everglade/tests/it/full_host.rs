@@ -86,7 +86,7 @@ fn has_endpoints(dir: &TestDir, server: &Server) -> bool {
 }
 
 fn delete_lun(dir: &TestDir) {
-    let deleted = dir.run(&["lun", "delete", LUN, "--yes", "--wait"]);
+    let deleted = dir.run(&["lun", "delete", LUN, "--yes", "--purge", "--wait"]);
     assert_eq!(
         code(&deleted),
         0,

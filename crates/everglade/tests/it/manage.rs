@@ -23,6 +23,7 @@ mod rest;
 mod scrubbing;
 mod space;
 mod sparing;
+mod trash;
 
 use std::fs;
 use std::path::{Path, PathBuf};

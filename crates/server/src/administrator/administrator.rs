@@ -26,7 +26,7 @@ use everglade_api::{
 };
 use everglade_engine::{AggregateInfo, Engine, State, VolumeId, VolumeInfo, admin};
 use everglade_env::lock::{Mutex, MutexGuard, RwLock};
-use everglade_target::reservations::Registry;
+use everglade_target::reservations::{LunUuid, Registry};
 
 use super::allow::Allow;
 use super::candidates;
@@ -36,7 +36,7 @@ use super::kinds::on_media;
 use super::pauses;
 use super::points;
 use super::unavailable::Unavailable;
-use super::units::bytes;
+use super::units::{bytes, in_trash};
 use crate::datadir::{DataDirError, Endpoints, Phase};
 use crate::fronts::Protocol;
 use crate::plane::control::{Answer, Control, Plane, Timing};
@@ -68,6 +68,8 @@ pub struct Administrator {
     usual_policy: String,
     /// Seconds from the beginning of a scrub to that of the next one; 0 for never.
     pub(super) scrub_interval: u64,
+    /// Seconds that deleted objects stay in the trash; 0 if they do not go there.
+    pub(super) trash_keep: u64,
     /// The allow-lists of the protocols that have one.
     pub(super) allow: Vec<Allow>,
     /// Conditions of aggregates, by their numbers in the engine, that were found at the start and
@@ -84,6 +86,8 @@ pub struct Deleted {
     pub pending: Pending,
     /// A description of the deleted object, for people.
     pub detail: String,
+    /// When it leaves the trash, if it was put there: then nothing is freed now.
+    pub kept_until: Option<Moment>,
 }
 
 impl Administrator {
@@ -109,6 +113,7 @@ impl Administrator {
             ready: Mutex::new(ready.collect()),
             usual_policy: config.snapshot_policy.clone(),
             scrub_interval: config.scrub_interval.duration().as_secs(),
+            trash_keep: config.trash_keep.duration().as_secs(),
             allow: Allow::of(protocols),
             found_at_start: Vec::new(),
             idle_drives: Mutex::new(idle_drives),
@@ -420,20 +425,23 @@ impl Administrator {
         }
     }
 
-    /// Removes a volume with all its LUNs.
+    /// Puts a volume with all that it has into the trash, or removes it.
     ///
     /// # Errors
     /// Nothing was changed.
-    pub fn delete_volume(&self, name: &str) -> Result<Deleted, Problem> {
+    pub fn delete_volume(&self, name: &str, purge: bool) -> Result<Deleted, Problem> {
         let volume = self.volume(name)?;
         let aggregate = self.aggregate_of(name)?;
         let gone = self.uuids(name, None);
-        let change = admin::Change::DeleteVolume {
-            name: name.to_owned(),
+        let name_ = name.to_owned();
+        let kept_until = self.trash_until(purge);
+        let change = match kept_until {
+            Some(_) => admin::Change::TrashVolume { name: name_ },
+            None => admin::Change::DeleteVolume { name: name_ },
         };
         self.change(aggregate, change)?;
-        tracing::info!("deleted volume {name}");
-        self.forget_reservations(&gone);
+        tracing::info!("deleted volume {name}{}", in_trash(kept_until));
+        self.forget_deleted(&gone, kept_until);
         if let Err(problem) = self.schedule.forget(name) {
             tracing::warn!(
                 "volume {name} is deleted, but its snapshot policy is not yet: {problem}"
@@ -445,7 +453,8 @@ impl Administrator {
                 "{}, {}",
                 counted(volume.lun_count, "LUN"),
                 Size(volume.logical_bytes).said()
-            ),
+            ) + &in_trash(kept_until),
+            kept_until,
         })
     }
 
@@ -511,27 +520,42 @@ impl Administrator {
         self.lun(volume, name).map_err(Problem::after_change)
     }
 
-    /// Removes a LUN.
+    /// Puts a LUN into the trash, or removes it.
     ///
     /// # Errors
     /// Nothing was changed.
-    pub fn delete_lun(&self, volume: &str, name: &str) -> Result<Deleted, Problem> {
+    pub fn delete_lun(&self, volume: &str, name: &str, purge: bool) -> Result<Deleted, Problem> {
         let lun = self.lun(volume, name)?;
         let aggregate = self.aggregate_of(volume)?;
         let gone = self.uuids(volume, Some(name));
-        self.change(
-            aggregate,
-            admin::Change::DeleteLun {
-                volume: volume.to_owned(),
-                name: name.to_owned(),
+        let (volume_, name_) = (volume.to_owned(), name.to_owned());
+        let kept_until = self.trash_until(purge);
+        let change = match kept_until {
+            Some(_) => admin::Change::TrashLun {
+                volume: volume_,
+                name: name_,
             },
-        )?;
-        tracing::info!("deleted LUN {volume}/{name}");
-        self.forget_reservations(&gone);
+            None => admin::Change::DeleteLun {
+                volume: volume_,
+                name: name_,
+            },
+        };
+        self.change(aggregate, change)?;
+        tracing::info!("deleted LUN {volume}/{name}{}", in_trash(kept_until));
+        self.forget_deleted(&gone, kept_until);
         Ok(Deleted {
             pending: self.pending_of(aggregate),
-            detail: Size(lun.size_bytes).said(),
+            detail: Size(lun.size_bytes).said() + &in_trash(kept_until),
+            kept_until,
         })
+    }
+
+    /// Forgets what hosts had of deleted LUNs.
+    fn forget_deleted(&self, luns: &[LunUuid], kept_until: Option<Moment>) {
+        match kept_until {
+            None => self.forget_reservations(luns),
+            Some(_) => self.schedule().forget_mappings(luns),
+        }
     }
 
     /// Returns the blocks that one aggregate has yet to free.

@@ -17,7 +17,7 @@
 
 use std::time::Duration;
 
-use everglade_api::{Code, Problem};
+use everglade_api::{Code, Problem, counted};
 use everglade_engine::State;
 
 use super::administrator::{Administrator, LOOK_EVERY, host};
@@ -105,10 +105,16 @@ impl Administrator {
                     "aggregate {name} cannot be opened, so it may have volumes"
                 ));
             }
+            let trash = self.trash().trash;
+            let kept = trash.iter().filter(|it| it.aggregate == name).count();
             let volumes = self.volumes().volumes;
             let count = volumes.iter().filter(|known| known.aggregate == name);
             match count.count() {
-                0 => {}
+                0 if kept == 0 => {}
+                0 => {
+                    let text = counted(kept as u64, "object");
+                    return would_lose(format!("aggregate {name} has {text} in its trash"));
+                }
                 1 => return would_lose(format!("aggregate {name} has a volume")),
                 count => return would_lose(format!("aggregate {name} has {count} volumes")),
             }

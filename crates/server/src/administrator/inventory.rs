@@ -64,6 +64,8 @@ pub struct Gardened {
     pub after_read_bytes: u64,
     /// Bytes in use on devices that are being removed; none if none are, or that is not known yet.
     pub leaving_bytes: Option<u64>,
+    /// Objects that left the trash because space was short.
+    pub purged: u64,
 }
 
 fn gardened(info: &AggregateInfo) -> Gardened {
@@ -77,6 +79,7 @@ fn gardened(info: &AggregateInfo) -> Gardened {
             .as_ref()
             .filter(|removal| removal.is_surveyed)
             .map(|removal| bytes(removal.left_blocks)),
+        purged: info.purged.count,
     }
 }
 
@@ -138,6 +141,8 @@ impl Administrator {
             })
             .map(|lun| lun.size_bytes)
             .fold(0, u64::saturating_add);
+        let alone = volumes.iter().map(|it| it.snapshot_exclusive_bytes);
+        let snapshot_exclusive_bytes = alone.fold(0, u64::saturating_add);
         let damaged = info.lost.lines.iter();
         let mended = info.mended.blocks.iter();
         let mended = mended.map(|(file, blocks)| ((*file).to_owned(), *blocks));
@@ -159,6 +164,8 @@ impl Administrator {
             pending_free_bytes: bytes(usage.pending_blocks),
             logical_bytes,
             shared_bytes: self.shared_bytes(&volumes),
+            snapshot_exclusive_bytes,
+            trash_bytes: self.trash_bytes(&info.name),
             dirty_bytes: bytes(usage.dirty_pages),
             host_backed_bytes: bytes(usage.backed_blocks),
             host_free_bytes,
@@ -346,6 +353,7 @@ impl Administrator {
             lun_count: self.engine.luns().len() as u64,
             connection_count: u64::from(self.plane.placement.connections()),
             uptime_seconds: self.since.elapsed().as_secs(),
+            trash_keep_seconds: self.trash_keep,
             conditions,
         }
     }
@@ -618,15 +626,17 @@ fn conditions(aggregate: &Aggregate, closed: Option<Code>) -> Vec<Condition> {
         add(
             Code::AggregateNearlyFull,
             Health::Warning,
-            format!("{} are left", Size(aggregate.free_bytes)),
-            "delete or discard something, or make the aggregate larger",
+            format!("{} are left{}", Size(aggregate.free_bytes), held(aggregate)),
+            match aggregate.trash_bytes {
+                0 => "delete or discard something, or make the aggregate larger",
+                _ => {
+                    "delete or discard something, 'trash empty' what is not needed any more, or \
+                    make the aggregate larger"
+                }
+            },
         );
     }
-    let promised = aggregate
-        .size_bytes
-        .saturating_sub(aggregate.host_backed_bytes);
-    let low = |free: &u64| *free < promised && *free < aggregate.size_bytes / 20;
-    if let Some(free) = aggregate.host_free_bytes.filter(low) {
+    if let Some((promised, free)) = host_shortage(aggregate) {
         add(
             Code::HostLow,
             Health::Warning,
@@ -639,6 +649,34 @@ fn conditions(aggregate: &Aggregate, closed: Option<Code>) -> Vec<Condition> {
         );
     }
     conditions
+}
+
+/// The bytes that an aggregate may still take of its host, and those that the host has left, if
+/// these are few.
+pub(super) fn host_shortage(aggregate: &Aggregate) -> Option<(u64, u64)> {
+    let promised = aggregate
+        .size_bytes
+        .saturating_sub(aggregate.host_backed_bytes);
+    let low = |free: &u64| *free < promised && *free < aggregate.size_bytes / 20;
+    let free = aggregate.host_free_bytes.filter(low)?;
+    Some((promised, free))
+}
+
+/// Says what holds space that could be had: snapshots, the trash, and deletions under way.
+fn held(aggregate: &Aggregate) -> String {
+    let parts = [
+        ("snapshots alone hold", aggregate.snapshot_exclusive_bytes),
+        ("the trash has", aggregate.trash_bytes),
+        ("deletions have yet to free", aggregate.pending_free_bytes),
+    ];
+    let parts = parts.iter().filter(|(_, bytes)| *bytes > 0);
+    let parts: Vec<String> = parts
+        .map(|(what, bytes)| format!("{what} {}", Size(*bytes)))
+        .collect();
+    match parts.is_empty() {
+        true => String::new(),
+        false => format!("; {}", parts.join(", ")),
+    }
 }
 
 /// Adds the conditions of damaged blocks. Unreadable blocks are worse than blocks known to be lost,
@@ -712,6 +750,8 @@ pub(crate) fn example() -> Aggregate {
         pending_free_bytes: 0,
         logical_bytes: 0,
         shared_bytes: 0,
+        snapshot_exclusive_bytes: 0,
+        trash_bytes: 0,
         dirty_bytes: 0,
         host_backed_bytes: 100,
         host_free_bytes: Some(900),

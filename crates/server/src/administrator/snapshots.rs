@@ -112,6 +112,7 @@ impl Administrator {
         self.change(aggregate, deletion(volume, name))?;
         tracing::info!("deleted snapshot {volume}@{name}");
         Ok(Deleted {
+            kept_until: None,
             pending: self.pending_of(aggregate),
             detail: format!(
                 "of {}, {} of its own",
@@ -264,9 +265,10 @@ fn refuse_kept(volume: &str, newer: &[Snapshot]) -> Result<(), Problem> {
             snapshot.name
         )),
         [] if !snapshot.clones.is_empty() => Some(format!(
-            "snapshot {volume}@{} is the base of {}; split or delete what is cloned from it first",
+            "snapshot {volume}@{} is the base of {}; {}",
             snapshot.name,
-            snapshot.clones.join(", ")
+            snapshot.clones.join(", "),
+            snapshot.remedy_of_clones()
         )),
         [] => None,
         holds => Some(format!(

@@ -71,6 +71,8 @@ impl Unavailable {
             pending_free_bytes: 0,
             logical_bytes: 0,
             shared_bytes: 0,
+            snapshot_exclusive_bytes: 0,
+            trash_bytes: 0,
             dirty_bytes: 0,
             host_backed_bytes: 0,
             host_free_bytes: None,

@@ -20,7 +20,7 @@ use super::{ConfigError, Settings, suggest};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Keys this version honours.
-pub const KEYS: [&str; 33] = [
+pub const KEYS: [&str; 34] = [
     "data_dir",
     "memory",
     "reactors",
@@ -51,6 +51,7 @@ pub const KEYS: [&str; 33] = [
     "journal.half_size",
     "cp.interval",
     "scrub.interval",
+    "trash.keep",
     "garden.on_demand",
     "garden.write_after_read",
     "snapshot.policy",
@@ -160,6 +161,7 @@ impl Source<'_> {
             }
             "journal.half_size" => settings.journal_half_size = Some(self.parsed(key, value)?),
             "cp.interval" => settings.cp_interval = Some(self.parsed(key, value)?),
+            "trash.keep" => settings.trash_keep = Some(self.parsed(key, value)?),
             "scrub.interval" => settings.scrub_interval = Some(self.parsed(key, value)?),
             "garden.on_demand" => settings.garden_on_demand = Some(self.parsed(key, value)?),
             "garden.write_after_read" => {

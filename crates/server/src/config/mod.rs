@@ -62,6 +62,9 @@ const REACTORS_MAX: usize = 64;
 const SCRUB_INTERVAL_DEFAULT: Interval = Interval::seconds(7 * 86_400);
 /// A year.
 const SCRUB_INTERVAL_MAX: Interval = Interval::seconds(365 * 86_400);
+const TRASH_KEEP_DEFAULT: Interval = Interval::seconds(86_400);
+/// A year.
+const TRASH_KEEP_MAX: Interval = Interval::seconds(365 * 86_400);
 const CP_INTERVAL_DEFAULT: Interval = Interval::seconds(10);
 const CP_INTERVAL_MIN: Interval = Interval::millis(100);
 const CP_INTERVAL_MAX: Interval = Interval::seconds(3600);
@@ -168,6 +171,8 @@ pub struct Settings {
     pub cp_interval: Option<Interval>,
     /// Time from the beginning of a scrub to that of the next one; 0 for never.
     pub scrub_interval: Option<Interval>,
+    /// How long deleted objects can come back; 0 for not at all.
+    pub trash_keep: Option<Interval>,
     /// A parity group that has no free area empties its emptiest one before writing there.
     pub garden_on_demand: Option<Switch>,
     /// What clients read in order, and does not lie in order, is put in order.
@@ -206,6 +211,7 @@ impl Settings {
             lun_size: self.lun_size.or(lower.lun_size),
             cp_interval: self.cp_interval.or(lower.cp_interval),
             scrub_interval: self.scrub_interval.or(lower.scrub_interval),
+            trash_keep: self.trash_keep.or(lower.trash_keep),
             garden_on_demand: self.garden_on_demand.or(lower.garden_on_demand),
             garden_write_after_read: self
                 .garden_write_after_read
@@ -247,6 +253,8 @@ pub struct Config {
     pub cp_interval: Interval,
     /// Time from the beginning of a scrub to that of the next one; 0 for never.
     pub scrub_interval: Interval,
+    /// How long deleted LUNs and volumes can come back; 0 for not at all.
+    pub trash_keep: Interval,
     /// A parity group that has no free area empties its emptiest one before writing there.
     pub garden_on_demand: Switch,
     /// What clients read in order, and does not lie in order, is put in order.
@@ -401,6 +409,11 @@ impl Config {
                 "cp.interval",
                 settings.cp_interval.unwrap_or(CP_INTERVAL_DEFAULT),
                 CP_INTERVAL_MIN..=CP_INTERVAL_MAX,
+            )?,
+            trash_keep: in_range(
+                "trash.keep",
+                settings.trash_keep.unwrap_or(TRASH_KEEP_DEFAULT),
+                Interval::seconds(0)..=TRASH_KEEP_MAX,
             )?,
             scrub_interval: in_range(
                 "scrub.interval",

@@ -124,6 +124,7 @@ impl Config {
             ),
             ("cp.interval", Some(self.cp_interval.to_string())),
             ("scrub.interval", Some(self.scrub_interval.to_string())),
+            ("trash.keep", Some(self.trash_keep.to_string())),
             ("garden.on_demand", Some(self.garden_on_demand.to_string())),
             (
                 "garden.write_after_read",

@@ -24,6 +24,7 @@ pub(super) fn all(administrator: &Administrator, records: &Records) -> Page {
     drives(&mut page, &aggregates);
     engine(&mut page, administrator);
     limits(&mut page, administrator);
+    trash(&mut page, administrator);
     memory(&mut page, administrator);
     process(&mut page, administrator);
     page
@@ -373,9 +374,27 @@ fn engine(page: &mut Page, administrator: &Administrator) {
             family.value(&[aggregate], left);
         }
     }
+    let mut family = page.family("everglade_trash_purged_total");
+    for (aggregate, garden) in &counts.gardens {
+        family.value(&[aggregate], garden.purged);
+    }
     let mut family = page.family("everglade_garden_cleaned_areas_total");
     for (aggregate, garden) in &counts.gardens {
         family.value(&[aggregate], garden.cleaned_areas);
+    }
+}
+
+fn trash(page: &mut Page, administrator: &Administrator) {
+    let trash = administrator.trash().trash;
+    let aggregates = administrator.aggregates().aggregates;
+    let mut family = page.family("everglade_trash_bytes");
+    for aggregate in &aggregates {
+        family.value(&[&aggregate.name], aggregate.trash_bytes);
+    }
+    let mut family = page.family("everglade_trash_objects");
+    for aggregate in &aggregates {
+        let here = trash.iter().filter(|it| it.aggregate == aggregate.name);
+        family.value(&[&aggregate.name], here.count() as u64);
     }
 }
 

@@ -246,6 +246,11 @@ const REST: &[Metric] = &[
         in order, and that are yet to be put in order."),
     gauge("everglade_removal_left_bytes", &["aggregate"], "Bytes in use on devices that are being \
         removed; absent while none are."),
+    gauge("everglade_trash_bytes", &["aggregate"], "Space that deleted objects take that can come \
+        back."),
+    gauge("everglade_trash_objects", &["aggregate"], "Deleted objects that can come back."),
+    counter("everglade_trash_purged_total", &["aggregate"], "Objects that left the trash because \
+        space was short, since the aggregate was opened."),
     counter("everglade_qos_held_total", &["lun"], "Operations that the limit of a LUN has held \
         back since it was set."),
     counter("everglade_qos_held_seconds_total", &["lun"], "How long they were held back, all \

@@ -75,6 +75,8 @@ struct Reclaim {
     /// The space that had been freed when the job began.
     from: u64,
     course: Course,
+    /// What became of the object, if it was not removed.
+    kept: Option<String>,
 }
 
 impl Jobs {
@@ -101,12 +103,42 @@ impl Jobs {
             total: pending.bytes,
             from,
             course: Course::begun(now),
+            kept: None,
         };
         if pending.bytes == 0 {
             reclaim.course.end(now, Ok(()));
         }
         let job = reclaim.view(id, &now_at, now);
         inner.jobs.insert(id, reclaim);
+        inner.forget_old();
+        job
+    }
+
+    /// Notes a deletion that was done at once, and gives no space back; `kept` says where the
+    /// object is.
+    pub fn note_kept(
+        &self,
+        now: Moment,
+        kind: &'static str,
+        object: &str,
+        (aggregate, kept): (&str, String),
+    ) -> Job {
+        let mut inner = self.lock();
+        inner.next += 1;
+        let id = inner.next;
+        let mut course = Course::begun(now);
+        course.end(now, Ok(()));
+        let done = Reclaim {
+            kind,
+            object: object.to_owned(),
+            aggregate: aggregate.to_owned(),
+            total: 0,
+            from: 0,
+            course,
+            kept: Some(kept),
+        };
+        let job = done.view(id, &Progress::default(), now);
+        inner.jobs.insert(id, done);
         inner.forget_old();
         job
     }
@@ -321,7 +353,11 @@ impl Reclaim {
             note: progress.held.clone(),
             is_cancellable: false,
         };
-        self.course.view(id, now, work)
+        let job = self.course.view(id, now, work);
+        Job {
+            detail: self.kept.clone().or(job.detail),
+            ..job
+        }
     }
 }
 

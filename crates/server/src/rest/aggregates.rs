@@ -254,7 +254,7 @@ pub(super) async fn delete(
     headers: HeaderMap,
 ) -> Answer {
     let names = ["discard_volumes", DISCONNECT];
-    let [discard_volumes, disconnect] = flags::read_all(query.as_deref(), names)?;
+    let [discard_volumes, disconnect] = flags::read(query.as_deref(), names)?;
     let condition = Condition::read(&headers, &header::IF_MATCH)?;
     let editing = desk.edit(&format!("aggregate {name}"))?;
     let deed = Deed {

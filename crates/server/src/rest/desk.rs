@@ -180,11 +180,24 @@ impl Desk {
         self.ask(move |administrator| {
             let deleted = delete(administrator);
             let deleted = deleted.inspect_err(|problem| caller.note_problem(problem));
-            let Deleted { pending, detail } = deleted?;
+            let Deleted {
+                pending,
+                detail,
+                kept_until,
+            } = deleted?;
             let (now, what) = (administrator.now(), deed.what);
             let deed = Deed { detail, ..deed };
             caller.remember(&records, now, &deed);
-            let job = records.jobs.begin(now, what, &deed.object, &pending);
+            let job = match kept_until {
+                None => records.jobs.begin(now, what, &deed.object, &pending),
+                Some(until) => {
+                    let kept = (
+                        pending.aggregate.as_str(),
+                        format!("it is in the trash until {until}"),
+                    );
+                    records.jobs.note_kept(now, what, &deed.object, kept)
+                }
+            };
             records.events.tell(
                 now,
                 NewEvent {
@@ -192,9 +205,10 @@ impl Desk {
                     kind: EventKind::Job,
                     object: deed.object,
                     code: None,
-                    text: match job.state {
-                        JobState::Done => format!("job {} ({what}) is done", job.id),
-                        _ => format!("job {} gives back {}", job.id, Size(job.total_bytes)),
+                    text: match (kept_until, job.state) {
+                        (Some(until), _) => format!("it is in the trash until {until}"),
+                        (None, JobState::Done) => format!("job {} ({what}) is done", job.id),
+                        (None, _) => format!("job {} gives back {}", job.id, Size(job.total_bytes)),
                     },
                 },
             );

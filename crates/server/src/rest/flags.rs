@@ -2,13 +2,8 @@
 
 use everglade_api::{Code, Problem};
 
-/// Returns the value of a flag in a query in which nothing else may be; absent is false.
-pub(super) fn read(query: Option<&str>, name: &str) -> Result<bool, Problem> {
-    read_all(query, [name]).map(|[found]| found)
-}
-
 /// Returns the values of several flags, in their order.
-pub(super) fn read_all<const N: usize>(
+pub(super) fn read<const N: usize>(
     query: Option<&str>,
     names: [&str; N],
 ) -> Result<[bool; N], Problem> {
@@ -42,7 +37,7 @@ mod tests {
 
     #[test]
     fn a_flag_is_true_or_false_and_there_once() {
-        let read = |query| read(Some(query), "sure");
+        let read = |query| read(Some(query), ["sure"]).map(|[found]| found);
         assert_eq!(read(""), Ok(false));
         assert_eq!(read("sure=true"), Ok(true));
         assert_eq!(read("sure=false&"), Ok(false));
@@ -55,8 +50,8 @@ mod tests {
         ] {
             assert_eq!(read(query).expect_err(query).code, code, "{query}");
         }
-        assert_eq!(super::read(None, "sure"), Ok(false));
-        let both = |query| read_all(Some(query), ["sure", "very"]);
+        assert_eq!(super::read(None, ["sure"]), Ok([false]));
+        let both = |query| super::read(Some(query), ["sure", "very"]);
         assert_eq!(both("very=true"), Ok([false, true]));
         assert_eq!(both("very=true&sure=true"), Ok([true, true]));
         assert!(both("very=true&very=true").is_err());

@@ -14,7 +14,7 @@ use super::desk::Desk;
 use super::entity::{Condition, Tag};
 use super::flags;
 use super::listing::Listing;
-use crate::administrator::{Administrator, DISCONNECT, Within};
+use crate::administrator::{Administrator, DISCONNECT, PURGE, Within};
 use crate::records::Deed;
 
 pub(super) async fn list(
@@ -192,7 +192,7 @@ pub(super) async fn delete(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Answer {
-    let disconnect = flags::read(query.as_deref(), DISCONNECT)?;
+    let [disconnect, purge] = flags::read(query.as_deref(), [DISCONNECT, PURGE])?;
     let condition = Condition::read(&headers, &header::IF_MATCH)?;
     let object = format!("{volume}/{name}");
     let editing = desk.edit(&format!("LUN {object}"))?;
@@ -208,7 +208,7 @@ pub(super) async fn delete(
             if !disconnect {
                 administrator.refuse_connected(&Within::Lun(&volume, &name))?;
             }
-            administrator.delete_lun(&volume, &name)
+            administrator.delete_lun(&volume, &name, purge)
         })
         .await?;
     accepted(&job)

@@ -52,6 +52,7 @@ mod snapshots;
 mod spares;
 mod splits;
 pub mod tokens;
+mod trash;
 mod volumes;
 
 use std::io;

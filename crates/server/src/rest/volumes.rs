@@ -16,7 +16,7 @@ use super::desk::Desk;
 use super::entity::{Condition, Tag};
 use super::flags;
 use super::listing::Listing;
-use crate::administrator::{Administrator, DISCONNECT, Within};
+use crate::administrator::{Administrator, DISCONNECT, PURGE, Within};
 use crate::records::Deed;
 
 pub(super) async fn list(State(desk): State<Arc<Desk>>, listing: Listing) -> Answer {
@@ -188,7 +188,7 @@ pub(super) async fn delete(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Answer {
-    let disconnect = flags::read(query.as_deref(), DISCONNECT)?;
+    let [disconnect, purge] = flags::read(query.as_deref(), [DISCONNECT, PURGE])?;
     let condition = Condition::read(&headers, &header::IF_MATCH)?;
     let editing = desk.edit(&format!("volume {name}"))?;
     let deed = Deed {
@@ -203,7 +203,7 @@ pub(super) async fn delete(
             if !disconnect {
                 administrator.refuse_connected(&Within::Volume(&name))?;
             }
-            administrator.delete_volume(&name)
+            administrator.delete_volume(&name, purge)
         })
         .await?;
     accepted(&job)

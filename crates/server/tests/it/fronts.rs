@@ -247,7 +247,10 @@ fn sessions_end_with_their_lun_and_with_the_server() {
     assert_eq!(orphan.ask("open vol0/free"), format!("open {LUN_BYTES}"));
     let mut idle = daemon.line();
     assert_eq!(idle.hear(), "hello");
-    let deleted = daemon.reactors.administrator().delete_lun("vol0", "free");
+    let deleted = daemon
+        .reactors
+        .administrator()
+        .delete_lun("vol0", "free", true);
     deleted.expect("deleted");
     assert_eq!(orphan.hear(), "stopping", "the sweep found it");
     assert_eq!(orphan.hear(), "");

@@ -55,6 +55,7 @@ fn pages_follow_the_rules_for_accessible_pages() {
         "/volumes/nix",
         "/jobs",
         "/jobs?done=deleted",
+        "/trash?done=trashed",
         "/events",
         "/login",
         "/do/volume-create",
@@ -165,6 +166,24 @@ fn a_volume_is_made_and_restored_by_keyboard() {
         Some(2),
         "{snapshots}"
     );
+
+    // What is deleted can be brought back.
+    browser.open(&format!("{at}/do/lun-delete/web/disk"));
+    let told = browser.value("document.querySelector('main').innerText");
+    let told = told.as_str().expect("text");
+    assert!(told.contains("can be brought back for 1 d"), "{told}");
+    browser.value("document.querySelector('button.bad').focus()");
+    browser.press("Space");
+    browser.until("location.pathname + location.search === '/trash?done=trashed'");
+    let told = browser.value("document.querySelector('main').innerText");
+    assert!(told.as_str().expect("text").contains("web/disk"), "{told}");
+    browser.value("document.querySelector('a[aria-label=\"Bring back web/disk\"]').focus()");
+    browser.press("Enter");
+    browser.until("location.pathname.startsWith('/do/undelete/')");
+    fill(&mut browser, "name", "again");
+    browser.press("Enter");
+    browser.until("location.search === '?done=back'");
+    ask_json(&dir, &["lun", "show", "web/again"]);
     let history = ask_json(&dir, &["history"]);
     assert!(
         history.to_string().contains("console on the loopback"),

@@ -361,8 +361,10 @@ fn remedies_of_refused_changes_work() {
             (
                 "snapshot delete v@s",
                 6,
-                "split or delete what is cloned first; then add --yes",
-                "everglade clone split start c --wait && everglade snapshot delete v@s --yes",
+                "split or delete what is cloned first, and 'trash empty' what is in the trash; \
+                then add --yes",
+                "everglade clone split start c --wait && everglade trash empty d --yes && \
+                everglade snapshot delete v@s --yes",
             ),
             (
                 "snapshot restore v@t --discard-newer",

@@ -278,7 +278,7 @@ fn nobody_gets_access_by_a_new_name() {
     );
     ask(&dir, &["clone", "create", "safe", "--from", "vol0@s"]);
     assert!(Client::open(&server.tcp, "safe/lun0").is_err());
-    ask(&dir, &["volume", "delete", "safe", "--yes"]);
+    ask(&dir, &["volume", "delete", "safe", "--yes", "--purge"]);
     ask(&dir, &["snapshot", "delete", "vol0@s", "--yes"]);
     ask(&dir, &["lun", "rename", "vol0/lun0", "spare"]);
     ask(&dir, &["volume", "rename", "vol0", "safe"]);

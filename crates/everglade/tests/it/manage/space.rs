@@ -76,10 +76,10 @@ fn a_new_lun_serves_grows_survives_and_gives_its_space_back() {
         &["1.0 GiB", "--yes"],
     );
     assert_size(&server, "vol1/disk", GIB);
-    ask(&dir, &["lun", "delete", "vol1/disk", "--yes"]);
+    ask(&dir, &["lun", "delete", "vol1/disk", "--yes", "--purge"]);
     must_fail("nbdinfo", &["--size", &server.uri("vol1/disk")]);
     wait_until_used(&dir, "deleted", |used| used < empty + MIB);
-    ask(&dir, &["volume", "delete", "vol1", "--yes"]);
+    ask(&dir, &["volume", "delete", "vol1", "--yes", "--purge"]);
     refused(&dir, &["volume", "show", "vol1"], 4, &["no volume vol1"]);
     server.stop();
     assert_clean(&dir, 1);
@@ -106,7 +106,7 @@ fn a_volume_takes_its_luns_with_it_and_its_name_is_free_again() {
             6,
             &["its 2 LUNs", "16.0 MiB"],
         );
-        ask(&dir, &["volume", "delete", "v", "--yes"]);
+        ask(&dir, &["volume", "delete", "v", "--yes", "--purge"]);
         refused(&dir, &["lun", "show", "v/a"], 4, &["no volume v"]);
         wait_until_used(&dir, &format!("round {round}"), |used| used < empty + MIB);
     }
@@ -122,7 +122,7 @@ fn what_was_answered_survives_a_kill() {
     ask(&dir, &["lun", "create", "v/a", "--size", "1GiB"]);
     ask(&dir, &["lun", "create", "v/b", "--size", "1GiB"]);
     ask(&dir, &["lun", "resize", "v/a", "--size", "2GiB"]);
-    ask(&dir, &["lun", "delete", "v/b", "--yes"]);
+    ask(&dir, &["lun", "delete", "v/b", "--yes", "--purge"]);
     server.kill();
     let server = serve(&dir);
     let luns = ask_json(&dir, &["lun", "show", "v"]);
@@ -223,8 +223,11 @@ fn changes_under_load_disturb_no_client() {
                     &format!("{}MiB", 65 + number),
                 ],
             );
-            ask(&dir, &["lun", "delete", &lun, "--yes", "--disconnect"]);
-            ask(&dir, &["volume", "delete", &name, "--yes"]);
+            ask(
+                &dir,
+                &["lun", "delete", &lun, "--yes", "--purge", "--disconnect"],
+            );
+            ask(&dir, &["volume", "delete", &name, "--yes", "--purge"]);
         }
         drop(over);
         for client in clients {

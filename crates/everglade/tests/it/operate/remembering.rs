@@ -68,7 +68,10 @@ fn a_deletion_is_a_job_that_ends_when_the_space_is_back() {
     ask(&dir, &["lun", "create", "vol0/l", "--size", "64M"]);
     let image = noise(&dir, "noise", 48 << 20);
     copy_in(&server, &image, "vol0/l");
-    let deleted = ask_json(&dir, &["lun", "delete", "vol0/l", "--yes", "--wait"]);
+    let deleted = ask_json(
+        &dir,
+        &["lun", "delete", "vol0/l", "--yes", "--purge", "--wait"],
+    );
     assert_eq!(deleted["state"], "done", "{deleted}");
     assert_eq!(deleted["percent"], 100);
     let shown = ask_json(&dir, &["job", "show"]);

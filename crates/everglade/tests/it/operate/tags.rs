@@ -74,13 +74,22 @@ fn a_dry_run_says_what_would_be_lost_and_changes_nothing() {
     let dir = TestDir::new();
     let server = serve(&dir);
     let before = crate::manage::everything(&dir);
-    let said = ask(&dir, &["volume", "delete", "vol0", "--dry-run"]);
+    let delete = ["volume", "delete", "vol0", "--dry-run"];
+    let said = ask(&dir, &[&delete[..], &["--purge"]].concat());
     assert!(
         said.contains("vol0 with its LUN (64.0 MiB in all) would be lost"),
         "{said}"
     );
+    let said = ask(&dir, &delete);
+    assert!(
+        said.contains("vol0 with its LUN (64.0 MiB in all) would stay in the trash"),
+        "{said}"
+    );
     assert!(said.contains("LUN vol0/lun0 (64.0 MiB)"), "{said}");
-    let said = ask(&dir, &["lun", "delete", "vol0/lun0", "--dry-run", "--yes"]);
+    let delete = ["lun", "delete", "vol0/lun0", "--dry-run", "--yes"];
+    let said = ask(&dir, &delete);
+    assert!(said.contains("would stay in the trash for 1d 0h"), "{said}");
+    let said = ask(&dir, &[&delete[..], &["--purge"]].concat());
     assert!(said.contains("would be lost"), "{said}");
     let said = ask(
         &dir,

@@ -166,7 +166,10 @@ fn what_is_cloned_goes_after_its_clones_and_refusals_name_them() {
     assert_eq!(names(&dir, "vol0"), ["s", "later"]);
 
     for name in ["f", "e", "c", "d", "vol0"] {
-        ask(&dir, &["volume", "delete", name, "--yes", "--wait"]);
+        ask(
+            &dir,
+            &["volume", "delete", name, "--yes", "--purge", "--wait"],
+        );
     }
     assert_eq!(ask(&dir, &["volume", "show", "--no-header"]), "");
     server.stop();

@@ -35,6 +35,8 @@ pub(super) fn done_said(word: &str) -> Option<&'static str> {
     match word {
         "created" => Some("Created."),
         "deleted" => Some("Deleted. A job frees the space."),
+        "trashed" => Some("Deleted. It is in the trash, and can be brought back."),
+        "back" => Some("It is back."),
         "resized" => Some("Resized."),
         "modified" => Some("Changed."),
         "taken" => Some("The snapshot is taken."),

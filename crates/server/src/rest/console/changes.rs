@@ -10,6 +10,7 @@
 //! | `/do/snapshot-create/V` | `POST /v1/volumes/V/snapshots` |
 //! | `/do/snapshot-restore/V/S` | `POST /v1/volumes/V/snapshots/S/actions/restore` |
 //! | `/do/snapshot-delete/V/S` | `DELETE /v1/volumes/V/snapshots/S` |
+//! | `/do/undelete/ID`, `purge` | `POST /v1/trash/ID/actions/undelete`, `DELETE /v1/trash/ID` |
 //! | `/do/job-cancel/ID` | `POST /v1/jobs/ID/actions/cancel` |
 //!
 //! 1. A form is sent with an idempotency key, so a button that is pressed twice makes one change.
@@ -23,7 +24,8 @@ use axum::body::Body as Stream;
 use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
-use everglade_api::{Code, CompareSnapshot, Name, Problem, RestoreSnapshot, Size};
+use everglade_api::{Code, CompareSnapshot, Name, Problem, RestoreSnapshot, Size, TrashItem};
+use everglade_console::duration;
 use everglade_console::{Field, Form, form as form_page};
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
@@ -56,6 +58,8 @@ enum Action {
     Restore(String, String),
     CloneVolume(String, String),
     DeleteSnapshot(String, String),
+    Undelete(String),
+    Purge(String),
     CancelJob(u64),
 }
 
@@ -87,6 +91,8 @@ impl Action {
                 ("snapshot-delete", Some(volume), Some(name)) => {
                     Action::DeleteSnapshot(volume, name)
                 }
+                ("undelete", Some(id), None) => Action::Undelete(id),
+                ("purge", Some(id), None) => Action::Purge(id),
                 ("job-cancel", Some(id), None) => Action::CancelJob(id.parse().ok()?),
                 _ => return None,
             },
@@ -117,6 +123,8 @@ impl Action {
             Action::Restore(volume, name) => of_snapshot("snapshot-restore", volume, name),
             Action::CloneVolume(volume, name) => of_snapshot("volume-clone", volume, name),
             Action::DeleteSnapshot(volume, name) => of_snapshot("snapshot-delete", volume, name),
+            Action::Undelete(id) => (format!("/do/undelete/{id}"), "/trash".to_owned()),
+            Action::Purge(id) => (format!("/do/purge/{id}"), "/trash".to_owned()),
             Action::CancelJob(id) => (format!("/do/job-cancel/{id}"), "/jobs".to_owned()),
         }
     }
@@ -178,12 +186,15 @@ impl Action {
                 let volume = administrator.volume(name)?;
                 Ok(Form {
                     title: format!("Delete volume {name}"),
-                    lead: vec![format!(
-                        "All its LUNs ({}) and snapshots ({}) are deleted. This cannot be undone.",
-                        volume.lun_count, volume.snapshot_count
-                    )],
-                    fields: vec![disconnect_box(filled)],
-                    hidden: vec![tag(&Tag::of_volume(&volume), filled)],
+                    lead: vec![
+                        format!(
+                            "All its LUNs ({}) and snapshots ({}) are deleted.",
+                            volume.lun_count, volume.snapshot_count
+                        ),
+                        fate(administrator),
+                    ],
+                    fields: delete_boxes(administrator, filled),
+                    hidden: vec![tag(&Tag::of_volume(&volume), filled), keeps(administrator)],
                     button: "Delete",
                     is_destructive: true,
                     ..Form::default()
@@ -242,12 +253,12 @@ impl Action {
                 let used = Size(lun.used_bytes);
                 Ok(Form {
                     title: format!("Delete LUN {volume}/{name}"),
-                    lead: vec![format!(
-                        "Its content ({used}) stays only where a snapshot or a clone has it. This \
-                         cannot be undone."
-                    )],
-                    fields: vec![disconnect_box(filled)],
-                    hidden: vec![tag(&Tag::of_lun(&lun), filled)],
+                    lead: vec![
+                        format!("Clients lose its content ({used})."),
+                        fate(administrator),
+                    ],
+                    fields: delete_boxes(administrator, filled),
+                    hidden: vec![tag(&Tag::of_lun(&lun), filled), keeps(administrator)],
                     button: "Delete",
                     is_destructive: true,
                     ..Form::default()
@@ -293,6 +304,27 @@ impl Action {
                     ..Form::default()
                 })
             }
+            Action::Undelete(id) => {
+                let item = in_trash(administrator, id)?;
+                let name = item.name.rsplit('/').next().unwrap_or_default();
+                Ok(Form {
+                    title: format!("Bring back {} {}", item.kind.noun(), item.name),
+                    lead: lines(["It has everything that it had when it was deleted."]),
+                    fields: vec![name_field(filled, name)],
+                    button: "Bring it back",
+                    ..Form::default()
+                })
+            }
+            Action::Purge(id) => {
+                let item = in_trash(administrator, id)?;
+                Ok(Form {
+                    title: format!("Delete {} {} for good", item.kind.noun(), item.name),
+                    lead: lines(["This cannot be undone."]),
+                    button: "Delete for good",
+                    is_destructive: true,
+                    ..Form::default()
+                })
+            }
             Action::CancelJob(id) => {
                 let job = desk.records().jobs.one(administrator.now(), *id)?;
                 Ok(Form {
@@ -322,15 +354,24 @@ impl Action {
             })
         };
         let delete = |path: String| {
-            let query = match filled.is_set("disconnect") {
-                true => "?disconnect=true",
-                false => "",
+            let flags = ["disconnect", "purge"].into_iter();
+            let flags: Vec<String> = flags
+                .filter(|flag| filled.is_set(flag))
+                .map(|flag| format!("{flag}=true"))
+                .collect();
+            let query = match flags.is_empty() {
+                true => String::new(),
+                false => format!("?{}", flags.join("&")),
+            };
+            let next = match filled.text("keeps") == "yes" && !filled.is_set("purge") {
+                true => "/trash?done=trashed",
+                false => "/jobs?done=deleted",
             };
             ask(
                 Method::DELETE,
                 format!("{path}{query}"),
                 None,
-                "/jobs?done=deleted".to_owned(),
+                next.to_owned(),
             )
         };
         match self {
@@ -412,6 +453,13 @@ impl Action {
             Action::DeleteSnapshot(volume, snapshot) => {
                 delete(format!("/v1/volumes/{volume}/snapshots/{snapshot}"))
             }
+            Action::Undelete(id) => ask(
+                Method::POST,
+                format!("/v1/trash/{id}/actions/undelete"),
+                Some(json!({"name": name()})),
+                done("back"),
+            ),
+            Action::Purge(id) => delete(format!("/v1/trash/{id}")),
             Action::CancelJob(id) => ask(
                 Method::POST,
                 format!("/v1/jobs/{id}/actions/cancel"),
@@ -420,6 +468,47 @@ impl Action {
             ),
         }
     }
+}
+
+/// An object in the trash.
+fn in_trash(administrator: &Administrator, id: &str) -> Result<TrashItem, Problem> {
+    let mut known = administrator.trash().trash.into_iter();
+    known
+        .find(|item| item.id == id)
+        .ok_or_else(|| Problem::new(Code::NotFound, "it is not in the trash any more"))
+}
+
+/// Says whether what is deleted can come back.
+fn fate(administrator: &Administrator) -> String {
+    match administrator.trash_keep_seconds() {
+        0 => "This cannot be undone.".to_owned(),
+        seconds => format!(
+            "It goes into the trash, and can be brought back for {}, unless space is short before.",
+            duration(seconds)
+        ),
+    }
+}
+
+/// Whether deleted objects go into the trash, for the page to go to.
+fn keeps(administrator: &Administrator) -> (&'static str, String) {
+    let word = match administrator.trash_keep_seconds() {
+        0 => "no",
+        _ => "yes",
+    };
+    ("keeps", word.to_owned())
+}
+
+/// What a visitor may choose about a deletion.
+fn delete_boxes(administrator: &Administrator, filled: &Filled) -> Vec<Field> {
+    let mut boxes = vec![disconnect_box(filled)];
+    if administrator.trash_keep_seconds() > 0 {
+        boxes.push(check(
+            filled,
+            "purge",
+            "Delete it for good: not into the trash",
+        ));
+    }
+    boxes
 }
 
 /// The form of a restore says what would be lost: what was written since the snapshot.
@@ -727,6 +816,14 @@ mod tests {
         let delete = asked(Action::DeleteLun(volume.clone(), lun.clone()));
         assert_eq!(delete.path, "/v1/volumes/v/luns/l?disconnect=true");
         assert_eq!(delete.next, "/jobs?done=deleted");
+        let kept = Filled::parse(b"keeps=yes");
+        let kept = Action::DeleteLun(volume.clone(), lun.clone()).asked(&kept);
+        assert_eq!(kept.expect("good").next, "/trash?done=trashed");
+        let purged = Filled::parse(b"keeps=yes&purge=true");
+        let purged = Action::DeleteVolume(volume.clone()).asked(&purged);
+        let purged = purged.expect("good");
+        assert_eq!(purged.path, "/v1/volumes/v?purge=true");
+        assert_eq!(purged.next, "/jobs?done=deleted");
         let clone = asked(Action::CloneLun(volume.clone(), lun));
         assert_eq!(clone.body, Some(json!({"name": "l"})));
         let bad = Action::CreateLun(volume).asked(&Filled::parse(b"name=l&size=big"));
@@ -750,6 +847,8 @@ mod tests {
             Action::DeleteVolume,
             Action::CreateLun,
             Action::CreateSnapshot,
+            Action::Undelete,
+            Action::Purge,
         ];
         let mut all = vec![Action::CreateVolume, Action::CancelJob(1)];
         all.extend(of_two.map(|of: fn(String, String) -> Action| of(two().0, two().1)));

@@ -76,6 +76,7 @@ pub(super) fn all(desk: &Arc<Desk>, api: Router) -> Router {
         .route("/volumes", get(pages::volumes))
         .route("/volumes/{volume}", get(pages::volume))
         .route("/volumes/{volume}/luns/{lun}", get(pages::lun))
+        .route("/trash", get(pages::trash))
         .route("/jobs", get(pages::jobs))
         .route("/events", get(pages::events))
         .route("/login", get(pages::login).post(visit::log_in))

@@ -7,7 +7,9 @@ use axum::http::{HeaderValue, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use everglade_console::overview::Overview;
 use everglade_console::{aggregate as aggregate_page, assets, entrance, lun as lun_page};
-use everglade_console::{overview as overview_page, volume as volume_page, work};
+use everglade_console::{
+    overview as overview_page, trash as trash_page, volume as volume_page, work,
+};
 
 use super::super::guard::Origin;
 use super::Console;
@@ -100,6 +102,18 @@ pub(super) async fn lun(
     let limit = limits.iter().find(|limit| limit.lun == object);
     let load = (sessions.as_slice(), &course);
     let page = lun_page::page(&visit.visitor, &lun, limit, load, done(query.as_deref()));
+    Ok(Html(page))
+}
+
+pub(super) async fn trash(
+    State(console): State<Arc<Console>>,
+    visit: Visit,
+    RawQuery(query): RawQuery,
+) -> Shown {
+    let administrator = console.desk.administrator();
+    let trash = administrator.trash().trash;
+    let keep = administrator.trash_keep_seconds();
+    let page = trash_page::page(&visit.visitor, &trash, keep, done(query.as_deref()));
     Ok(Html(page))
 }
 
