@@ -41,6 +41,7 @@ mod spare;
 mod split;
 mod status;
 mod table;
+mod token;
 mod top;
 mod trash;
 mod used;
@@ -87,6 +88,7 @@ pub fn run(verb: &Verb, options: &Options) -> Result<u8, Failure> {
         Verb::HostGroup { verb } => host::run_group(verb, &session, &output),
         Verb::Mapping { verb } => host::run_mapping(verb, &session, &output),
         Verb::Session { verb } => sessions::run(verb, &session, &output),
+        Verb::Token { verb } => token::run(verb, &session, &output),
         Verb::Policy { verb } => policy::run(verb, &session, &output),
         Verb::Status => status::run(&session, &output),
         Verb::Df(df) => df::run(df, &session, &output),

@@ -8,7 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use everglade_api::{
-    Aggregates, HostGroups, Hosts, Jobs, Luns, Policies, Snapshots, Trash, TrashKind, Volumes,
+    Aggregates, HostGroups, Hosts, Jobs, Luns, Policies, Snapshots, Tokens, Trash, TrashKind,
+    Volumes,
 };
 
 use crate::daemon::Daemon;
@@ -42,6 +43,8 @@ pub enum Kind {
     HostGroup,
     /// `7`.
     Job,
+    /// `backup`.
+    Token,
     /// `vol0/lun0`, in the trash.
     LunInTrash,
     /// `vol0`, in the trash.
@@ -87,6 +90,10 @@ fn ask(session: &Session, kind: Kind, word: &str) -> Result<Vec<String>, Failure
             all.into_iter().map(|it| it.name).collect()
         }
         Kind::Volume => volumes(session)?,
+        Kind::Token => {
+            let all = session.get::<Tokens>("/v1/tokens")?.meant.tokens;
+            all.into_iter().map(|it| it.name).collect()
+        }
         Kind::LunInTrash => in_trash(session, |kind| kind == TrashKind::Lun)?,
         Kind::VolumeInTrash => in_trash(session, |kind| kind == TrashKind::Volume)?,
         Kind::InTrash => in_trash(session, |_| true)?,

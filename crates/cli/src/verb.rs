@@ -6,6 +6,7 @@ mod host;
 mod moving;
 mod policy;
 mod snapshot;
+mod token;
 mod trash;
 
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ pub(crate) use policy::{PolicyCreate, PolicyVerb};
 pub(crate) use snapshot::{
     SnapshotDiff, SnapshotHold, SnapshotRestore, SnapshotScan, SnapshotShow, SnapshotVerb,
 };
+pub(crate) use token::TokenVerb;
 pub(crate) use trash::{LunUndelete, TrashEmpty, TrashVerb, VolumeUndelete};
 
 /// Verbs that need a running daemon.
@@ -96,6 +98,12 @@ pub enum Verb {
         /// What to do.
         #[command(subcommand)]
         verb: SessionVerb,
+    },
+    /// Manage tokens: what callers from elsewhere prove who they are with
+    Token {
+        /// What to do.
+        #[command(subcommand)]
+        verb: TokenVerb,
     },
     /// Manage automatic snapshot schedules
     Policy {

@@ -191,7 +191,7 @@ pub(crate) struct Serve {
     )]
     pub(crate) api_unix: Option<UnixListen>,
 
-    /// Address for administrators over TCP; needs --api-tokens [default: off]
+    /// Address for administrators over TCP, who need tokens [default: off]
     #[arg(
         long,
         value_name = "ADDR",

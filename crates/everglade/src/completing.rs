@@ -86,6 +86,7 @@ fn kind(value: &str, noun: &str) -> Option<Kind> {
         ("HOST", _) | ("NAME", "host") => Kind::Host,
         ("GROUP", _) | ("NAME", "host-group") => Kind::HostGroup,
         ("ID", "job") => Kind::Job,
+        ("TOKEN", _) => Kind::Token,
         ("VOLUME/LUN|ID", _) => Kind::LunInTrash,
         ("VOLUME|ID", _) => Kind::VolumeInTrash,
         ("NAME|ID", "trash") => Kind::InTrash,

@@ -28,7 +28,7 @@ impl Config {
         let Some(api) = &self.api_tcp else {
             return Ok(());
         };
-        api.tokens.as_deref().map(Tokens::read).transpose()?;
+        api.tokens.as_deref().map(Tokens::check).transpose()?;
         match &api.tls_certificates {
             Some(folder) => Certificates::open(folder, false)
                 .map(drop)

@@ -52,9 +52,23 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
     let unix = config.api_unix.as_deref().map(listen::bind_api);
     let unix = unix.transpose()?;
     let api_tcp = config.api_tcp.as_ref();
+    let file = api_tcp.and_then(|api| api.tokens.as_deref());
+    let tokens = Tokens::open(&config.data_dir, file).map_err(StartError::Tokens)?;
+    let tokens = Arc::new(tokens);
     let api_tcp = api_tcp.map(|api| open_api(api, &again)).transpose()?;
     let (tcp, api_tcp) = api_tcp.unzip();
-    let doors = Doors { unix, tcp };
+    if let (Some(address), true) = (api_tcp, tokens.is_empty())
+        && config
+            .api_tcp
+            .as_ref()
+            .is_some_and(|it| it.console_loopback.is_none())
+    {
+        tracing::warn!(
+            "nobody can use REST on {address} yet: make a token with 'everglade token create NAME \
+            --role ROLE'"
+        );
+    }
+    let doors = Doors { unix, tcp, tokens };
     let (metrics, metrics_at) = listen::bind_metrics(&config.metrics)?.unzip();
     let is_first = administrator::first_start::is_needed(&directory);
     let endpoints = Endpoints {
@@ -93,8 +107,6 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
 
 /// Opens the door for administrators from elsewhere.
 fn open_api(api: &ApiTcp, again: &Again) -> Result<(Remote, SocketAddr), StartError> {
-    let tokens = api.tokens.as_deref().map(Tokens::read).transpose();
-    let tokens = tokens.map_err(StartError::Tokens)?.unwrap_or_default();
     let folder = api.tls_certificates.as_deref();
     let tls = folder.map(|folder| Certificates::open(folder, false));
     let tls = tls.transpose()?.map(|tls| again.add(tls));
@@ -106,7 +118,6 @@ fn open_api(api: &ApiTcp, again: &Again) -> Result<(Remote, SocketAddr), StartEr
     }
     let remote = Remote {
         socket,
-        tokens,
         tls,
         console_loopback: api.console_loopback,
     };

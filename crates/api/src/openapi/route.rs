@@ -516,6 +516,30 @@ pub const ROUTES: &[Route] = &[
     )
     .by_admin(),
     Route::list(
+        "/v1/tokens",
+        "tokens, without their secrets",
+        "Tokens",
+        "Token",
+    )
+    .by_admin(),
+    Route::change(
+        "POST",
+        "/v1/tokens",
+        "makes a token, which callers over TCP can use at once; the answer is the only place where \
+        its secret is shown",
+        Some("CreateToken"),
+        Answers::Made("MadeToken"),
+    )
+    .by_admin(),
+    Route::change(
+        "DELETE",
+        "/v1/tokens/{token}",
+        "revokes a token; who uses it is refused from the next request on",
+        None,
+        Answers::Gone,
+    )
+    .by_admin(),
+    Route::list(
         "/v1/trash",
         "LUNs and volumes that were deleted and can come back, the oldest first",
         "Trash",

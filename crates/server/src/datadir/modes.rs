@@ -10,6 +10,7 @@
 //! | `aggregates`, `log` | 0700 | the pool's bytes; who did what |
 //! | `run` | 0755 | clients look there for sockets, which have modes of their own |
 //! | `state.toml`, and what is replaced like it | 0600 | where the devices are |
+//! | `tokens.toml` | 0600 | who may come in |
 //! | `LOCK` | 0600 | who can open it can hold it, and keep the daemon from starting |
 //! | `FORMAT`, `run/endpoints.json` | 0644 | no secrets |
 //!

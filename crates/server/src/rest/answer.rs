@@ -85,6 +85,13 @@ pub(super) fn remembered(made: &Remembered) -> Response {
     json(StatusCode::ALREADY_REPORTED, &Versioned::new(made))
 }
 
+/// Returns a new object that has no tag.
+pub(super) fn made(place: &str, body: &impl Serialize) -> Answer {
+    let mut response = json(StatusCode::CREATED, &Versioned::new(body));
+    locate(&mut response, place);
+    Ok(response)
+}
+
 /// Returns success without a body.
 pub(super) fn gone() -> Response {
     StatusCode::NO_CONTENT.into_response()

@@ -20,6 +20,7 @@ use tokio::time::timeout;
 
 use super::caller::Caller;
 use super::keys::Keys;
+use super::tokens::Tokens;
 use crate::administrator::{Administrator, Deleted};
 use crate::datadir::Endpoints;
 use crate::fronts::{iscsi, nbd, nvme_tcp};
@@ -38,6 +39,7 @@ pub(super) struct Desk {
     administrator: Arc<Administrator>,
     records: Arc<Records>,
     endpoints: Endpoints,
+    tokens: Arc<Tokens>,
     places: Arc<Semaphore>,
     listeners: Arc<Semaphore>,
     /// Objects that are being changed.
@@ -50,7 +52,7 @@ impl Desk {
     pub(super) fn new(
         administrator: Arc<Administrator>,
         records: Arc<Records>,
-        endpoints: Endpoints,
+        (endpoints, tokens): (Endpoints, Arc<Tokens>),
         stopping: watch::Receiver<bool>,
     ) -> Desk {
         let keys = Keys::default();
@@ -60,11 +62,17 @@ impl Desk {
             administrator,
             records,
             endpoints,
+            tokens,
             places: Arc::new(Semaphore::new(CHANGES_MAX)),
             listeners: Arc::new(Semaphore::new(LISTENERS_MAX)),
             editing: Mutex::default(),
             stopping,
         }
+    }
+
+    /// Returns the tokens of callers from elsewhere.
+    pub(super) fn tokens(&self) -> Arc<Tokens> {
+        Arc::clone(&self.tokens)
     }
 
     /// Returns the administrator, for reads, which never wait.

@@ -141,7 +141,7 @@ fn authenticate(tokens: &Tokens, headers: &HeaderMap) -> Result<Caller, (Reason,
         return refuse("the Authorization header is not 'Bearer TOKEN'");
     }
     match tokens.find(&bytes[7..]) {
-        Some((name, role)) => Ok(Caller::token(name, role)),
+        Some((name, role)) => Ok(Caller::token(&name, role)),
         None => Err((Reason::UnknownToken, "the token is not known here")),
     }
 }

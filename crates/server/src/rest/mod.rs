@@ -46,6 +46,7 @@ mod removal;
 mod repairs;
 mod routes;
 mod scrubs;
+mod secrets;
 mod sessions;
 mod silent;
 mod snapshots;
@@ -89,6 +90,8 @@ pub struct Doors {
     pub unix: Option<Listener>,
     /// The TCP socket, for callers with a token.
     pub tcp: Option<Remote>,
+    /// Tokens of these callers.
+    pub tokens: Arc<Tokens>,
 }
 
 /// The TCP socket, for callers with a token.
@@ -96,8 +99,6 @@ pub struct Doors {
 pub struct Remote {
     /// Bound.
     pub socket: TcpListener,
-    /// Tokens of the callers.
-    pub tokens: Tokens,
     /// Certificates for TLS; `None` without encryption.
     pub tls: Option<Arc<Certificates>>,
     /// What browsers of this machine may do in the console without a token.
@@ -136,7 +137,13 @@ pub fn start(
     let (ask, asked) = watch::channel(false);
     // If the interface has ended by itself, the receiver is gone.
     stop.on_ask(move || _ = ask.send(true));
-    let desk = Arc::new(Desk::new(administrator, records, endpoints, asked));
+    let tokens = Arc::clone(&doors.tokens);
+    let desk = Arc::new(Desk::new(
+        administrator,
+        records,
+        (endpoints, tokens),
+        asked,
+    ));
     let (descriptors, attempts) = (Arc::clone(descriptors), Arc::clone(attempts));
     let run = move || {
         runtime.block_on(serve(doors, &desk, &descriptors, attempts));
@@ -155,9 +162,8 @@ async fn serve(
 ) {
     let unix = doors.unix.map(Door::Unix);
     let tcp = doors.tcp.map(|remote| {
-        let tokens = Arc::new(remote.tokens);
         let keys = Keys {
-            tokens,
+            tokens: doors.tokens,
             attempts,
             console_loopback: remote.console_loopback,
             is_encrypted: remote.tls.is_some(),

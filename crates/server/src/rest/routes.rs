@@ -15,7 +15,7 @@ use super::guard::{guard, no_such_path};
 use super::once::once;
 use super::{
     aggregates, console, garden, happenings, hosts, jobs, limits, luns, overview, policies,
-    removal, repairs, scrubs, sessions, snapshots, spares, splits, trash, volumes,
+    removal, repairs, scrubs, secrets, sessions, snapshots, spares, splits, trash, volumes,
 };
 
 /// Returns the table of paths.
@@ -98,6 +98,7 @@ pub(super) fn all(desk: Arc<Desk>) -> Router {
         .merge(limits::routes())
         .merge(spares::routes())
         .merge(trash::routes())
+        .merge(secrets::routes())
         .merge(sessions::routes())
         .fallback(nowhere)
         .method_not_allowed_fallback(method_not_allowed)

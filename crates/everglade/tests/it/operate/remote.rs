@@ -116,13 +116,6 @@ fn tokens_that_others_can_read_refuse_the_start() {
         "{}",
         stderr(&refused)
     );
-    let refused = dir.serve_in_vain(&["--api-tcp", ":0"]);
-    assert_eq!(code(&refused), 1);
-    assert!(
-        stderr(&refused).contains("api.tokens"),
-        "{}",
-        stderr(&refused)
-    );
     assert!(
         !dir.data_dir().join("state.toml").exists(),
         "nothing was made"
@@ -240,4 +233,53 @@ fn with_certificates_the_port_is_encrypted_and_nothing_else() {
     );
     let checked = dir.run(&[&["config", "check"], &args[..]].concat());
     assert_eq!(code(&checked), 1, "the check says so too");
+}
+
+#[test]
+fn tokens_are_made_and_revoked_while_the_daemon_runs() {
+    let dir = TestDir::new();
+    let args = ["--aggregate-size", "2GiB", "--api-tcp", ":0"];
+    let server = dir.serve(&args);
+    let said = server.log();
+    assert!(said.contains("everglade token create NAME"), "{said}");
+    let status = |server: &Server, token: &str| {
+        let header = format!("Authorization: Bearer {token}\r\n");
+        http::tcp(&server.address("api-tcp"), "GET", "/v1/status", &header).status
+    };
+    let token = ask(&dir, &["token", "create", "backup", "--role", "operator"]);
+    let token = token.trim();
+    assert!(token.len() >= 32, "{token}");
+    assert_eq!(status(&server, token), 200);
+    // Who has the role of an operator makes no tokens.
+    let header = format!("Authorization: Bearer {token}\r\n");
+    let refused = http::tcp(&server.address("api-tcp"), "GET", "/v1/tokens", &header);
+    assert_eq!(refused.json()["code"], "EVG-1010");
+    let listed = ask_json(&dir, &["token", "list"]);
+    assert_eq!(listed["tokens"][0]["role"], "operator", "{listed}");
+    assert!(!listed.to_string().contains(token), "{listed}");
+    refused_as_taken(&dir);
+    // It outlives the daemon, and neither files nor logs have it.
+    assert!(!server.log().contains(token));
+    server.stop();
+    let kept = fs::read_to_string(dir.data_dir().join("tokens.toml")).expect("kept");
+    assert!(!kept.contains(token), "{kept}");
+    let server = dir.serve(&args);
+    assert_eq!(status(&server, token), 200);
+    ask(&dir, &["token", "revoke", "backup"]);
+    assert_eq!(status(&server, token), 401);
+    let history = ask_json(&dir, &["history", "--where", "object=backup"]);
+    let what = |index: usize| history["changes"][index]["what"].clone();
+    assert_eq!(
+        (what(0), what(1)),
+        ("token create".into(), "token revoke".into())
+    );
+    server.stop();
+}
+
+fn refused_as_taken(dir: &TestDir) {
+    let create = ["token", "create", "backup", "--role", "admin"];
+    crate::manage::refused(dir, &create, 5, &["token backup exists", "EVG-2002"]);
+    let create = ["token", "create", "other", "--role", "root"];
+    crate::manage::refused(dir, &create, 2, &["is not a role"]);
+    crate::manage::refused(dir, &["token", "revoke", "nix"], 4, &["no token nix"]);
 }

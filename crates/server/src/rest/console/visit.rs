@@ -8,7 +8,8 @@
 //! | TCP otherwise | nobody: the page asks for a token |
 //!
 //! A login is a random number that the browser keeps as a cookie. The memory has only its hash. It
-//! ends an hour after its last use, after twelve hours, with a logout, and when the daemon stops.
+//! ends an hour after its last use, after twelve hours, with a logout, when its token is revoked,
+//! and when the daemon stops.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -175,7 +176,10 @@ fn identify(parts: &Parts, visits: &Visits) -> Result<Visit, Refused> {
         Origin::Local(caller) => caller.clone(),
         Origin::Remote(keys, address) => {
             let kept = cookie(&parts.headers);
-            if let Some((kept, login)) = kept.and_then(|kept| Some((kept, visits.find(kept)?))) {
+            let login = kept.and_then(|kept| Some((kept, visits.find(kept)?)));
+            // A login ends with its token.
+            let login = login.filter(|(_, login)| keys.tokens.has(&login.name, login.role));
+            if let Some((kept, login)) = login {
                 speak(parts);
                 let caller = Caller::token(&login.name, login.role);
                 return Ok(visit(caller, visits, kept, true));
@@ -317,7 +321,7 @@ pub(super) async fn log_in(State(console): State<Arc<Console>>, request: Request
         return (StatusCode::UNAUTHORIZED, Html(page)).into_response();
     };
     speak(&parts);
-    let kept = console.visits.begin(name, role);
+    let kept = console.visits.begin(&name, role);
     with_cookie(&kept, LIFE_MAX.as_secs(), keys.is_encrypted)
 }
 
