@@ -77,8 +77,8 @@ pub use name::{LunName, Name, NotAName, Rename};
 pub use outcome::{Outcome, Remembered};
 pub use plural::counted;
 pub use policy::{
-    CreatePolicy, DEFAULT_POLICY, NO_POLICY, Policies, Policy, SetPolicy, TimeOfDay, VolumePolicy,
-    Weekday,
+    CreatePolicy, DEFAULT_POLICY, ModifyPolicy, NO_POLICY, Policies, Policy, SetPolicy, TimeOfDay,
+    VolumePolicy, Weekday,
 };
 pub use problem::{CONTENT_TYPE as PROBLEM_CONTENT_TYPE, Problem, ProblemBody};
 pub use raid::{GROUP_DATA_MAX, GROUP_SIZE_DEFAULT, GROUP_SIZE_MAX, Raid};

@@ -254,6 +254,88 @@ impl CreatePolicy {
     }
 }
 
+/// `PATCH /v1/policies/{p}`: what is absent stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ModifyPolicy {
+    /// Number of hourly snapshots to keep; with 0 none are taken any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false, maximum = 1023)]
+    pub hourly: Option<u64>,
+    /// Number of daily snapshots to keep; with 0 none are taken any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false, maximum = 1023)]
+    pub daily: Option<u64>,
+    /// Number of weekly snapshots to keep; with 0 none are taken any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false, maximum = 1023)]
+    pub weekly: Option<u64>,
+    /// Time of daily and weekly snapshots, `HH:MM`; its minutes apply to hourly snapshots too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false, value_type = String, pattern = "^[0-2][0-9]:[0-5][0-9]$")]
+    pub at: Option<TimeOfDay>,
+    /// Day of weekly snapshots.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weekday: Option<Weekday>,
+    /// Time zone of the clock: an IANA name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub time_zone: Option<String>,
+}
+
+impl ModifyPolicy {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// The first field that is wrong, or no field is there.
+    pub fn parse(body: &[u8]) -> Result<ModifyPolicy, Problem> {
+        let mut fields = Fields::parse(body)?;
+        let request = ModifyPolicy {
+            hourly: fields.integer("hourly")?,
+            daily: fields.integer("daily")?,
+            weekly: fields.integer("weekly")?,
+            at: fields.parsed("at")?,
+            weekday: fields.parsed("weekday")?,
+            time_zone: fields.parsed("time_zone")?,
+        };
+        fields.finish()?;
+        if request == ModifyPolicy::default() {
+            let text = "missing, and so is everything else; say what changes";
+            return Err(Problem::of_field(crate::Code::MissingField, "hourly", text));
+        }
+        Ok(request)
+    }
+
+    /// Returns what a policy becomes.
+    ///
+    /// # Errors
+    /// A field that is wrong, or contradicts another.
+    pub fn applied(&self, policy: &Policy) -> Result<Policy, Problem> {
+        let weekly = self.weekly.unwrap_or(policy.weekly);
+        let whole = CreatePolicy {
+            name: policy
+                .name
+                .parse()
+                .map_err(|error| Problem::invalid("name", error))?,
+            hourly: self.hourly.unwrap_or(policy.hourly),
+            daily: self.daily.unwrap_or(policy.daily),
+            weekly,
+            at: self.at.unwrap_or(policy.at),
+            weekday: self.weekday,
+            time_zone: self.time_zone.as_ref().unwrap_or(&policy.time_zone).clone(),
+        };
+        whole.check()?;
+        Ok(Policy {
+            hourly: whole.hourly,
+            daily: whole.daily,
+            weekly,
+            at: whole.at,
+            weekday: whole.weekday.unwrap_or(policy.weekday),
+            time_zone: whole.time_zone,
+            ..policy.clone()
+        })
+    }
+}
+
 /// `PUT /v1/volumes/{v}/policy`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct SetPolicy {
@@ -316,6 +398,47 @@ mod tests {
         };
         let body = serde_json::to_vec(&request).expect("JSON");
         assert_eq!(CreatePolicy::parse(&body), Ok(request));
+    }
+
+    #[test]
+    fn a_policy_keeps_what_is_not_changed() {
+        let policy = Policy {
+            name: "p".to_owned(),
+            hourly: 0,
+            daily: 7,
+            weekly: 4,
+            at: TimeOfDay {
+                hour: 22,
+                minute: 5,
+            },
+            weekday: Weekday::Friday,
+            time_zone: "Europe/Berlin".to_owned(),
+            volume_count: 3,
+        };
+        let body = serde_json::to_vec(&ModifyPolicy {
+            daily: Some(14),
+            ..ModifyPolicy::default()
+        });
+        let change = ModifyPolicy::parse(&body.expect("JSON")).expect("good");
+        let changed = change.applied(&policy).expect("good");
+        assert_eq!(
+            changed,
+            Policy {
+                daily: 14,
+                ..policy.clone()
+            }
+        );
+        let nothing = ModifyPolicy::parse(b"{}").expect_err("nothing changes");
+        assert_eq!(nothing.code, Code::MissingField);
+        for (body, field) in [
+            (&b"{\"daily\": 0, \"weekly\": 0}"[..], "hourly"),
+            (b"{\"weekly\": 0, \"weekday\": \"monday\"}", "weekday"),
+            (b"{\"daily\": 2000}", "daily"),
+        ] {
+            let change = ModifyPolicy::parse(body).expect("each alone is good");
+            let refused = change.applied(&policy).expect_err("together it is not");
+            assert_eq!(refused.field.as_deref(), Some(field));
+        }
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use everglade_api::{CreatePolicy, Policies, Policy, SetPolicy, VolumePolicy, Volumes};
+use everglade_api::{
+    CreatePolicy, ModifyPolicy, Policies, Policy, SetPolicy, VolumePolicy, Volumes,
+};
 use serde_json::json;
 
 use crate::failure::{Failure, exit};
@@ -42,6 +44,19 @@ pub(crate) fn run(verb: &PolicyVerb, session: &Session, output: &Output) -> Resu
                 listing::print(&told, items, &COLUMNS, &show.listing, output)?;
             }
         },
+        PolicyVerb::Modify(modify) => {
+            let request = ModifyPolicy {
+                hourly: modify.hourly,
+                daily: modify.daily,
+                weekly: modify.weekly,
+                at: modify.at,
+                weekday: modify.weekday,
+                time_zone: modify.time_zone.clone(),
+            };
+            let path = format!("/v1/policies/{}", modify.name);
+            let told = session.patch::<Policy>(&path, &request)?;
+            output.made(&told.raw, || listing::of_one(&told.meant, &COLUMNS))?;
+        }
         PolicyVerb::Delete(one) => {
             session.remove(&format!("/v1/policies/{}", one.name))?;
             output.done(&format!("deleted policy {}", one.name));

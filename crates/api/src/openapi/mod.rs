@@ -76,6 +76,7 @@ pub const LISTING: [(&str, &str); 4] = [
     crate::PutLun,
     crate::PutVolume,
     crate::ModifyVolume,
+    crate::ModifyPolicy,
     crate::Remembered,
     crate::Rename,
     crate::RenameSnapshot,

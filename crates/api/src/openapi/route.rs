@@ -520,8 +520,7 @@ pub const ROUTES: &[Route] = &[
         "tokens, without their secrets",
         "Tokens",
         "Token",
-    )
-    .by_admin(),
+    ),
     Route::change(
         "POST",
         "/v1/tokens",
@@ -833,6 +832,13 @@ pub const ROUTES: &[Route] = &[
         Answers::Made("Policy"),
     ),
     Route::one(POLICY, "one snapshot policy", "Policy"),
+    Route::change(
+        "PATCH",
+        POLICY,
+        "changes what a policy takes and keeps, for all volumes that have it",
+        Some("ModifyPolicy"),
+        Answers::Found("Policy"),
+    ),
     Route::change(
         "DELETE",
         POLICY,

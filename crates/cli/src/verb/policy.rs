@@ -13,6 +13,8 @@ pub enum PolicyVerb {
     /// List all snapshot policies, or show one
     #[command(visible_alias = "list")]
     Show(Show),
+    /// Change a snapshot policy, for all volumes that have it
+    Modify(PolicyModify),
     /// Delete a snapshot policy that no volume has
     Delete(PolicyOne),
     /// Set or remove the snapshot policy of a volume
@@ -23,10 +25,7 @@ pub enum PolicyVerb {
 
 /// Options of `policy create`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "A policy never changes: create another one, and set it for the volumes. \
-    Snapshots that are held or that a client has open are never deleted."
-)]
+#[command(after_help = "Snapshots that are held or that a client has open are never deleted.")]
 pub struct PolicyCreate {
     /// Name of the new policy
     #[arg(value_name = "POLICY")]
@@ -55,6 +54,43 @@ pub struct PolicyCreate {
     /// Time zone, such as Europe/Berlin
     #[arg(long, value_name = "ZONE", default_value = "UTC")]
     pub time_zone: String,
+}
+
+/// Options of `policy modify`.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("changes").required(true).multiple(true))]
+#[command(
+    after_help = "What is not given stays as it is. If fewer snapshots are kept, the oldest ones \
+    beyond the new number are deleted. If none are taken any more, those that there are stay."
+)]
+pub struct PolicyModify {
+    /// The policy
+    #[arg(value_name = "POLICY")]
+    pub name: Name,
+
+    /// How many hourly snapshots to keep
+    #[arg(long, value_name = "N", group = "changes")]
+    pub hourly: Option<u64>,
+
+    /// How many daily snapshots to keep
+    #[arg(long, value_name = "N", group = "changes")]
+    pub daily: Option<u64>,
+
+    /// How many weekly snapshots to keep
+    #[arg(long, value_name = "N", group = "changes")]
+    pub weekly: Option<u64>,
+
+    /// When daily and weekly snapshots are taken; its minutes also apply to hourly ones
+    #[arg(long, value_name = "HH:MM", group = "changes")]
+    pub at: Option<TimeOfDay>,
+
+    /// The day of weekly snapshots
+    #[arg(long, value_name = "DAY", group = "changes")]
+    pub weekday: Option<Weekday>,
+
+    /// Time zone, such as Europe/Berlin
+    #[arg(long, value_name = "ZONE", group = "changes")]
+    pub time_zone: Option<String>,
 }
 
 /// Options of `policy delete`.

@@ -200,6 +200,7 @@ mod tests {
                 (_, path) if path.starts_with("/v1/aggregates") => Role::Admin,
                 (_, path) if path.starts_with("/v1/spares") => Role::Admin,
                 (_, path) if path.starts_with("/v1/host") => Role::Admin,
+                (_, path) if path.starts_with("/v1/tokens") => Role::Admin,
                 (_, path) if path.contains("/mappings") => Role::Admin,
                 _ => Role::Operator,
             };

@@ -6,9 +6,9 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
 use axum::routing::get;
 use axum::{Extension, Router};
-use everglade_api::{CreatePolicy, Problem, SetPolicy, VolumePolicy};
+use everglade_api::{CreatePolicy, ModifyPolicy, Problem, SetPolicy, VolumePolicy};
 
-use super::answer::{Answer, created, found, gone, tagged};
+use super::answer::{Answer, created, found, gone, tagged, with_tag};
 use super::body::Body;
 use super::caller::Caller;
 use super::desk::Desk;
@@ -21,7 +21,10 @@ use crate::records::Deed;
 pub(super) fn routes() -> Router<Arc<Desk>> {
     Router::new()
         .route("/v1/policies", get(list).post(create))
-        .route("/v1/policies/{policy}", get(show).delete(delete))
+        .route(
+            "/v1/policies/{policy}",
+            get(show).patch(modify).delete(delete),
+        )
         .route("/v1/volumes/{volume}/policy", get(of_volume).put(set))
 }
 
@@ -62,6 +65,46 @@ async fn create(
     created(&place, &Tag::of_policy(&policy), &policy)
 }
 
+async fn modify(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    Body(body): Body,
+) -> Answer {
+    let condition = Condition::read(&headers, &header::IF_MATCH)?;
+    let request = ModifyPolicy::parse(&body)?;
+    let editing = desk.edit(&format!("policy {name}"))?;
+    let deed = Deed {
+        what: "policy modify",
+        object: name.clone(),
+        detail: changes(&request),
+    };
+    let policy = desk.change(caller, deed, move |administrator| {
+        let _editing = editing;
+        let schedule = administrator.schedule();
+        condition.allows(&Tag::of_policy(&schedule.policy(&name)?))?;
+        schedule.modify(administrator.now(), &name, &request)
+    });
+    let policy = policy.await?;
+    with_tag(&Tag::of_policy(&policy), &policy)
+}
+
+/// What changes, for the history.
+fn changes(request: &ModifyPolicy) -> String {
+    let count = |what: &str, count: Option<u64>| count.map(|count| format!("{what} {count}"));
+    let parts = [
+        count("hourly", request.hourly),
+        count("daily", request.daily),
+        count("weekly", request.weekly),
+        request.at.map(|at| format!("at {at}")),
+        request.weekday.map(|day| day.to_string()),
+        request.time_zone.clone(),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    parts.join(", ")
+}
+
 async fn delete(
     State(desk): State<Arc<Desk>>,
     Extension(caller): Extension<Caller>,
@@ -76,7 +119,6 @@ async fn delete(
     };
     desk.change(caller, deed, move |administrator| {
         let schedule = administrator.schedule();
-        // Policies never change, so the version compared is the version deleted.
         condition.allows(&Tag::of_policy(&schedule.policy(&name)?))?;
         schedule.delete(&name)
     })

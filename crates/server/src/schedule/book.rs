@@ -184,6 +184,32 @@ impl Book {
         self.made.push(policy);
     }
 
+    /// Changes a policy that was made. Volumes that have it go on from `now`: what they took stays
+    /// theirs, unless the policy takes no such snapshots any more.
+    pub(super) fn modify(&mut self, policy: &Policy, now: i64) {
+        for known in self
+            .made
+            .iter_mut()
+            .filter(|known| known.name == policy.name)
+        {
+            known.clone_from(policy);
+            known.volume_count = 0;
+        }
+        let having = self.volumes.values_mut();
+        for entry in having.filter(|entry| entry.policy == policy.name) {
+            let mut before = std::mem::take(&mut entry.runs);
+            entry.runs = super::runs(policy, now);
+            for (every, run) in &mut entry.runs {
+                if let Some(known) = before.remove(every) {
+                    *run = Run {
+                        seen: run.seen,
+                        ..known
+                    };
+                }
+            }
+        }
+    }
+
     pub(super) fn remove(&mut self, name: &str) {
         self.made.retain(|known| known.name != name);
     }

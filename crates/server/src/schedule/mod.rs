@@ -49,8 +49,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use everglade_api::{
-    Code, Condition, CreatePolicy, DEFAULT_POLICY, Health, Moment, NO_POLICY, Policy, Problem,
-    VolumePolicy,
+    Code, Condition, CreatePolicy, DEFAULT_POLICY, Health, ModifyPolicy, Moment, NO_POLICY, Policy,
+    Problem, VolumePolicy,
 };
 use everglade_env::lock::{Mutex, MutexGuard};
 use everglade_target::reservations::Registry;
@@ -184,6 +184,35 @@ impl Schedule {
             volume_count: 0,
         };
         inner.change(|book| book.add(policy.clone()))?;
+        Ok(policy)
+    }
+
+    /// Changes a policy, for all volumes that have it.
+    ///
+    /// # Errors
+    /// Nothing was changed, unless the problem says that the outcome is unknown.
+    pub fn modify(
+        &self,
+        now: Moment,
+        name: &str,
+        request: &ModifyPolicy,
+    ) -> Result<Policy, Problem> {
+        if let Some(zone) = &request.time_zone {
+            calendar::zone(zone).map_err(|text| Problem::invalid("time_zone", text))?;
+        }
+        let _turn = self.turn.lock();
+        let mut inner = self.lock();
+        let known = inner.book.policy(name);
+        let known = known.ok_or_else(|| Problem::not_found("policy", format!("{name:.64}")))?;
+        if name == DEFAULT_POLICY {
+            let text = format!(
+                "policy {DEFAULT_POLICY} never changes; create another one, and give it to \
+                volumes with 'policy set'"
+            );
+            return Err(Problem::new(Code::StillNeeded, text));
+        }
+        let policy = request.applied(&known)?;
+        inner.change(|book| book.modify(&policy, seconds(now)))?;
         Ok(policy)
     }
 

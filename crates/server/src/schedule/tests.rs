@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use everglade_api::{Code, CreatePolicy, Moment, Problem};
+use everglade_api::{Code, CreatePolicy, ModifyPolicy, Moment, Problem};
 use everglade_engine::Unreadable;
 use everglade_env::lock::Mutex;
 
@@ -288,6 +288,43 @@ fn only_what_the_policy_took_counts_and_goes() {
     assert_eq!(volumes.names(), left);
     schedule.forget("v").expect("forgotten");
     assert_eq!(schedule.policy_of("v"), "none");
+}
+
+#[test]
+fn a_policy_that_changes_goes_on_with_what_it_took() {
+    let (paper, volumes) = (Paper::default(), Fake::default());
+    let schedule = with(&paper, SUNDAY, "{\"name\": \"p\", \"hourly\": 5}");
+    let round = |at: u64| schedule.round(Moment(SUNDAY + at), &volumes);
+    (1..=4).for_each(|hour| _ = round(hour * HOUR));
+    assert_eq!(volumes.names().len(), 4);
+    let modify = |at: u64, text: &str| {
+        let request = ModifyPolicy::parse(text.as_bytes()).expect("a change");
+        schedule.modify(Moment(SUNDAY + at), "p", &request)
+    };
+    let changed = modify(
+        4 * HOUR + 60,
+        "{\"hourly\": 2, \"daily\": 1, \"at\": \"03:30\"}",
+    );
+    assert_eq!(changed.expect("changed").daily, 1);
+    // The due time 03:30 of this day was before the change, and so is that of this hour.
+    let outcomes = round(4 * HOUR + 65);
+    assert_eq!(taken(&outcomes), []);
+    let kept = ["hourly.2026-11-22_0300", "hourly.2026-11-22_0400"];
+    assert_eq!(volumes.names(), kept, "fewer are kept");
+    assert_eq!(taken(&round(4 * HOUR + 1800)).len(), 1, "at half past");
+    // What is not taken any more stays. Also after a restart.
+    modify(5 * HOUR, "{\"hourly\": 0}").expect("changed");
+    let schedule = start(paper.clone());
+    let round = |at: u64| taken(&schedule.round(Moment(SUNDAY + at), &volumes));
+    assert_eq!(round(9 * HOUR), []);
+    assert_eq!(volumes.names().len(), 2);
+    assert_eq!(round(DAY + 4 * HOUR).len(), 1, "daily");
+    assert_eq!(schedule.policy("p").expect("there").hourly, 0);
+    for (name, code) in [("default", Code::StillNeeded), ("nix", Code::NotFound)] {
+        let request = ModifyPolicy::parse(b"{\"daily\": 9}").expect("a change");
+        let refused = schedule.modify(Moment(SUNDAY), name, &request);
+        assert_eq!(refused.expect_err(name).code, code);
+    }
 }
 
 #[test]

@@ -252,7 +252,7 @@ fn tokens_are_made_and_revoked_while_the_daemon_runs() {
     assert_eq!(status(&server, token), 200);
     // Who has the role of an operator makes no tokens.
     let header = format!("Authorization: Bearer {token}\r\n");
-    let refused = http::tcp(&server.address("api-tcp"), "GET", "/v1/tokens", &header);
+    let refused = http::tcp(&server.address("api-tcp"), "POST", "/v1/tokens", &header);
     assert_eq!(refused.json()["code"], "EVG-1010");
     let listed = ask_json(&dir, &["token", "list"]);
     assert_eq!(listed["tokens"][0]["role"], "operator", "{listed}");

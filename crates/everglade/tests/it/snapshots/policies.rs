@@ -160,6 +160,23 @@ fn a_volume_has_the_policy_that_was_asked_for_and_the_first_one_the_usual() {
     }
     let all = ask_json(&dir, &["policy", "status"]);
     assert_eq!(all["volumes"].as_array().map(Vec::len), Some(4), "{all}");
+    let modify = ["policy", "modify", "office", "--daily", "9"];
+    let changed = ask_json(&dir, &modify);
+    assert_eq!(changed["daily"], 9, "{changed}");
+    let shown = ask_json(&dir, &["policy", "show", "office"]);
+    assert_eq!(
+        (&shown["daily"], &shown["volume_count"]),
+        (&9.into(), &1.into())
+    );
+    let history = ask_json(&dir, &["history", "--where", "what=policy modify"]);
+    assert_eq!(history["changes"][0]["detail"], "daily 9", "{history}");
+    refused(&dir, &["policy", "modify", "office"], 2, &["--daily"]);
+    refused(
+        &dir,
+        &["policy", "modify", "default", "--daily", "9"],
+        5,
+        &["never changes", "policy set"],
+    );
     ask(&dir, &["policy", "set", "c", "none"]);
     assert_eq!(policy("c"), "none");
     ask(&dir, &["policy", "delete", "office"]);
