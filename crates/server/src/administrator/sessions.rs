@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use everglade_api::{Code, Problem, Session, counted};
 
-use everglade_target::sessions::AllowList;
+use everglade_target::sessions::{AllowList, Tally};
 
 use super::administrator::Administrator;
 use crate::access::{Gate, Table, Terms};
@@ -98,6 +98,21 @@ impl Administrator {
         let mut sessions: Vec<Session> = described.filter_map(|it| view(it, &names)).collect();
         sessions.sort_by(|a, b| (&a.lun, &a.client).cmp(&(&b.lun, &b.client)));
         sessions
+    }
+
+    /// Returns what the clients of each LUN were answered since the daemon started, by the names of
+    /// LUNs. What is beyond the LUNs that have counters of their own has no name.
+    pub(crate) fn tallies(&self) -> Vec<(Option<String>, Tally)> {
+        let names = self.names_of_luns();
+        let all = self.plane.tallies().into_iter();
+        let named = |(lun, tally): ([u8; 16], Tally)| match lun {
+            lun if lun == [0; 16] => Some((None, tally)),
+            // A deleted LUN has no name any more.
+            lun => Some((Some(names.get(&lun)?.clone()), tally)),
+        };
+        let mut all: Vec<_> = all.filter_map(named).collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
     }
 
     /// Returns the names of all LUNs by their UUIDs.

@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 use everglade_env::Nanos;
 use everglade_target::sessions::{
-    self, Caller, Facts, Interest, Memory, MemorySnapshot, Metrics, Owner, Received, Session,
-    SessionId, Sessions, Snapshot,
+    self, ByLun, Caller, Facts, Interest, Memory, MemorySnapshot, Metrics, Owner, Received,
+    Session, SessionId, Sessions, Snapshot,
 };
 use everglade_target::{Completion, Export, Target};
 
@@ -172,6 +172,9 @@ pub trait Front: Send {
 
     /// Describes the sessions that have an export open.
     fn facts(&self, now: Nanos) -> Vec<Facts>;
+
+    /// Returns what the clients of each LUN were answered.
+    fn tallies(&mut self) -> ByLun;
 
     /// Returns whether there are no sessions.
     fn is_empty(&self) -> bool;
@@ -327,6 +330,10 @@ impl<S: Session> Front for Sessions<S> {
 
     fn facts(&self, now: Nanos) -> Vec<Facts> {
         self.facts(now)
+    }
+
+    fn tallies(&mut self) -> ByLun {
+        self.tallies()
     }
 
     fn is_empty(&self) -> bool {

@@ -3,8 +3,8 @@
 use std::fs;
 
 use everglade_api::{Aggregate, AggregateState, DeviceState, Health, JobState};
-use everglade_target::sessions::MemorySnapshot;
 use everglade_target::sessions::metrics::{DURATION_BOUNDS, Snapshot};
+use everglade_target::sessions::{MemorySnapshot, tally};
 
 use super::page::{Page, seconds};
 use crate::Descriptors;
@@ -24,6 +24,7 @@ pub(super) fn all(administrator: &Administrator, records: &Records) -> Page {
     drives(&mut page, &aggregates);
     engine(&mut page, administrator);
     limits(&mut page, administrator);
+    luns(&mut page, administrator);
     trash(&mut page, administrator);
     memory(&mut page, administrator);
     process(&mut page, administrator);
@@ -381,6 +382,29 @@ fn engine(page: &mut Page, administrator: &Administrator) {
     let mut family = page.family("everglade_garden_cleaned_areas_total");
     for (aggregate, garden) in &counts.gardens {
         family.value(&[aggregate], garden.cleaned_areas);
+    }
+}
+
+fn luns(page: &mut Page, administrator: &Administrator) {
+    let tallies = administrator.tallies();
+    let directions = || {
+        tallies.iter().flat_map(|(lun, tally)| {
+            let lun = lun.as_deref().unwrap_or("(others)");
+            [(lun, "read", tally.reads), (lun, "write", tally.writes)]
+        })
+    };
+    let mut family = page.family("everglade_lun_operations_total");
+    for (lun, op, answered) in directions() {
+        family.value(&[lun, op], answered.count);
+    }
+    let mut family = page.family("everglade_lun_bytes_total");
+    for (lun, op, answered) in directions() {
+        family.value(&[lun, op], answered.bytes);
+    }
+    let bounds = tally::bounds();
+    let mut family = page.family("everglade_lun_duration_seconds");
+    for (lun, op, answered) in directions() {
+        family.histogram(&[lun, op], &bounds, &answered.buckets, answered.duration);
     }
 }
 

@@ -246,6 +246,11 @@ const REST: &[Metric] = &[
         in order, and that are yet to be put in order."),
     gauge("everglade_removal_left_bytes", &["aggregate"], "Bytes in use on devices that are being \
         removed; absent while none are."),
+    counter("everglade_lun_operations_total", &["lun", "op"], "Reads and writes of a LUN that were \
+        answered without an error, over all protocols. LUNs beyond the first 256 that clients use \
+        are counted together, as `(others)`."),
+    counter("everglade_lun_bytes_total", &["lun", "op"], "Bytes of these."),
+    histogram("everglade_lun_duration_seconds", &["lun", "op"], "How long these took."),
     gauge("everglade_trash_bytes", &["aggregate"], "Space that deleted objects take that can come \
         back."),
     gauge("everglade_trash_objects", &["aggregate"], "Deleted objects that can come back."),

@@ -10,7 +10,7 @@ use everglade_engine::{Core, Engine};
 use everglade_env::reactor::{Interest, Ready, Real};
 use everglade_env::{Nanos, Outside};
 use everglade_target::Completion;
-use everglade_target::sessions::{self, Owner, SessionId};
+use everglade_target::sessions::{self, ByLun, Owner, SessionId};
 use slab::Slab;
 
 use super::control::{Arrival, Described, Plane};
@@ -209,6 +209,17 @@ impl Clients {
             is_any_ready |= side.front.ready_count() > 0;
         }
         is_any_ready
+    }
+
+    /// Returns what the clients of each LUN were answered, over all protocols.
+    pub(super) fn tallies(&mut self) -> ByLun {
+        let mut all = ByLun::new();
+        for side in &mut self.sides {
+            for (lun, tally) in side.front.tallies() {
+                all.entry(lun).or_default().add_all(&tally);
+            }
+        }
+        all
     }
 
     /// Describes the sessions that have an export open.

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 
 use everglade_engine::{Engine, admin};
 use everglade_env::lock::{Mutex, MutexGuard};
 use everglade_env::{Nanos, World};
-use everglade_target::sessions::Facts;
+use everglade_target::sessions::{ByLun, Facts};
 use everglade_target::{Export, Extent};
 
 use super::placement::Placement;
@@ -30,11 +31,16 @@ pub(crate) enum Control {
     Exports,
     /// Describe the sessions that have an export open.
     Sessions,
+    /// Tell what the clients of each LUN were answered.
+    Tallies,
     /// Accept clients from now on.
     Listen(Listeners),
     /// Compare a part of two images.
     Compare(Comparison),
 }
+
+/// Longest wait for what clients of LUNs were answered.
+const TALLIES_WITHIN: Duration = Duration::from_secs(1);
 
 /// A part of a comparison.
 pub(crate) struct Comparison {
@@ -70,6 +76,7 @@ pub(crate) enum Answer {
     Changed(Result<Timing, admin::Error>),
     Exports(Vec<Export>),
     Sessions(Vec<Described>),
+    Tallies(ByLun),
     Listening,
     Alive,
     Compared(Result<Compared, everglade_target::Error>),
@@ -94,6 +101,13 @@ impl Answer {
         match self {
             Answer::Sessions(sessions) => sessions,
             _ => panic!("asking for sessions is answered by sessions"),
+        }
+    }
+
+    pub(crate) fn tallies(self) -> ByLun {
+        match self {
+            Answer::Tallies(tallies) => tallies,
+            _ => panic!("asking for tallies is answered by tallies"),
         }
     }
 
@@ -157,6 +171,8 @@ pub(crate) struct Plane {
     pub(super) nudges: AtomicU64,
     /// Counters of the sessions of each reactor, with the name of their protocol.
     counters: Mutex<Vec<(&'static str, Arc<dyn Counted>)>>,
+    /// The last answers of the reactors about what clients of LUNs were answered.
+    tallies: Mutex<Vec<ByLun>>,
     /// Aggregates whose failure was logged.
     mourned: Mutex<BTreeSet<String>>,
     /// True once the aggregates were asked to stop. Held while one is opened, because one that was
@@ -175,6 +191,7 @@ impl Plane {
             quiet: AtomicUsize::new(0),
             nudges: AtomicU64::new(0),
             counters: Mutex::default(),
+            tallies: Mutex::default(),
             mourned: Mutex::default(),
             is_ended: Mutex::new(false),
         }
@@ -256,6 +273,33 @@ impl Plane {
         }
         let answers = answers.into_iter();
         answers.map(|answer| answer.recv().ok()).collect()
+    }
+
+    /// Returns what the clients of each LUN were answered, over all protocols. A reactor that does
+    /// not answer within [`TALLIES_WITHIN`] counts with its last answer, so that metrics do not
+    /// depend on it.
+    pub(crate) fn tallies(&self) -> ByLun {
+        let ask = |reactor: usize| {
+            let (reply, answer) = channel();
+            let control = Control::Tallies;
+            self.hand(reactor, [Asked { control, reply }].into());
+            answer
+        };
+        let answers: Vec<Receiver<Answer>> = (0..self.reactors()).map(ask).collect();
+        let until = Instant::now() + TALLIES_WITHIN;
+        let mut known = self.tallies.lock();
+        known.resize_with(answers.len(), ByLun::new);
+        let mut all = ByLun::new();
+        for (answer, last) in answers.iter().zip(known.iter_mut()) {
+            let rest = until.saturating_duration_since(Instant::now());
+            if let Ok(answer) = answer.recv_timeout(rest) {
+                *last = answer.tallies();
+            }
+            for (lun, tally) in last.iter() {
+                all.entry(*lun).or_default().add_all(tally);
+            }
+        }
+        all
     }
 
     /// Tells all reactors that a host is short of space, and does not wait.

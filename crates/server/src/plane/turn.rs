@@ -233,6 +233,7 @@ impl Reactor {
                     let now = self.core.outside().now();
                     drop(reply.send(Answer::Sessions(self.clients.describe(now))));
                 }
+                Control::Tallies => drop(reply.send(Answer::Tallies(self.clients.tallies()))),
                 Control::Listen(listeners) => {
                     self.gate.listen(listeners, self.core.outside());
                     drop(reply.send(Answer::Listening));

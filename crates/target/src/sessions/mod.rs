@@ -36,4 +36,4 @@ pub use session::{Common, Session, State};
 pub use staging::Staging;
 pub use streams::{Received, Sent};
 pub use table::{Facts, Interest, Moving, Sessions};
-pub use tally::Tally;
+pub use tally::{ByLun, Tally};

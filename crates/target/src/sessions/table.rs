@@ -29,7 +29,7 @@ use super::metrics::Metrics;
 use super::seats::{Owner, Seats, SessionId};
 use super::session::{Common, Session};
 use super::streams::{self, Received, Sent};
-use super::tally::Tally;
+use super::tally::{ByLun, Ended, Tally};
 use crate::{Completion, Target};
 
 /// Time limit of a handshake (docs/reference/conventions.md#nbd), and of sending the last replies
@@ -91,6 +91,8 @@ pub struct Sessions<S: Session> {
     seats: Seats<Seat<S>>,
     /// The sessions that wait for memory, by class.
     waiting: [VecDeque<SessionId>; CLASSES],
+    /// What sessions that have ended were answered.
+    ended: Ended,
     /// Reused between polls.
     completions: Vec<Completion>,
 }
@@ -156,6 +158,7 @@ impl<S: Session> Sessions<S> {
             },
             seats: Seats::default(),
             waiting: Default::default(),
+            ended: Ended::default(),
             completions: Vec::new(),
         }
     }
@@ -280,6 +283,10 @@ impl<S: Session> Sessions<S> {
             self.session(id).is_closed(),
             "a session is detached after it closed"
         );
+        let session = &self.seats.get(id).session;
+        if let Some((_, lun)) = session.opened() {
+            self.ended.add(*lun, &session.tally());
+        }
         let chose_an_export = !self.session(id).is_in_handshake();
         self.common.metrics.sessions().ended(chose_an_export);
         drop(self.vacate(id));
@@ -568,6 +575,17 @@ impl<S: Session> Sessions<S> {
     #[must_use]
     pub fn ids(&self) -> Vec<SessionId> {
         self.seats.ids()
+    }
+
+    /// Returns what the clients of each LUN were answered since the table was made.
+    pub fn tallies(&mut self) -> ByLun {
+        let ids = self.seats.ids().into_iter();
+        let living = ids.filter_map(|id| {
+            let session = &self.seats.get(id).session;
+            let (_, lun) = session.opened()?;
+            Some((*lun, session.tally()))
+        });
+        self.ended.with(living)
     }
 
     /// Describes the sessions that have an export open, for people.

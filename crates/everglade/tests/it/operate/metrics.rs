@@ -87,6 +87,14 @@ fn what_clients_do_is_counted() {
         ),
         writes
     );
+    // Of the LUN, also now that its client has gone.
+    let of_lun = "{lun=\"vol0/lun0\",op=\"write\"}";
+    let bytes = value(&after, &format!("everglade_lun_bytes_total{of_lun}"));
+    assert_eq!(bytes, f64::from(8 << 20));
+    for name in ["operations_total", "duration_seconds_count"] {
+        let count = value(&after, &format!("everglade_lun_{name}{of_lun}"));
+        assert_eq!(count, writes, "{name}");
+    }
     assert!(value(&after, "everglade_nbd_requests_total{op=\"flush\"}") >= 1.0);
     assert!(value(&after, "process_resident_memory_bytes") > 1e6);
     let written = "everglade_volume_written_bytes_total{volume=\"vol0\"}";
