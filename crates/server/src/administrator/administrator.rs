@@ -65,7 +65,7 @@ pub struct Administrator {
     /// Reservations of LUNs, of all protocols.
     pub(super) reservations: Arc<Registry>,
     /// The policy of volumes that are made without saying which.
-    usual_policy: String,
+    pub(super) usual_policy: String,
     /// Seconds from the beginning of a scrub to that of the next one; 0 for never.
     pub(super) scrub_interval: u64,
     /// Seconds that deleted objects stay in the trash; 0 if they do not go there.

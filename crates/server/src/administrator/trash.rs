@@ -128,6 +128,14 @@ impl Administrator {
             _ => problem,
         })?;
         tracing::info!("{full} came back from the trash");
+        if of.is_none() {
+            let assigned = self
+                .schedule()
+                .assign(self.now(), &full, &self.usual_policy);
+            if let Err(problem) = assigned {
+                tracing::warn!("volume {full} is back, but has no snapshot policy yet: {problem}");
+            }
+        }
         Ok(Undeleted {
             kind: kind(&info),
             name: full,

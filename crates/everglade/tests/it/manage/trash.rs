@@ -101,6 +101,8 @@ fn a_volume_comes_back_with_its_snapshots() {
     );
     ask(&dir, &["volume", "undelete", "vol0"]);
     assert_eq!(trashed(&dir), Vec::<String>::new());
+    let back = ask_json(&dir, &["volume", "show", "vol0"]);
+    assert_eq!(back["snapshot_policy"], "default", "{back}");
     let mut client = open(&server, "vol0/lun0@monday");
     assert_eq!(client.read(0, 4096).expect("read"), [1; 4096]);
     server.stop();
