@@ -118,7 +118,15 @@ impl Administrator {
                 name,
             },
         };
-        let made = self.change(info.volume.aggregate, change);
+        let is_volume = of.is_none();
+        let change = || self.change(info.volume.aggregate, change).map(drop);
+        let made = match is_volume {
+            true => {
+                let policy = (full.as_str(), self.usual_policy.as_str());
+                self.schedule().bring_back(self.now(), policy, change)
+            }
+            false => change(),
+        };
         made.map_err(|problem| match problem.code {
             Code::Exists => Problem::of_field(
                 Code::Exists,
@@ -128,14 +136,6 @@ impl Administrator {
             _ => problem,
         })?;
         tracing::info!("{full} came back from the trash");
-        if of.is_none() {
-            let assigned = self
-                .schedule()
-                .assign(self.now(), &full, &self.usual_policy);
-            if let Err(problem) = assigned {
-                tracing::warn!("volume {full} is back, but has no snapshot policy yet: {problem}");
-            }
-        }
         Ok(Undeleted {
             kind: kind(&info),
             name: full,

@@ -292,6 +292,25 @@ impl Schedule {
         inner.begin(now, volume, policy, home)
     }
 
+    /// Takes a volume out of the trash with `change`, and gives it a policy. No round runs
+    /// meanwhile: it would not find the volume, and forget its policy.
+    ///
+    /// # Errors
+    /// Those of `change`. That the policy could not be written is logged.
+    pub(crate) fn bring_back(
+        &self,
+        now: Moment,
+        (volume, policy): (&str, &str),
+        change: impl FnOnce() -> Result<(), Problem>,
+    ) -> Result<(), Problem> {
+        let _turn = self.turn.lock();
+        change()?;
+        if let Err(problem) = self.assign(now, volume, policy) {
+            tracing::warn!("volume {volume} is back, but has no snapshot policy yet: {problem}");
+        }
+        Ok(())
+    }
+
     /// Makes a volume in an aggregate with `change`, with a policy, or `none`. The policy is
     /// recorded first, because a crash may come between the two: a volume never exists without its
     /// policy. Only where the book of a newer version would be replaced it comes after, so that a

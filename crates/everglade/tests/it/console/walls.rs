@@ -201,20 +201,10 @@ fn the_console_is_there_at_the_unix_socket_for_tunnels() {
 #[test]
 fn a_console_that_could_not_be_reached_is_refused() {
     let dir = TestDir::new();
-    for (args, part) in [
-        (
-            ["--console-loopback", "operator", "--api-tcp", "off"],
-            "api.tcp, which is off",
-        ),
-        (
-            ["--console-loopback", "operator", "--api-tcp", "0.0.0.0:0"],
-            "api.tokens",
-        ),
-    ] {
-        let refused = dir.serve_in_vain(&args);
-        assert_ne!(code(&refused), 0);
-        assert!(stderr(&refused).contains(part), "{}", stderr(&refused));
-    }
+    let refused = dir.serve_in_vain(&["--console-loopback", "operator", "--api-tcp", "off"]);
+    assert_ne!(code(&refused), 0);
+    let said = stderr(&refused);
+    assert!(said.contains("api.tcp, which is off"), "{said}");
     let refused = dir.serve_in_vain(&["--console-loopback", "owner"]);
     assert!(
         stderr(&refused).contains("read-only, operator or admin"),

@@ -447,11 +447,12 @@ fn remedies_of_a_start_that_is_refused_work() {
                 "start --nbd-tcp off",
             ),
             (
-                "serve --quiet --nbd-tcp :0 --api-tcp :0",
+                "serve --quiet --nbd-tcp :0 --console-loopback admin --api-tcp off",
                 1,
                 "set that too, or leave ",
                 "head -c 64 /dev/zero | tr '\\0' x | sed 's/^/who admin /' > $D/tokens && \
-                chmod 600 $D/tokens && start --api-tcp :0 --api-tokens $D/tokens && start",
+                chmod 600 $D/tokens && start --api-tcp :0 --api-tokens $D/tokens && \
+                start --console-loopback admin --api-tcp :0 && start",
             ),
             (
                 "serve --quiet --nbd-tcp :0 --memory 1MiB",

@@ -77,7 +77,9 @@ fn a_lun_that_was_deleted_by_mistake_comes_back_as_it_was() {
 #[test]
 fn a_volume_comes_back_with_its_snapshots() {
     let dir = TestDir::new();
-    let server = serve(&dir);
+    let sizes = ["--lun-size", "64MiB", "--aggregate-size", "2GiB"];
+    let policy = ["--snapshot-policy", "default"];
+    let server = dir.serve(&[sizes.as_slice(), &policy].concat());
     open(&server, "vol0/lun0")
         .write(0, &[1; 4096])
         .expect("written");
