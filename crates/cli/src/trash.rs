@@ -1,6 +1,6 @@
 //! `everglade trash …`, `lun undelete` and `volume undelete`.
 
-use everglade_api::{Job, Name, Status, Trash, TrashItem, TrashKind, Undelete, Undeleted};
+use everglade_api::{Job, Name, Size, Status, Trash, TrashItem, TrashKind, Undelete, Undeleted};
 use serde_json::json;
 
 use crate::failure::{Failure, exit};
@@ -66,7 +66,8 @@ fn empty(what: &TrashEmpty, session: &Session, output: &Output, yes: bool) -> Re
         output.data(&raw, || {
             let mut text = format!("{said} would be lost for good\n");
             for item in &chosen {
-                text.push_str(&format!("  {} {}\n", item.kind.noun(), item.name));
+                let (noun, name) = (item.kind.noun(), &item.name);
+                text.push_str(&format!("  {noun} {name} ({})\n", age_and_size(item)));
             }
             text
         })?;
@@ -112,7 +113,7 @@ fn one<'a>(
         several => {
             let ids = several
                 .iter()
-                .map(|item| format!("{} (deleted {})", item.id, item.deleted));
+                .map(|item| format!("{} ({})", item.id, age_and_size(item)));
             let ids: Vec<String> = ids.collect();
             Err(Failure::new(
                 exit::CONFLICT,
@@ -123,6 +124,11 @@ fn one<'a>(
             ))
         }
     }
+}
+
+/// Tells objects of one name apart.
+fn age_and_size(item: &TrashItem) -> String {
+    format!("{}, deleted {}", Size(item.size_bytes), item.deleted)
 }
 
 /// Takes an object out of the trash.
@@ -207,7 +213,7 @@ mod tests {
         assert!(
             several
                 .message
-                .contains("1 (deleted 2026-11-28T12:00:00Z) or 2")
+                .contains("1 (1.0 GiB, deleted 2026-11-28T12:00:00Z) or 2 (")
         );
         let none = found("x").expect_err("none has it");
         assert_eq!(none.code, exit::NOT_FOUND);
