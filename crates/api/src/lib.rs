@@ -72,7 +72,9 @@ pub use kind::Kind;
 pub use limit::{Limit, Limits, SetLimit};
 pub use lun::{CloneLun, CreateLun, Lun, Luns, PutLun, ResizeLun};
 pub use moment::Moment;
-pub use moving::{ExportedAggregate, ImportAggregate, ImportPlan};
+pub use moving::{
+    ExportedAggregate, FoundAggregate, FoundAggregates, ImportAggregate, ImportPlan, ScanFolders,
+};
 pub use name::{LunName, Name, NotAName, Rename};
 pub use outcome::{Outcome, Remembered};
 pub use plural::counted;

@@ -24,6 +24,9 @@ pub struct ImportAggregate {
     pub dry_run: bool,
 }
 
+/// Folders of one request.
+const FOLDERS_MAX: usize = 16;
+
 impl ImportAggregate {
     /// Reads a body.
     ///
@@ -63,6 +66,60 @@ pub struct ImportPlan {
     pub device_count: u64,
     /// Devices of it that were not named, or cannot be used.
     pub missing_count: u64,
+}
+
+/// `POST /v1/aggregates/actions/scan`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ScanFolders {
+    /// Absolute paths of the folders in which devices are looked for, with the folders in them.
+    #[schema(max_items = 16)]
+    pub folders: Vec<String>,
+}
+
+impl ScanFolders {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn parse(body: &[u8]) -> Result<ScanFolders, Problem> {
+        let mut fields = Fields::parse(body)?;
+        let folders = fields.strings("folders", FOLDERS_MAX)?;
+        fields.finish()?;
+        if folders.is_empty() {
+            let text = "missing; name the folders to look in, such as /dev";
+            return Err(Problem::of_field(Code::MissingField, "folders", text));
+        }
+        Ok(ScanFolders { folders })
+    }
+}
+
+/// An aggregate that was found by its devices.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FoundAggregate {
+    /// Its name.
+    pub name: String,
+    /// Its UUID.
+    pub uuid: String,
+    /// Paths of the devices that were found.
+    pub devices: Vec<String>,
+    /// Devices that it has; 0 if they do not tell.
+    pub device_count: u64,
+    /// Devices of it that were not found, or cannot be used.
+    pub missing_count: u64,
+    /// The reason why it cannot be imported; absent if it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// The answer to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FoundAggregates {
+    /// Aggregates that are not open here, by name.
+    pub aggregates: Vec<FoundAggregate>,
+    /// Files, folders and block devices that were looked at.
+    pub looked_at_count: u64,
+    /// Those of them that somebody else uses, or that cannot be read.
+    pub unreadable_count: u64,
 }
 
 /// An aggregate that was exported: this daemon has forgotten it, and its devices are closed.

@@ -1,7 +1,10 @@
 //! `everglade aggregate export` and `everglade aggregate import`.
 
+use std::path::PathBuf;
+
 use everglade_api::{
-    Aggregate, ExportedAggregate, ImportAggregate, ImportPlan, counted, shell_word,
+    Aggregate, ExportedAggregate, FoundAggregate, FoundAggregates, ImportAggregate, ImportPlan,
+    ScanFolders, counted, shell_word,
 };
 
 use crate::failure::Failure;
@@ -37,6 +40,9 @@ pub(crate) fn import(
     session: &Session,
     output: &Output,
 ) -> Result<(), Failure> {
+    if !import.scan.is_empty() {
+        return scan(&import.scan, session, output);
+    }
     let devices = import.devices.iter().map(|path| absolute(path, "PATH"));
     let request = ImportAggregate {
         devices: devices.collect::<Result<_, _>>()?,
@@ -52,6 +58,53 @@ pub(crate) fn import(
     }
     let told = session.post::<Aggregate>(path, &request).map_err(named)?;
     output.made(&told.raw, || listing::of_one(&told.meant, columns))
+}
+
+/// Lists the aggregates that are in folders, with how to import each.
+fn scan(folders: &[PathBuf], session: &Session, output: &Output) -> Result<(), Failure> {
+    let folders = folders.iter().map(|path| absolute(path, "--scan"));
+    let request = ScanFolders {
+        folders: folders.collect::<Result<_, _>>()?,
+    };
+    let told = session.post::<FoundAggregates>("/v1/aggregates/actions/scan", &request);
+    let told = told.map_err(|failure| failure.of_option("folders", "--scan"))?;
+    output.data(&told.raw, || found(&told.meant))
+}
+
+fn found(all: &FoundAggregates) -> String {
+    let looked = format!("looked at {}", counted(all.looked_at_count, "path"));
+    let unread = match all.unreadable_count {
+        0 => String::new(),
+        count => format!("; {count} of them are in use, or cannot be read"),
+    };
+    if all.aggregates.is_empty() {
+        return format!("no aggregate that is not open here; {looked}{unread}\n");
+    }
+    let mut text = String::new();
+    for aggregate in &all.aggregates {
+        let FoundAggregate { name, uuid, .. } = aggregate;
+        let devices: Vec<String> = aggregate.devices.iter().map(|it| shell_word(it)).collect();
+        let devices = devices.join(" ");
+        match (&aggregate.problem, aggregate.missing_count) {
+            (Some(problem), _) => {
+                text.push_str(&format!(
+                    "{name} ({uuid}) on {devices}\n  not now: {problem}\n"
+                ));
+            }
+            (None, missing) => {
+                let missing = match missing {
+                    0 => String::new(),
+                    missing => format!(", {missing} missing"),
+                };
+                let count = counted(aggregate.device_count, "device");
+                text.push_str(&format!(
+                    "{name} ({uuid}), {count}{missing}\n  everglade aggregate import {devices}\n"
+                ));
+            }
+        }
+    }
+    text.push_str(&format!("{looked}{unread}\n"));
+    text
 }
 
 /// Describes the aggregate that would be imported.

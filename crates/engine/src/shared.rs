@@ -28,6 +28,7 @@ use crate::mount::lost;
 use crate::mount::members::Missing;
 use crate::mount::mounting::Mounting;
 use crate::mount::raid_log;
+use crate::mount::records::Records;
 use crate::mount::refusal::Refusal;
 use crate::mount::replacement;
 use crate::mount::wanted::{Growth, GrowthInfo};
@@ -364,6 +365,15 @@ impl Engine {
             epoch: config.epoch,
             cp: superblock.cp.0,
         })
+    }
+
+    /// Reads which aggregate one device belongs to: its UUID and its name in the label. Nothing if
+    /// it has no whole label, or cannot be read.
+    #[must_use]
+    pub fn identify(storage: &dyn Storage, device: DeviceId) -> Option<([u8; 16], String)> {
+        let records = Records::read(storage, device).ok()?.records;
+        let newest = records.into_iter().max_by_key(|config| config.epoch)?;
+        Some((newest.uuid, newest.name))
     }
 
     fn open_labelled(

@@ -407,6 +407,14 @@ pub const ROUTES: &[Route] = &[
         Answers::MadeOr("Aggregate", "ImportPlan"),
     )
     .by_admin(),
+    Route::change(
+        "POST",
+        "/v1/aggregates/actions/scan",
+        "looks for aggregates by their devices, in these folders; reads only",
+        Some("ScanFolders"),
+        Answers::Found("FoundAggregates"),
+    )
+    .by_admin(),
     Route::get(
         "/v1/aggregates/{aggregate}/repair",
         "the progress and the outcome of the last repair",

@@ -24,13 +24,18 @@ Examples:
   everglade aggregate import /dev/sdb /dev/sdc
   everglade aggregate import /mnt/old/everglade/aggregates/aggr0/dev0 --as old
   everglade aggregate import /dev/sdb --dry-run
+  everglade aggregate import --scan /dev --scan /mnt
 
 No other program may use the devices. Do not import a copy of a device, or a device that another
 machine uses. If the devices of an aggregate are at other paths now, import it again from there.")]
 pub struct AggregateImport {
     /// All devices of the aggregate, in any order
-    #[arg(value_name = "PATH", required = true)]
+    #[arg(value_name = "PATH", required_unless_present = "scan")]
     pub devices: Vec<PathBuf>,
+
+    /// Look for aggregates in this folder and those in it; import nothing
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["devices", "name"])]
+    pub scan: Vec<PathBuf>,
 
     /// Name of the aggregate from now on [default: the name that it has]
     #[arg(long = "as", value_name = "NAME")]

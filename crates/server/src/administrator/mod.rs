@@ -45,6 +45,7 @@ mod report;
 mod reservations;
 mod room;
 mod scan;
+mod scanning;
 mod scheduled;
 mod scrub_rounds;
 mod scrubs;

@@ -7,7 +7,7 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, header};
 use everglade_api::{
     AddDevices, Code, CreateAggregate, ImportAggregate, Outcome, Problem, Rename, ReplaceDrive,
-    ResizeAggregate, Size,
+    ResizeAggregate, ScanFolders, Size,
 };
 use serde::Serialize;
 
@@ -219,6 +219,12 @@ pub(super) async fn import(
         .await?;
     let place = format!("/v1/aggregates/{}", aggregate.name);
     created(&place, &Tag::of_aggregate(&aggregate), &aggregate)
+}
+
+pub(super) async fn scan(State(desk): State<Arc<Desk>>, Body(body): Body) -> Answer {
+    let request = ScanFolders::parse(&body)?;
+    let found_all = desk.ask(move |administrator| administrator.scan_folders(&request));
+    found(found_all.await?)
 }
 
 pub(super) async fn export(

@@ -35,6 +35,7 @@ pub(super) fn all(desk: Arc<Desk>) -> Router {
             get(aggregates::list).post(aggregates::create),
         )
         .route("/v1/aggregates/actions/import", post(aggregates::import))
+        .route("/v1/aggregates/actions/scan", post(aggregates::scan))
         .route(
             "/v1/aggregates/{aggregate}/actions/export",
             post(aggregates::export),

@@ -233,3 +233,85 @@ fn an_aggregate_is_found_again_at_another_path() {
     let from = serve(&here);
     assert_data(&from, "v/l");
 }
+
+#[test]
+fn aggregates_are_found_by_their_devices_alone() {
+    let Pair {
+        here,
+        there,
+        file,
+        from,
+        to,
+    } = pair();
+    let folder = |name: &str| {
+        let path = here.file(name);
+        fs::create_dir_all(&path).expect("made");
+        path.to_str().expect("UTF-8").to_owned()
+    };
+    let (one, two) = (folder("lab/a/one"), folder("lab/b/two"));
+    let both = format!("{one},{two}");
+    let create = [
+        "aggregate",
+        "create",
+        "duo",
+        "--devices",
+        &both,
+        "--size",
+        "2GiB",
+    ];
+    ask(&here, &create);
+    // Nothing of ours.
+    fs::write(here.file("lab/notes.txt"), "x".repeat(1 << 20)).expect("written");
+    let root = here.file("");
+    let root = root.to_str().expect("UTF-8");
+    let scan = ["aggregate", "import", "--scan", root];
+    // What is in use stays out.
+    let used = ask_json(&there, &scan);
+    assert_eq!(used["aggregates"], serde_json::json!([]), "{used}");
+    assert!(used["unreadable_count"].as_u64() >= Some(3), "{used}");
+    ask(&here, &["aggregate", "export", "box"]);
+    ask(&here, &["aggregate", "export", "duo"]);
+    let found = ask_json(&there, &scan);
+    let all = found["aggregates"].as_array().expect("a list");
+    assert_eq!(all.len(), 2, "{found}");
+    assert_eq!(
+        (&all[0]["name"], &all[0]["devices"][0]),
+        (&"box".into(), &file.as_str().into())
+    );
+    assert_eq!(all[1]["devices"], serde_json::json!([one, two]));
+    assert_eq!(
+        (&all[1]["device_count"], &all[1]["missing_count"]),
+        (&2.into(), &0.into())
+    );
+    let said = ask(&there, &scan);
+    let line = format!("everglade aggregate import {one} {two}");
+    assert!(said.contains(&line), "{said}");
+    ask(&there, &["aggregate", "import", &one, &two]);
+    // One that is open here is not listed, and one that is not whole says why.
+    fs::rename(here.file("lab"), here.file("moved")).expect("renamed");
+    let lab = here.file("moved/a");
+    let scan = [
+        "aggregate",
+        "import",
+        "--scan",
+        lab.to_str().expect("UTF-8"),
+    ];
+    let found = ask_json(&there, &scan);
+    assert_eq!(found["aggregates"], serde_json::json!([]), "{found}");
+    ask(&there, &["aggregate", "export", "duo"]);
+    let found = ask_json(&there, &scan);
+    let duo = &found["aggregates"][0];
+    assert_eq!(duo["name"], "duo", "{found}");
+    assert!(duo["problem"].is_string(), "{found}");
+    let said = ask(&there, &scan);
+    assert!(said.contains("not now: "), "{said}");
+    refused(
+        &there,
+        &["aggregate", "import", "--scan", "/nix/nothing"],
+        1,
+        &["--scan: /nix/nothing", "EVG-2005"],
+    );
+    refused(&there, &["aggregate", "import"], 2, &["PATH"]);
+    from.stop();
+    to.stop();
+}
