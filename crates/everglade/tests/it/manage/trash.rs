@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{ask, ask_json, refused, serve};
 use crate::running::{Server, TestDir};
-use crate::waiting::within;
+use crate::waiting::{event, within};
 use crate::wire::Client;
 
 fn open(server: &Server, lun: &str) -> Client {
@@ -156,11 +156,8 @@ fn what_was_there_for_long_enough_leaves_by_itself() {
     ask(&dir, &["lun", "delete", "vol0/lun0", "--yes"]);
     let is_empty = || trashed(&dir).is_empty();
     within(Duration::from_secs(30), "the trash is empty", is_empty);
-    let events = ask_json(&dir, &["event", "show"]);
-    let left = events["events"].as_array().expect("a list").iter();
-    let mut left = left.filter(|event| event["object"] == "LUN vol0/lun0");
-    let text = left.next_back().expect("an event")["text"].clone();
-    assert_eq!(text, "left the trash, its time is over");
+    // The round tells it when it is over.
+    event(&dir, "left the trash, its time is over");
     server.stop();
     // Nothing goes there if nothing is kept.
     let server = dir.serve(&["--trash-keep", "0s"]);
