@@ -10,7 +10,7 @@ use crate::{Fields, Name, Problem};
 /// A token, without its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Token {
-    /// Its name, which the history has for those who use it.
+    /// Its name. The history shows it beside each change that was made with the token.
     pub name: String,
     /// `read-only`, `operator` or `admin`.
     pub role: String,

@@ -60,7 +60,8 @@ pub(crate) fn import(
     output.made(&told.raw, || listing::of_one(&told.meant, columns))
 }
 
-/// Lists the aggregates that are in folders, with how to import each.
+/// Lists the aggregates whose devices are in these folders, each with the command that imports
+/// it.
 fn scan(folders: &[PathBuf], session: &Session, output: &Output) -> Result<(), Failure> {
     let folders = folders.iter().map(|path| absolute(path, "--scan"));
     let request = ScanFolders {

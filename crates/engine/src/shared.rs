@@ -791,7 +791,7 @@ impl Engine {
         let all = self.0.all();
         let listed = all.iter().filter(|aggregate| !aggregate.is_forgotten());
         let mut trash: Vec<TrashInfo> = listed.flat_map(|it| trash::of(it)).collect();
-        trash.sort_by_key(|it| (it.deleted_seconds, it.volume.volume, it.lun));
+        trash.sort_by_key(TrashInfo::order);
         trash
     }
 

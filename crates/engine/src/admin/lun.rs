@@ -95,12 +95,22 @@ pub(crate) fn must_wait(home: &Home, change: &Change) -> bool {
 }
 
 pub(crate) fn delete_lun(home: &mut Home, volume: &str, name: &str) -> Result<(), Error> {
+    let (volume, lun) = take_away(home, volume, name)?;
+    hide(volume, lun.file);
+    Ok(())
+}
+
+/// Takes a LUN away from clients: its name is free, and their handles are gone.
+pub(crate) fn take_away<'a>(
+    home: &'a mut Home,
+    volume: &str,
+    name: &str,
+) -> Result<(&'a mut VolumeHome, Arc<Lun>), Error> {
     let (volume, lun) = find_lun(home, volume, name)?;
     lun_clone::check_held(volume, &lun)?;
     volume.shared.luns.write().remove(name);
     lun.set_gone();
-    hide(volume, lun.file);
-    Ok(())
+    Ok((volume, lun))
 }
 
 /// The blocks of a LUN that clients do not see any more are freed in the background.

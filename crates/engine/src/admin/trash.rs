@@ -8,8 +8,8 @@
 //!
 //! 1. An object is in the maps of names or in the trash, never in both. Its entry in the directory
 //!    says which, so both are committed together.
-//! 2. Clients that had an object open when it was put into the trash have it no more: their handles
-//!    are gone, and one that comes back has new ones.
+//! 2. A client that has an object open loses it when it is put into the trash. The client's handle
+//!    stays invalid, also after the object has come back.
 //! 3. Writes that joined before the object was put into the trash are in it. There are no later
 //!    ones.
 //! 4. A client is refused for lack of space only after the trash is empty.
@@ -19,13 +19,13 @@ use std::sync::atomic::Ordering;
 use everglade_affinity::Permit;
 use everglade_format::FileId;
 
-use crate::admin::lun::hide;
+use crate::admin::lun::{hide, take_away};
 use crate::admin::volume::{check_expendable, destroy, end_layout};
 use crate::background::lun_clone;
 use crate::change::{Context, Error};
 use crate::home::aggregate::Home;
-use crate::home::find::{check_name, find, find_lun};
-use crate::pool::trash::by_age;
+use crate::home::find::{check_name, find};
+use crate::pool::trash;
 
 pub(crate) fn put_lun(
     home: &mut Home,
@@ -33,10 +33,7 @@ pub(crate) fn put_lun(
     volume: &str,
     name: &str,
 ) -> Result<(), Error> {
-    let (volume, lun) = find_lun(home, volume, name)?;
-    lun_clone::check_held(volume, &lun)?;
-    volume.shared.luns.write().remove(name);
-    lun.set_gone();
+    let (volume, lun) = take_away(home, volume, name)?;
     let kept = (seconds.max(1), lun.with_new_handle());
     volume.shared.trash.write().insert(lun.file, kept);
     volume.fs.directory.put_into_trash(lun.file, seconds);
@@ -150,25 +147,18 @@ pub(crate) fn make_room(home: &mut Home, permit: &Permit, context: &mut Context<
     if !home.aggregate.space.needs_trash() {
         return false;
     }
-    for (id, lun) in by_age(&home.aggregate) {
-        let Some(volume) = home.volumes.get(&id).map(|volume| volume.shared.clone()) else {
-            continue;
-        };
-        let (name, purged) = match lun {
-            None => (
-                format!("volume {}", volume.name),
-                purge_volume(home, permit, context, id.0),
-            ),
-            Some(file) => {
-                let found = volume.trash.read().get(&file).cloned();
-                let name = found.map_or_else(String::new, |(_, lun)| lun.full_name());
-                let name = format!("LUN {name}");
-                (name, purge_lun(home, &volume.name.get(), file.0))
+    for info in trash::of(&home.aggregate) {
+        let volume = info.volume.volume;
+        let (noun, purged) = match info.lun {
+            None => ("volume", purge_volume(home, permit, context, volume)),
+            Some(lun) => {
+                let name = home.volumes[&FileId(volume)].shared.name.get();
+                ("LUN", purge_lun(home, &name, lun))
             }
         };
         // A volume that is just being restored keeps its LUNs for now.
         if purged.is_ok() {
-            home.aggregate.purged.note(name);
+            home.aggregate.purged.note(format!("{noun} {}", info.name));
             return true;
         }
     }

@@ -73,7 +73,7 @@ pub(crate) struct Next {
 }
 
 /// The LUNs of the restored image. A LUN that exists now keeps its handle, even if its name
-/// changes; but a LUN that is in the trash then has a handle that no client has.
+/// changes. If the image has a LUN in its trash, the LUN gets a new handle, which no client has.
 pub(crate) fn luns(shared: &Arc<Volume>, fs: &FileSystem) -> Vec<Next> {
     let known = shared.kept_luns();
     let lun = |entry: &everglade_format::Entry| {

@@ -495,11 +495,11 @@ fn another_side_file(id: FileId) -> Box<Damaged> {
 fn load_volume(
     fs: &FileSystem,
     cx: &mut LoadCx<'_>,
-    volume_entry: &Entry,
+    volume: &Entry,
     superblock: Option<Pointer>,
     uuid: [u8; 16],
 ) -> Result<(LoadedVolume, Sides), Stop> {
-    let (id, name) = (volume_entry.file, &volume_entry.name);
+    let (id, name, deleted_seconds) = (volume.file, &volume.name, volume.deleted_seconds);
     let container = &fs.files[&id];
     let page = match superblock {
         None => container.leaf(cx, SUPERBLOCK_VVBN.0)?.to_page(),
@@ -563,7 +563,7 @@ fn load_volume(
     let images = load_images(&volume.snapshots, cx)?;
     let volume = LoadedVolume {
         name: name.clone(),
-        deleted_seconds: volume_entry.deleted_seconds,
+        deleted_seconds,
         superblock,
         fs: volume,
         images,

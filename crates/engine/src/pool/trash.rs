@@ -40,6 +40,13 @@ pub struct TrashInfo {
     pub deleted_seconds: u64,
 }
 
+impl TrashInfo {
+    /// Sorts the object that was deleted first before the others.
+    pub(crate) fn order(&self) -> (u64, u32, Option<u32>) {
+        (self.deleted_seconds, self.volume.volume, self.lun)
+    }
+}
+
 /// What left the trash because space was short, since the aggregate was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PurgedInfo {
@@ -66,8 +73,8 @@ impl Purged {
     }
 }
 
-/// What is in the trash of an aggregate. LUNs of a volume that is itself in the trash are part of
-/// it.
+/// What is in the trash of an aggregate, the oldest first. LUNs of a volume that is itself in the
+/// trash are part of it.
 pub(crate) fn of(aggregate: &Aggregate) -> Vec<TrashInfo> {
     let mut found = Vec::new();
     for volume in aggregate.all_volumes() {
@@ -99,6 +106,7 @@ pub(crate) fn of(aggregate: &Aggregate) -> Vec<TrashInfo> {
             deleted_seconds: volume.deleted_seconds.load(Ordering::Relaxed),
         });
     }
+    found.sort_by_key(TrashInfo::order);
     found
 }
 
@@ -107,24 +115,4 @@ pub(crate) fn count(aggregate: &Aggregate) -> u64 {
     let volumes = aggregate.volumes.read();
     let luns = volumes.values().map(|volume| volume.trash.read().len());
     (luns.sum::<usize>() + aggregate.trash.read().len()) as u64
-}
-
-/// The objects in the trash of an aggregate, the oldest first: volumes, and LUNs with their
-/// volumes.
-pub(crate) fn by_age(aggregate: &Aggregate) -> Vec<(FileId, Option<FileId>)> {
-    let mut found = Vec::new();
-    for volume in aggregate.all_volumes() {
-        for (seconds, lun) in volume.trash.read().values() {
-            found.push((*seconds, volume.id, Some(lun.file)));
-        }
-    }
-    for volume in aggregate.trash.read().values() {
-        let seconds = volume.deleted_seconds.load(Ordering::Relaxed);
-        found.push((seconds, volume.id, None));
-    }
-    found.sort();
-    found
-        .into_iter()
-        .map(|(_, volume, lun)| (volume, lun))
-        .collect()
 }

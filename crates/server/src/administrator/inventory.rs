@@ -14,7 +14,7 @@ use everglade_api::{
 };
 use everglade_engine::{
     AggregateInfo, Cleaned, JournalInfo, LunInfo, PhaseTimes, RecoveryInfo, State, Subsystem,
-    VolumeInfo,
+    TrashInfo, VolumeInfo,
 };
 use everglade_env::{DeviceFiles, DeviceId, Nanos};
 use everglade_format::volume::Sync as MediaSync;
@@ -100,7 +100,8 @@ impl Administrator {
     pub fn aggregates(&self) -> Aggregates {
         let (volumes, luns) = (self.engine.volumes(), self.engine.luns());
         let aggregates = self.engine.aggregates();
-        let view = |info: &AggregateInfo| self.view_aggregate(info, &volumes, &luns);
+        let trash = self.engine.trash();
+        let view = |info: &AggregateInfo| self.view_aggregate(info, &volumes, &luns, &trash);
         Aggregates {
             aggregates: aggregates
                 .iter()
@@ -120,7 +121,8 @@ impl Administrator {
         }
         let info = self.find_aggregate(name);
         let info = info.ok_or_else(|| Problem::not_found("aggregate", name))?;
-        Ok(self.view_aggregate(&info, &self.engine.volumes(), &self.engine.luns()))
+        let (volumes, luns) = (self.engine.volumes(), self.engine.luns());
+        Ok(self.view_aggregate(&info, &volumes, &luns, &self.engine.trash()))
     }
 
     fn view_aggregate(
@@ -128,6 +130,7 @@ impl Administrator {
         info: &AggregateInfo,
         volumes: &[VolumeInfo],
         luns: &[LunInfo],
+        trash: &[TrashInfo],
     ) -> Aggregate {
         let usage = info.usage;
         let reason = info.state.reason().map(str::to_owned);
@@ -165,7 +168,7 @@ impl Administrator {
             logical_bytes,
             shared_bytes: self.shared_bytes(&volumes),
             snapshot_exclusive_bytes,
-            trash_bytes: self.trash_bytes(&info.name),
+            trash_bytes: trash_bytes(trash, info.id),
             dirty_bytes: bytes(usage.dirty_pages),
             host_backed_bytes: bytes(usage.backed_blocks),
             host_free_bytes,
@@ -660,6 +663,13 @@ pub(super) fn host_shortage(aggregate: &Aggregate) -> Option<(u64, u64)> {
     let low = |free: &u64| *free < promised && *free < aggregate.size_bytes / 20;
     let free = aggregate.host_free_bytes.filter(low)?;
     Some((promised, free))
+}
+
+/// The space that the trash of an aggregate takes.
+fn trash_bytes(trash: &[TrashInfo], aggregate: u32) -> u64 {
+    let here = trash.iter().filter(|it| it.volume.aggregate == aggregate);
+    here.map(|it| bytes(it.used_blocks))
+        .fold(0, u64::saturating_add)
 }
 
 /// Says what holds space that could be had: snapshots, the trash, and deletions under way.

@@ -25,7 +25,7 @@ pub(super) fn all(administrator: &Administrator, records: &Records) -> Page {
     engine(&mut page, administrator);
     limits(&mut page, administrator);
     luns(&mut page, administrator);
-    trash(&mut page, administrator);
+    trash(&mut page, administrator, &aggregates);
     memory(&mut page, administrator);
     process(&mut page, administrator);
     page
@@ -408,15 +408,14 @@ fn luns(page: &mut Page, administrator: &Administrator) {
     }
 }
 
-fn trash(page: &mut Page, administrator: &Administrator) {
+fn trash(page: &mut Page, administrator: &Administrator, aggregates: &[Aggregate]) {
     let trash = administrator.trash().trash;
-    let aggregates = administrator.aggregates().aggregates;
     let mut family = page.family("everglade_trash_bytes");
-    for aggregate in &aggregates {
+    for aggregate in aggregates {
         family.value(&[&aggregate.name], aggregate.trash_bytes);
     }
     let mut family = page.family("everglade_trash_objects");
-    for aggregate in &aggregates {
+    for aggregate in aggregates {
         let here = trash.iter().filter(|it| it.aggregate == aggregate.name);
         family.value(&[&aggregate.name], here.count() as u64);
     }

@@ -39,7 +39,7 @@ pub(crate) enum Control {
     Compare(Comparison),
 }
 
-/// Longest wait for what clients of LUNs were answered.
+/// Longest wait for the counters of all reactors.
 const TALLIES_WITHIN: Duration = Duration::from_secs(1);
 
 /// A part of a comparison.

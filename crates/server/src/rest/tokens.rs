@@ -13,8 +13,8 @@
 //!    directory. The memory has only hashes of all tokens, and they are compared in constant time,
 //!    so neither the disk, nor a core dump, nor the time of an answer reveals a token.
 //! 2. Only the owner may read the file of the configuration; otherwise the daemon refuses to start.
-//! 3. A token is known when the answer to its making is sent, and unknown when the answer to its
-//!    revocation is: `tokens.toml` is durable before.
+//! 3. `tokens.toml` is durable before an answer is sent. So a token works from the answer to
+//!    `token create` on, and no longer after the answer to `token revoke`.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -179,7 +179,7 @@ impl Tokens {
             let text = format!("there are {TOKENS_MAX} tokens, the most there can be; revoke one");
             return Err(Problem::new(Code::TooMany, text));
         }
-        let token = random_token()?;
+        let token = blake3::Hash::from_bytes(random()).to_hex().to_string();
         let mut tokens = made.tokens.clone();
         tokens.push(MadeEntry {
             name: name.clone(),
@@ -342,18 +342,16 @@ impl Tokens {
     }
 }
 
-/// 32 random bytes as text.
-fn random_token() -> Result<String, Problem> {
+/// Random bytes of the kernel.
+pub(super) fn random() -> [u8; 32] {
     let mut bytes = [0; 32];
-    match getrandom(&mut bytes[..], GetRandomFlags::empty()) {
-        Ok(filled) if filled == bytes.len() => {
-            Ok(blake3::Hash::from_bytes(bytes).to_hex().to_string())
-        }
-        _ => Err(Problem::new(
-            Code::Unavailable,
-            "the kernel gives no random numbers; try again",
-        )),
-    }
+    let filled = getrandom(&mut bytes[..], GetRandomFlags::empty());
+    assert_eq!(
+        filled,
+        Ok(bytes.len()),
+        "the kernel gives 256 bytes at a time without fail, once it has started"
+    );
+    bytes
 }
 
 #[cfg(test)]

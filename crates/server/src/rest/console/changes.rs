@@ -35,6 +35,7 @@ use super::super::body::Body;
 use super::super::desk::Desk;
 use super::super::entity::Tag;
 use super::super::guard::{Origin, no_such_path};
+use super::super::tokens::random;
 use super::Console;
 use super::answers::{Failed, said};
 use super::filled::Filled;
@@ -663,7 +664,7 @@ fn size(filled: &Filled) -> Result<u64, Problem> {
 
 /// A new idempotency key.
 fn new_key() -> String {
-    let bytes = super::visit::random();
+    let bytes = random();
     blake3::Hash::from_bytes(bytes).to_hex()[..32].to_owned()
 }
 

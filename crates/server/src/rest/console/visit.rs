@@ -23,7 +23,6 @@ use axum::response::{Html, IntoResponse, Redirect, Response};
 use everglade_api::openapi::Role;
 use everglade_console::{Visitor, entrance, frame};
 use everglade_env::lock::Mutex;
-use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::time::sleep;
 
 use super::super::attempts::Reason;
@@ -31,6 +30,7 @@ use super::super::body::Body;
 use super::super::caller::Caller;
 use super::super::guard::Origin;
 use super::super::silent::Voice;
+use super::super::tokens::random;
 use super::Console;
 use super::filled::Filled;
 
@@ -117,18 +117,6 @@ impl Login {
     fn is_valid(&self, now: Instant) -> bool {
         now.duration_since(self.used) < IDLE_MAX && now.duration_since(self.since) < LIFE_MAX
     }
-}
-
-/// Random bytes of the kernel.
-pub(super) fn random() -> [u8; 32] {
-    let mut bytes = [0; 32];
-    let filled = getrandom(&mut bytes[..], GetRandomFlags::empty());
-    assert_eq!(
-        filled,
-        Ok(bytes.len()),
-        "the kernel gives 256 bytes at a time without fail, once it has started"
-    );
-    bytes
 }
 
 /// Why a visitor is shown something else than what was asked for.
@@ -261,7 +249,7 @@ fn names_loopback(headers: &HeaderMap, uri: &Uri) -> bool {
     name == "localhost" || bare.parse::<IpAddr>().is_ok_and(|it| it.is_loopback())
 }
 
-/// Returns whether a proxy sent a request, so that its sender may be anywhere.
+/// Returns true if a proxy passed the request on: then the sender may be on any machine.
 fn is_forwarded(headers: &HeaderMap) -> bool {
     const MARKS: [&str; 4] = ["forwarded", "via", "x-forwarded-for", "x-real-ip"];
     MARKS.iter().any(|mark| headers.contains_key(*mark))

@@ -63,7 +63,7 @@ impl Life<'_> {
         listed.map(|info| (name(&info), info)).collect()
     }
 
-    /// Takes note of LUNs that have left the trash because space was short.
+    /// If LUNs have left the trash because space was short, takes them out of the states.
     pub(super) fn resolve_trash(&mut self) {
         if !self.has_purged() {
             return;
@@ -96,7 +96,8 @@ impl Life<'_> {
         }
     }
 
-    /// Takes a LUN out of the trash, or removes it for good. It may have left before.
+    /// Takes a LUN out of the trash, or removes it for good. It may have left the trash just
+    /// before, because space was short.
     pub(super) fn leave_trash(&mut self, step: &Step, mut next: State) -> Result<bool, Failure> {
         let (Step::Undelete(name, _) | Step::Purge(name)) = step else {
             unreachable!("nothing else leaves the trash");
