@@ -69,7 +69,7 @@ pub use host::{
 };
 pub use job::{Job, JobState, Jobs};
 pub use kind::Kind;
-pub use limit::{Limit, Limits, SetLimit};
+pub use limit::{Limit, Limits, QosPolicies, QosPolicy, SetLimit, SetQosPolicy};
 pub use lun::{CloneLun, CreateLun, Lun, Luns, PutLun, ResizeLun};
 pub use moment::Moment;
 pub use moving::{

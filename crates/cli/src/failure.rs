@@ -219,10 +219,12 @@ impl From<Problem> for Failure {
             Some("size_bytes") => format!("--size: {}", problem.detail),
             Some("journal_device") => format!("--journal-device: {}", problem.detail),
             Some("bytes_per_second") => format!("--bandwidth: {}", problem.detail),
-            Some("iops") => format!("--iops: {}", problem.detail),
+            Some("burst_milliseconds") => format!("--burst: {}", problem.detail),
             Some("group_size") => format!("--group-size: {}", problem.detail),
             Some("journal_half_bytes") => format!("--journal-half: {}", problem.detail),
-            Some(field @ ("hourly" | "daily" | "weekly" | "at" | "weekday")) => {
+            Some(
+                field @ ("hourly" | "daily" | "weekly" | "at" | "weekday" | "iops" | "weight"),
+            ) => {
                 format!("--{field}: {}", problem.detail)
             }
             Some("time_zone") => format!("--time-zone: {}", problem.detail),

@@ -84,6 +84,7 @@ pub fn run(verb: &Verb, options: &Options) -> Result<u8, Failure> {
         Verb::Trash { verb } => trash::run(verb, &session, &output, options.yes),
         Verb::Garden { verb } => garden::run(verb, &session, &output),
         Verb::Qos { verb } => qos::run(verb, &session, &output),
+        Verb::QosPolicy { verb } => qos::run_policy(verb, &session, &output),
         Verb::Host { verb } => host::run(verb, &session, &output),
         Verb::HostGroup { verb } => host::run_group(verb, &session, &output),
         Verb::Mapping { verb } => host::run_mapping(verb, &session, &output),

@@ -29,7 +29,7 @@ impl Used {
         let limits = session.get::<Limits>("/v1/limits")?.meant.limits;
         let held = limits
             .into_iter()
-            .map(|limit| (limit.lun, limit.held_count));
+            .map(|limit| (limit.name, limit.held_count));
         Ok(Used {
             held: held.collect(),
             ..Used::of(sessions)

@@ -5,6 +5,7 @@ mod clone;
 mod host;
 mod moving;
 mod policy;
+mod qos;
 mod snapshot;
 mod token;
 mod trash;
@@ -18,6 +19,7 @@ pub(crate) use clone::{CloneCreate, CloneVerb, SplitStart, SplitVerb};
 pub(crate) use host::{HostGroupVerb, HostVerb, MappingVerb, SessionVerb};
 pub(crate) use moving::{AggregateExport, AggregateImport};
 pub(crate) use policy::{PolicyCreate, PolicyVerb};
+pub(crate) use qos::{QosObject, QosPolicyVerb, QosVerb};
 pub(crate) use snapshot::{
     SnapshotDiff, SnapshotHold, SnapshotRestore, SnapshotScan, SnapshotShow, SnapshotVerb,
 };
@@ -69,11 +71,17 @@ pub enum Verb {
         #[command(subcommand)]
         verb: GardenVerb,
     },
-    /// Manage limits of LUNs, so that a busy client leaves the others their share
+    /// Manage limits and weights of LUNs and volumes, so that a busy client leaves others theirs
     Qos {
         /// What to do.
         #[command(subcommand)]
         verb: QosVerb,
+    },
+    /// Manage policies that limits follow
+    QosPolicy {
+        /// What to do.
+        #[command(subcommand)]
+        verb: QosPolicyVerb,
     },
     /// Manage hosts: what the connections of a client are known by
     Host {
@@ -468,54 +476,6 @@ pub struct GardenOf {
     /// The aggregate
     #[arg(value_name = "AGGREGATE")]
     pub name: Name,
-}
-
-/// Verbs of `qos`.
-#[derive(Debug, Subcommand)]
-pub enum QosVerb {
-    /// Set the limit of a LUN
-    Set(QosSet),
-    /// Remove the limit of a LUN
-    Clear(QosOf),
-    /// Show limits, and what they hold back
-    Show(QosShow),
-}
-
-/// Options of `qos set`.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "All clients of the LUN share its limit, of whatever protocol, and so do its \
-    images in snapshots. What is not given is not limited. Requests beyond the limit wait; none is \
-    refused."
-)]
-pub struct QosSet {
-    /// The LUN
-    #[arg(value_name = "VOLUME/LUN")]
-    pub name: LunName,
-
-    /// Most operations in a second; flushes do not count
-    #[arg(long, value_name = "NUMBER")]
-    pub iops: Option<u64>,
-
-    /// Most bytes that are read and written in a second
-    #[arg(long, value_name = "SIZE", required_unless_present = "iops")]
-    pub bandwidth: Option<Size>,
-}
-
-/// The LUN of a limit.
-#[derive(Debug, Args)]
-pub struct QosOf {
-    /// The LUN
-    #[arg(value_name = "VOLUME/LUN")]
-    pub name: LunName,
-}
-
-/// Options of `qos show`.
-#[derive(Debug, Args)]
-pub struct QosShow {
-    /// How the list is shown.
-    #[command(flatten)]
-    pub listing: Listing,
 }
 
 /// Options of `aggregate delete`.

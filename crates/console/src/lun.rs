@@ -65,6 +65,12 @@ fn facts(lun: &Lun, limit: Option<&Limit>) -> Markup {
                 @if let Some(bytes) = limit.bytes_per_second {
                     dt { "Limit of throughput" } dd { (Size(bytes)) "/s" }
                 }
+                @if let Some(policy) = &limit.policy {
+                    dt { "Limit follows policy" } dd { (policy) }
+                }
+                @if let Some(weight) = limit.weight {
+                    dt { "Weight" } dd { (weight) }
+                }
                 dt { "Held back so far" } dd { (limit.held_count) " operations" }
             }
         }

@@ -89,12 +89,13 @@ pub use crate::pool::mended::{MendedInfo, RepairInfo, RepairState};
 pub use crate::pool::refused::RefusedInfo;
 pub use crate::pool::removal::{RemovalInfo, RemovalPlan};
 pub use crate::pool::scrub::{ScrubInfo, ScrubState};
+pub use crate::pool::shares::Waits;
 pub use crate::pool::space::Usage;
 pub use crate::pool::trash::{PurgedInfo, TrashInfo};
 pub use crate::pool::trigger::{Cleaned, CpCounts, PHASE_BOUNDS, PhaseTimes};
 pub use crate::pool::volume_info::{VolumeId, VolumeInfo};
 pub use crate::reactor::{AdminDone, Core, Joined};
 pub use crate::shared::{
-    AggregateInfo, Engine, Found, LUNS_TOGETHER, LunInfo, MemberInfo, Options,
+    AggregateInfo, Engine, Found, LUNS_TOGETHER, LunInfo, MemberInfo, Options, SHARE_DEPTH,
 };
 pub use crate::tree::notes::Unreadable;

@@ -44,6 +44,7 @@ use crate::pool::present;
 use crate::pool::refused::RefusedInfo;
 use crate::pool::removal::{RemovalInfo, RemovalPlan};
 use crate::pool::scrub::ScrubInfo;
+use crate::pool::shares::{Lane, Turn, Waits};
 use crate::pool::space::{Space, Usage};
 use crate::pool::trash::{self, PurgedInfo, TrashInfo};
 use crate::pool::trigger::CpCounts;
@@ -77,7 +78,14 @@ pub struct Options {
     /// LUNs of which one step of cleaning takes changed regions, at least one (D-23). With one,
     /// each LUN is cleaned by itself, for comparison.
     pub luns_together: usize,
+    /// Most operations of an aggregate of up to four devices that are under way while others wait
+    /// for their shares; of more devices, as many more ([`crate::pool::shares`]).
+    pub share_depth: usize,
 }
+
+/// The usual [`Options::share_depth`]: enough for a few drives, and few enough that a client with
+/// the usual queue of 32 has some that wait beside another one.
+pub const SHARE_DEPTH: usize = 32;
 
 /// The usual [`Options::luns_together`]: as many as a step has regions.
 pub const LUNS_TOGETHER: usize = 32;
@@ -93,6 +101,7 @@ impl Default for Options {
             cleans_on_demand: false,
             writes_after_read: false,
             luns_together: LUNS_TOGETHER,
+            share_depth: SHARE_DEPTH,
         }
     }
 }
@@ -114,6 +123,8 @@ pub(crate) enum Message {
     Forget(u32),
     /// To the home reactor: execute a change.
     Change(u32, change::Request),
+    /// To the reactor that has it: the turn of an operation has come in this lane of an aggregate.
+    Turn(u32, Lane, Turn),
     /// To the requester: a change was executed at this time and is durable, or was refused.
     Changed(u64, Result<Nanos, change::Error>),
 }
@@ -132,7 +143,7 @@ pub(crate) struct Shared {
     pub(crate) cpu: Vec<CpuTimes>,
     pub(crate) volume_names: Mutex<BTreeMap<String, u32>>,
     pub(crate) next_handle: AtomicU64,
-    /// Limits of LUNs.
+    /// Limits of LUNs and volumes.
     pub(crate) limits: Limits,
 }
 
@@ -678,6 +689,26 @@ impl Engine {
         names.lock().get(volume).copied()
     }
 
+    /// Returns the UUID of a volume that clients can see, by its name. No host knows it.
+    #[must_use]
+    pub fn volume_uuid(&self, name: &str) -> Option<[u8; 16]> {
+        let aggregate = self.0.aggregate(self.home_of(name)?);
+        let volumes = aggregate.volumes.read();
+        volumes.get(name).map(|volume| volume.uuid())
+    }
+
+    /// Returns the UUIDs of the volumes that clients can see, with their names.
+    #[must_use]
+    pub fn volume_uuids(&self) -> BTreeMap<[u8; 16], String> {
+        let mut uuids = BTreeMap::new();
+        for aggregate in self.0.all().iter() {
+            let volumes = aggregate.volumes.read();
+            let named = volumes.iter();
+            uuids.extend(named.map(|(name, volume)| (volume.uuid(), name.clone())));
+        }
+        uuids
+    }
+
     /// The identity of a volume that clients can see, by its name.
     #[must_use]
     pub fn volume_id(&self, name: &str) -> Option<VolumeId> {
@@ -831,14 +862,26 @@ impl Engine {
         self.0.affinities.counts()[everglade_affinity::Class::Stripe as usize].queued
     }
 
-    /// Sets the limit of a LUN, which all its clients share, or removes it: then all rates are 0.
-    /// `lun` is its UUID ([`everglade_target::Export::lun_uuid`]); it need not be there yet.
-    /// Reactors that sleep take note when they are woken.
-    pub fn set_limit(&self, lun: [u8; 16], settings: LimitSettings) {
-        self.0.limits.set(lun, settings);
+    /// Sets the limit of a LUN or a volume, which all its clients share, or removes it: then all
+    /// fields are 0. `of` is its UUID ([`everglade_target::Export::lun_uuid`],
+    /// [`Engine::volume_uuids`]); it need not be there yet. Reactors that sleep take note when
+    /// they are woken.
+    pub fn set_limit(&self, of: [u8; 16], settings: LimitSettings) {
+        self.0.limits.set(of, settings);
     }
 
-    /// Returns the limits by the UUIDs of their LUNs, and what they have done.
+    /// Returns how long operations of each LUN waited for their share of a busy aggregate, by the
+    /// UUIDs of the LUNs, since the aggregate came online.
+    #[must_use]
+    pub fn waits(&self) -> BTreeMap<[u8; 16], Waits> {
+        let mut all = BTreeMap::new();
+        for aggregate in self.0.all().iter() {
+            aggregate.shares.add_waits(&mut all);
+        }
+        all
+    }
+
+    /// Returns the limits by the UUIDs of what has them, and what they have done.
     #[must_use]
     pub fn limits(&self) -> BTreeMap<[u8; 16], LimitInfo> {
         self.0.limits.all()

@@ -10,11 +10,24 @@
 //! snapshot's name: it has the same one for as long as the snapshot has that name.
 //!
 //! The UUID has version 8 (RFC 9562): 122 bits of BLAKE3 over these, in this order.
+//!
+//! A volume has a UUID of the same kind, which no host sees: what is noted for a volume, such as
+//! its limit, is noted under it.
 
 use crate::FileId;
 
 /// Sets these UUIDs apart from other uses of the hash.
 const CONTEXT: &str = "everglade 2026-11-26 UUID of a LUN";
+const CONTEXT_OF_VOLUMES: &str = "everglade 2026-11-28 UUID of a volume";
+
+/// Returns the UUID of volume `volume`.
+#[must_use]
+pub fn volume_uuid(aggregate: &[u8; 16], volume: FileId) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new_derive_key(CONTEXT_OF_VOLUMES);
+    hasher.update(aggregate);
+    hasher.update(&volume.0.to_le_bytes());
+    uuid_of(&hasher)
+}
 
 /// Returns the UUID of file `lun` in volume `volume`, or of its image in a snapshot.
 #[must_use]
@@ -31,6 +44,10 @@ pub fn lun_uuid(
     if let Some(snapshot) = snapshot {
         hasher.update(snapshot.as_bytes());
     }
+    uuid_of(&hasher)
+}
+
+fn uuid_of(hasher: &blake3::Hasher) -> [u8; 16] {
     let mut uuid = [0; 16];
     hasher.finalize_xof().fill(&mut uuid);
     uuid[6] = uuid[6] & 0x0f | 0x80;
@@ -49,6 +66,8 @@ mod tests {
         let text = |uuid: [u8; 16]| format!("{:032x}", u128::from_be_bytes(uuid));
         assert_eq!(text(lun(None)), "dc8766bb27ad88d6912cc1dc9fba0162");
         assert_eq!(text(lun(Some("daily"))), "4ca950131b1c8155877da22e2c262493");
+        let volume = volume_uuid(&[7; 16], FileId(64));
+        assert_eq!(text(volume), "531adf11da2d8194a0506e5da698cabd");
     }
 
     #[test]

@@ -253,6 +253,7 @@ const COMPARISON: &[Parameter] = &[
 ];
 const POLICIES: &str = "/v1/policies";
 const POLICY: &str = "/v1/policies/{policy}";
+const QOS_POLICY: &str = "/v1/qos-policies/{policy}";
 const DISCONNECT: (&str, &str) = (
     "disconnect",
     "also if clients have its LUNs open, which lose their connection",
@@ -490,7 +491,7 @@ pub const ROUTES: &[Route] = &[
     ),
     Route::list(
         "/v1/limits",
-        "limits of LUNs, and what they hold back",
+        "limits of LUNs and volumes, and what they hold back",
         "Limits",
         "Limit",
     ),
@@ -500,6 +501,35 @@ pub const ROUTES: &[Route] = &[
         "sets the limit of a LUN, which all its clients share; a body without a rate removes it",
         Some("SetLimit"),
         Answers::Found("Limit"),
+    ),
+    Route::change(
+        "POST",
+        "/v1/volumes/{volume}/actions/limit",
+        "sets the limit of a volume, which the clients of all its LUNs share; a body without a \
+        rate removes it",
+        Some("SetLimit"),
+        Answers::Found("Limit"),
+    ),
+    Route::list(
+        "/v1/qos-policies",
+        "policies of limits, by name",
+        "QosPolicies",
+        "QosPolicy",
+    ),
+    Route::get(QOS_POLICY, "one policy of limits", "QosPolicy"),
+    Route::change(
+        "PUT",
+        QOS_POLICY,
+        "makes a policy of limits, or changes it as a whole, for everything that follows it",
+        Some("SetQosPolicy"),
+        Answers::Found("QosPolicy"),
+    ),
+    Route::change(
+        "DELETE",
+        QOS_POLICY,
+        "deletes a policy of limits that nothing follows",
+        None,
+        Answers::Gone,
     ),
     Route::list(
         SPARES,

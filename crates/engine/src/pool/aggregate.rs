@@ -24,6 +24,7 @@ use crate::pool::removal::RemovalInfo;
 use crate::pool::scattered::Scattered;
 use crate::pool::scrub::ScrubInfo;
 use crate::pool::segments;
+use crate::pool::shares::Shares;
 use crate::pool::space::Space;
 use crate::pool::standing::Standing;
 use crate::pool::trash::Purged;
@@ -76,6 +77,8 @@ pub(crate) struct Aggregate {
     /// Notes of administrators' programs. Changed in the freeze only.
     notes: Mutex<notes::Text>,
     pub(crate) redirects: Redirects,
+    /// What each LUN gets while operations wait.
+    pub(crate) shares: Shares,
     scrub: Mutex<ScrubInfo>,
     garden: Mutex<GardenInfo>,
     removal: Mutex<Option<RemovalInfo>>,
@@ -125,6 +128,7 @@ impl Aggregate {
             refused: Refused::default(),
             notes: Mutex::new(Ok(Arc::default())),
             redirects: Redirects::default(),
+            shares: Shares::default(),
             scrub: Mutex::default(),
             garden: Mutex::default(),
             removal: Mutex::default(),

@@ -1,4 +1,5 @@
-//! Limits of LUNs: at most so many operations and bytes in a second, for all clients together.
+//! Limits of LUNs and volumes: at most so many operations and bytes in a second, for all clients
+//! together.
 //!
 //! ```text
 //! operation ──▶ reserves its time ──passed──▶ begins
@@ -7,17 +8,19 @@
 //!
 //! Each rate has a *next time*: when the next operation may begin. An operation takes that time,
 //! and moves it on by its cost: a second divided by the rate for an operation, and for each of its
-//! bytes. The next time is never further back than [`BURST`], so a LUN that was idle may begin a
-//! few operations at once, but not more than a twentieth of a second's worth. Operations are held
-//! in the order in which they came.
+//! bytes. The next time is never further back than the burst, so a LUN that was idle may begin a
+//! few operations at once: a twentieth of a second's worth ([`BURST`]) unless the limit says more.
+//! Operations are held in the order in which they came.
 //!
-//! 1. Each rate gives an operation a time, and it begins at the later one. What it reserved stays
-//!    reserved, so a limit holds whatever the mixture is.
+//! 1. Each rate of the LUN and of its volume gives an operation a time, and it begins at the
+//!    latest. What it reserved stays reserved, so a limit holds whatever the mixture is.
 //! 2. Flushes reserve nothing: a client waits for the writes before a flush already, and their
 //!    order must not change.
 //! 3. A LUN and its images in snapshots share a limit, because they share a client's backup.
-//! 4. While no LUN has a limit, an operation costs one look at a flag; while others have one, a
+//! 4. While nothing has a limit, an operation costs one look at a flag; while others have one, a
 //!    look at a counter more.
+//! 5. The weight of a limit holds nothing here: it says how much of a busy aggregate the LUN gets
+//!    ([`crate::pool::shares`]). A LUN without a weight has that of its volume.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,17 +30,25 @@ use everglade_env::Nanos;
 use everglade_env::lock::{Mutex, RwLock};
 use everglade_target::Op;
 
+use crate::pool::shares::WEIGHT;
+
 const SECOND: u128 = 1_000_000_000;
 /// What an idle LUN saves up: a twentieth of a second.
 const BURST: Nanos = 50_000_000;
+const NANOS_PER_MILLISECOND: Nanos = 1_000_000;
 
-/// The limit of a LUN. 0 is no limit.
+/// The limit of a LUN or a volume. 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitSettings {
     /// Most operations in a second.
     pub operations_per_second: u64,
     /// Most bytes that are read or written in a second.
     pub bytes_per_second: u64,
+    /// What may be saved up while idle, as the milliseconds that it takes; 0 is 50.
+    pub burst_milliseconds: u32,
+    /// Weight of the LUN, or of each LUN of the volume, where operations wait; 0 is none of its
+    /// own ([`WEIGHT`]).
+    pub weight: u32,
 }
 
 /// What a limit has done since it was set, for people.
@@ -68,11 +79,11 @@ pub(crate) struct Limit {
 }
 
 /// Returns the beginning of something that takes `cost` parts of a second with so many parts.
-fn take(next: &mut Nanos, cost: u64, per_second: u64, now: Nanos) -> Nanos {
+fn take(next: &mut Nanos, cost: u64, per_second: u64, (now, burst): (Nanos, Nanos)) -> Nanos {
     let Some(took) = (u128::from(cost) * SECOND).checked_div(u128::from(per_second)) else {
         return 0;
     };
-    let begin = (*next).max(now.saturating_sub(BURST));
+    let begin = (*next).max(now.saturating_sub(burst));
     *next = begin.saturating_add(u64::try_from(took).unwrap_or(u64::MAX));
     begin
 }
@@ -100,14 +111,15 @@ impl Limit {
     /// Reserves the time of an operation. Returns when it may begin, if that is later than `now`.
     pub(crate) fn reserve(&self, op: &Op, now: Nanos) -> Option<Nanos> {
         let bytes = bytes_of(op)?;
+        let settings = &self.settings;
+        let burst = match settings.burst_milliseconds {
+            0 => BURST,
+            burst => Nanos::from(burst) * NANOS_PER_MILLISECOND,
+        };
         let mut next = self.next.lock();
-        let operation = take(
-            &mut next.operation,
-            1,
-            self.settings.operations_per_second,
-            now,
-        );
-        let byte = take(&mut next.byte, bytes, self.settings.bytes_per_second, now);
+        let from = (now, burst);
+        let operation = take(&mut next.operation, 1, settings.operations_per_second, from);
+        let byte = take(&mut next.byte, bytes, settings.bytes_per_second, from);
         drop(next);
         let due = operation.max(byte);
         if due <= now {
@@ -127,11 +139,44 @@ impl Limit {
     }
 }
 
-/// The limits of all LUNs.
+/// What applies to a LUN: its own limit, and that of its volume.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Applied([Option<Arc<Limit>>; 2]);
+
+/// When an operation may begin by each of the limits that apply; 0 is at once.
+pub(crate) type Dues = [Nanos; 2];
+
+impl Applied {
+    /// Reserves the time of an operation. What it has reserved `before` of the same limit stays.
+    pub(crate) fn reserve(&self, op: &Op, now: Nanos, before: Option<(&Applied, Dues)>) -> Dues {
+        std::array::from_fn(|place| {
+            let limit = self.0[place].as_ref();
+            let reserved = before.and_then(|(limits, dues)| {
+                let is_same = limits.0[place].as_ref().map(Arc::as_ptr) == limit.map(Arc::as_ptr);
+                is_same.then_some(dues[place])
+            });
+            reserved.unwrap_or_else(|| limit.and_then(|it| it.reserve(op, now)).unwrap_or(0))
+        })
+    }
+
+    pub(crate) fn weight(&self) -> u32 {
+        let limits = self.0.iter().flatten();
+        let mut weights = limits.map(|limit| limit.settings.weight);
+        weights.find(|weight| *weight > 0).unwrap_or(WEIGHT)
+    }
+
+    #[cfg(test)]
+    fn is_none(&self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
+}
+
+/// The limits of all LUNs and volumes, by UUID.
 #[derive(Debug, Default)]
 pub(crate) struct Limits {
-    by_lun: RwLock<BTreeMap<[u8; 16], Arc<Limit>>>,
+    by_uuid: RwLock<BTreeMap<[u8; 16], Arc<Limit>>>,
     is_any: AtomicBool,
+    has_weights: AtomicBool,
     /// All were lifted, because the daemon stops: nobody is held any more.
     is_lifted: AtomicBool,
     /// Changes with each change of a limit.
@@ -139,21 +184,28 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Sets the limit of a LUN by its UUID, or removes it. What was reserved with the one before
-    /// does not count any more.
-    pub(crate) fn set(&self, lun: [u8; 16], settings: LimitSettings) {
-        let mut by_lun = self.by_lun.write();
+    /// Sets the limit of a LUN or a volume by its UUID, or removes it. What was reserved with the
+    /// one before does not count any more.
+    pub(crate) fn set(&self, of: [u8; 16], settings: LimitSettings) {
+        let mut by_uuid = self.by_uuid.write();
         match settings == LimitSettings::default() {
-            true => _ = by_lun.remove(&lun),
-            false => _ = by_lun.insert(lun, Arc::new(Limit::new(settings))),
+            true => _ = by_uuid.remove(&of),
+            false => _ = by_uuid.insert(of, Arc::new(Limit::new(settings))),
         }
-        self.is_any.store(!by_lun.is_empty(), Ordering::Release);
+        let has_weights = by_uuid.values().any(|limit| limit.settings.weight > 0);
+        self.has_weights.store(has_weights, Ordering::Release);
+        self.is_any.store(!by_uuid.is_empty(), Ordering::Release);
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// True if any LUN has a limit.
+    /// True if anything has a limit.
     pub(crate) fn is_any(&self) -> bool {
         self.is_any.load(Ordering::Relaxed) && !self.is_lifted()
+    }
+
+    /// True if anything has a weight, so that busy aggregates are shared out.
+    pub(crate) fn has_weights(&self) -> bool {
+        self.has_weights.load(Ordering::Relaxed) && !self.is_lifted()
     }
 
     /// Lifts all limits, for a stop.
@@ -169,16 +221,18 @@ impl Limits {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Returns the limit of a LUN, by its UUID.
-    pub(crate) fn of(&self, lun: &[u8; 16]) -> Option<Arc<Limit>> {
-        self.by_lun.read().get(lun).cloned()
+    /// Returns what applies to a LUN, by its UUID and that of its volume.
+    pub(crate) fn of(&self, lun: &[u8; 16], volume: &[u8; 16]) -> Applied {
+        let by_uuid = self.by_uuid.read();
+        let of = |uuid| by_uuid.get(uuid).cloned();
+        Applied([of(lun), of(volume)])
     }
 
-    /// Returns all limits, by the UUIDs of their LUNs.
+    /// Returns all limits, by the UUIDs of what has them.
     pub(crate) fn all(&self) -> BTreeMap<[u8; 16], LimitInfo> {
-        let by_lun = self.by_lun.read();
-        let all = by_lun.iter();
-        all.map(|(lun, limit)| (*lun, limit.info())).collect()
+        let by_uuid = self.by_uuid.read();
+        let all = by_uuid.iter();
+        all.map(|(uuid, limit)| (*uuid, limit.info())).collect()
     }
 }
 
@@ -196,6 +250,7 @@ mod tests {
         Limit::new(LimitSettings {
             operations_per_second,
             bytes_per_second,
+            ..LimitSettings::default()
         })
     }
 
@@ -250,14 +305,63 @@ mod tests {
         let before = limits.generation();
         let settings = LimitSettings {
             operations_per_second: 5,
-            bytes_per_second: 0,
+            ..LimitSettings::default()
         };
         limits.set([1; 16], settings);
-        assert!(limits.is_any() && limits.generation() > before);
+        assert!(limits.is_any() && !limits.has_weights() && limits.generation() > before);
         assert_eq!(limits.all()[&[1; 16]].settings, settings);
-        assert!(limits.of(&[2; 16]).is_none());
+        assert!(limits.of(&[2; 16], &[3; 16]).is_none());
+        assert!(!limits.of(&[2; 16], &[1; 16]).is_none());
         limits.set([1; 16], LimitSettings::default());
         assert!(!limits.is_any() && limits.all().is_empty());
+    }
+
+    #[test]
+    fn the_limit_of_a_volume_binds_all_its_luns_and_each_has_its_own() {
+        let limits = Limits::default();
+        let of = |operations_per_second| LimitSettings {
+            operations_per_second,
+            burst_milliseconds: 1,
+            weight: 300,
+            ..LimitSettings::default()
+        };
+        let (a, b, volume) = ([1; 16], [2; 16], [3; 16]);
+        limits.set(volume, of(100));
+        limits.set(a, of(50));
+        let (of_a, of_b) = (limits.of(&a, &volume), limits.of(&b, &volume));
+        let start = 1_000 * MS;
+        let due = |of: &Applied| {
+            let due = of.reserve(&read(4096), start, None).into_iter().max();
+            due.filter(|due| *due > 0)
+        };
+        // A burst of a millisecond: the first begins at once, and half a millisecond early.
+        assert_eq!(due(&of_a), None);
+        assert_eq!(due(&of_a), Some(start + 19 * MS), "a's own 50 are slower");
+        assert_eq!(
+            due(&of_b),
+            Some(start + 19 * MS),
+            "a took two of the volume's 100"
+        );
+        assert_eq!(due(&of_b), Some(start + 29 * MS));
+        assert!(limits.has_weights());
+        assert_eq!((of_b.weight(), Applied::default().weight()), (300, WEIGHT));
+        // A change of one limit leaves what is reserved of the other.
+        let dues = of_a.reserve(&read(4096), start, None);
+        limits.set(a, of(25));
+        let changed = limits.of(&a, &volume);
+        let again = changed.reserve(&read(4096), start, Some((&of_a, dues)));
+        assert_eq!(again, [0, dues[1]]);
+    }
+
+    #[test]
+    fn who_may_save_up_a_second_begins_a_seconds_worth_at_once() {
+        let limit = Limit::new(LimitSettings {
+            operations_per_second: 100,
+            burst_milliseconds: 1_000,
+            ..LimitSettings::default()
+        });
+        let at_once = (0..200).filter(|_| limit.reserve(&read(512), 5_000 * MS).is_none());
+        assert_eq!(at_once.count(), 101);
     }
 
     #[test]

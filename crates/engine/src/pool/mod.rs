@@ -23,6 +23,7 @@ pub(crate) mod removal;
 pub(crate) mod scattered;
 pub(crate) mod scrub;
 pub(crate) mod segments;
+pub(crate) mod shares;
 pub(crate) mod space;
 pub(crate) mod standing;
 pub(crate) mod trash;

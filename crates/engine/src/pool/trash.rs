@@ -11,8 +11,6 @@
 use everglade_env::lock::Mutex;
 use std::sync::atomic::Ordering;
 
-use everglade_format::{FileId, identity};
-
 use crate::pool::aggregate::Aggregate;
 use crate::pool::volume_info::VolumeId;
 
@@ -27,7 +25,7 @@ pub struct TrashInfo {
     pub name: String,
     /// File of the LUN; none for a volume.
     pub lun: Option<u32>,
-    /// Identity of the object, unique everywhere: what hosts knew the LUN by.
+    /// UUID of the object: what hosts knew the LUN by, or that of the volume.
     pub id: [u8; 16],
     /// What hosts knew its LUNs by.
     pub luns: Vec<[u8; 16]>,
@@ -99,7 +97,7 @@ pub(crate) fn of(aggregate: &Aggregate) -> Vec<TrashInfo> {
             volume: VolumeId::of(volume),
             name: volume.name.to_string(),
             lun: None,
-            id: identity::lun_uuid(&aggregate.uuid, volume.id, FileId(0), None),
+            id: volume.uuid(),
             luns: volume.kept_luns().iter().map(|lun| lun.uuid()).collect(),
             size_bytes: luns.iter().map(|lun| lun.size_bytes()).sum(),
             used_blocks: volume.allocated_blocks.load(Ordering::Relaxed),

@@ -136,6 +136,11 @@ pub(crate) struct Lun {
 }
 
 impl Volume {
+    /// What is noted for it is noted under this ([`identity`]).
+    pub(crate) fn uuid(&self) -> [u8; 16] {
+        identity::volume_uuid(&self.aggregate.uuid, self.id)
+    }
+
     /// When writes count as done.
     pub(crate) fn sync(&self) -> Sync {
         match self.is_always.load(Ordering::Relaxed) {
@@ -370,6 +375,11 @@ impl Lun {
     /// What hosts know it by, for ever ([`identity`]).
     pub(crate) fn uuid(&self) -> [u8; 16] {
         self.uuid_in(self.snapshot.as_deref())
+    }
+
+    /// That of its volume.
+    pub(crate) fn volume_uuid(&self) -> [u8; 16] {
+        self.volume.uuid()
     }
 
     /// That of the LUN that this is, or is an image of.

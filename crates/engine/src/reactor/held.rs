@@ -1,11 +1,12 @@
-//! Operations that are held, because their LUN has a limit ([`crate::pool::limit`]).
+//! Operations that are held, because their LUN or its volume has a limit ([`crate::pool::limit`]).
 //!
 //! An operation is held before anything of it happens: it has entered no affinity, and the client
-//! has no answer. When its time has come, it begins as if it had just arrived.
+//! has no answer. When its time has come, it begins as if it had just arrived, or asks for its
+//! share of a busy aggregate first ([`super::sharing`]).
 //!
 //! 1. Operations of a LUN begin in the order in which they came, because their times ascend.
-//! 2. When the limit of a LUN is changed, its operations that are held reserve their times anew, in
-//!    the same order.
+//! 2. When a limit is changed, operations that it holds reserve their times of it anew, in the same
+//!    order. What they have reserved of another limit stays.
 //! 3. An operation whose client has closed the LUN meanwhile begins all the same.
 //! 4. When limits are lifted for a stop, all that are held begin.
 
@@ -16,21 +17,23 @@ use everglade_env::{Nanos, Outside};
 use everglade_target::{LunHandle, Op, Token};
 
 use crate::ops::{Client, Origin};
-use crate::pool::limit::{Limit, Limits};
+use crate::pool::limit::{Applied, Dues, Limits};
 use crate::pool::volume::Lun;
 use crate::reactor::{Core, OpenLun};
 
-/// An operation that is held.
-struct Waiting {
+/// An operation that begins later.
+pub(super) struct Waiting {
     handle: LunHandle,
     /// What is open by that handle; the client may close it meanwhile.
-    lun: Arc<Lun>,
+    pub(super) lun: Arc<Lun>,
     /// The same of the image that changes are counted from.
     since: Option<Arc<Lun>>,
-    op: Op,
-    token: Token,
-    /// The limit that it has reserved its time of.
-    limit: Arc<Limit>,
+    pub(super) op: Op,
+    pub(super) token: Token,
+    /// What limits it.
+    pub(super) limits: Applied,
+    /// When it may begin by these.
+    dues: Dues,
 }
 
 /// See the module's documentation.
@@ -56,59 +59,57 @@ impl Held {
 }
 
 impl OpenLun {
-    /// Returns the limit; it is looked up anew if any limit has changed.
-    fn limit(&mut self, limits: &Limits) -> Option<&Arc<Limit>> {
+    /// Returns what limits it; that is looked up anew if any limit has changed.
+    fn limits(&mut self, limits: &Limits) -> &Applied {
         let generation = limits.generation();
         if self.limits_seen != generation {
-            self.limit = limits.of(&self.lun.lun_uuid());
+            self.limits = limits.of(&self.lun.lun_uuid(), &self.lun.volume_uuid());
             self.limits_seen = generation;
         }
-        self.limit.as_ref()
+        &self.limits
     }
 }
 
 impl<O: Outside> Core<O> {
     /// Begins an operation, now or later. Out of the way of those that no limit concerns.
     #[cold]
-    pub(super) fn begin_or_hold(&mut self, lun: LunHandle, op: Op, token: Token) {
-        if let Some(op) = self.hold(lun, op, token) {
-            self.begin(lun, op, token);
-        }
-    }
-
-    /// Returns the operation unless it is to begin later.
-    fn hold(&mut self, lun: LunHandle, op: Op, token: Token) -> Option<Op> {
-        let Some(open) = self.luns.get_mut(&lun.0) else {
-            return Some(op);
+    pub(super) fn begin_or_hold(&mut self, handle: LunHandle, op: Op, token: Token) {
+        let Some(open) = self.luns.get_mut(&handle.0) else {
+            return self.begin(handle, op, token);
         };
-        let Some(limit) = open.limit(&self.shared.limits).cloned() else {
-            return Some(op);
-        };
-        let Some(due) = limit.reserve(&op, self.outside.now()) else {
-            return Some(op);
-        };
-        let known = open.lun.clone();
+        let limits = open.limits(&self.shared.limits).clone();
+        let lun = open.lun.clone();
+        let dues = limits.reserve(&op, self.outside.now(), None);
         let waiting = Waiting {
-            handle: lun,
-            lun: known,
+            handle,
+            lun,
             since: self.since_of(&op),
             op,
             token,
-            limit,
+            limits,
+            dues,
         };
-        self.held.add(due, waiting);
-        None
+        self.hold_or_share(waiting);
+    }
+
+    /// Holds an operation until its time has come; one that need not be held takes its share.
+    fn hold_or_share(&mut self, waiting: Waiting) {
+        match waiting.dues.into_iter().max().filter(|due| *due > 0) {
+            Some(due) => self.held.add(due, waiting),
+            None => self.share(waiting),
+        }
     }
 
     /// Begins operations whose time has come.
     pub(super) fn release_held(&mut self) {
+        self.release_shared();
         let Some(first) = self.held.next() else {
             return;
         };
         let limits = &self.shared.limits;
         if limits.is_lifted() {
             let all = std::mem::take(&mut self.held.operations);
-            return all.into_values().for_each(|it| self.begin_held(it));
+            return all.into_values().for_each(|it| self.begin_waiting(it));
         }
         if limits.generation() != self.held.limits_seen {
             self.hold_anew();
@@ -117,11 +118,12 @@ impl<O: Outside> Core<O> {
         if first <= now {
             let later = self.held.operations.split_off(&(now, u64::MAX));
             let due = std::mem::replace(&mut self.held.operations, later);
-            due.into_values().for_each(|it| self.begin_held(it));
+            due.into_values().for_each(|it| self.share(it));
         }
     }
 
-    fn begin_held(&mut self, waiting: Waiting) {
+    /// Begins an operation for good.
+    pub(super) fn begin_waiting(&mut self, waiting: Waiting) {
         let Waiting { op, token, .. } = waiting;
         if self.luns.contains_key(&waiting.handle.0) {
             return self.begin(waiting.handle, op, token);
@@ -133,21 +135,21 @@ impl<O: Outside> Core<O> {
         });
     }
 
-    /// Has those whose limit was changed reserve their times anew.
+    /// Has those whose limits were changed reserve their times anew.
     fn hold_anew(&mut self) {
         self.held.limits_seen = self.shared.limits.generation();
         let all = std::mem::take(&mut self.held.operations);
-        for (place, waiting) in all {
-            let limit = self.shared.limits.of(&waiting.lun.lun_uuid());
-            if limit.is_some_and(|limit| Arc::ptr_eq(&limit, &waiting.limit)) {
-                self.held.operations.insert(place, waiting);
-                continue;
-            }
-            let Waiting { handle, token, .. } = waiting;
-            match self.luns.contains_key(&handle.0) {
-                true => self.begin_or_hold(handle, waiting.op, token),
-                false => self.begin_held(waiting),
-            }
+        let now = self.outside.now();
+        for waiting in all.into_values() {
+            let (lun, volume) = (waiting.lun.lun_uuid(), waiting.lun.volume_uuid());
+            let limits = self.shared.limits.of(&lun, &volume);
+            let before = Some((&waiting.limits, waiting.dues));
+            let dues = limits.reserve(&waiting.op, now, before);
+            self.hold_or_share(Waiting {
+                limits,
+                dues,
+                ..waiting
+            });
         }
     }
 }

@@ -34,6 +34,7 @@ mod reconstruction;
 mod replay;
 mod requests;
 mod scrubbing;
+mod sharing;
 mod target;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -49,7 +50,7 @@ use crate::home::aggregate::Home;
 use crate::mount::mounting::Mounting;
 use crate::ops::{Client, Durability};
 use crate::pool::cpu::{Meter, Subsystem};
-use crate::pool::limit::Limit;
+use crate::pool::limit::Applied;
 use crate::pool::volume::Lun;
 use crate::reactor::ahead::{Ahead, Stream};
 use crate::reactor::held::Held;
@@ -57,6 +58,7 @@ use crate::reactor::loading::{ColumnOp, Inflight, LoadKey, Waiters};
 use crate::reactor::logging::LeadGroup;
 use crate::reactor::reconstruction::{ReconstructedRun, Reconstruction};
 use crate::reactor::replay::Replay;
+use crate::reactor::sharing::Sharing;
 use crate::read::load::{BySpread, Pinned};
 use crate::read::shortcuts::Shortcuts;
 use crate::shared::{Engine, Message, Options, Shared};
@@ -123,8 +125,8 @@ struct OpenLun {
     /// True if the client was told that the LUN is read-only, so it stays open when the aggregate
     /// becomes read-only.
     is_read_only: bool,
-    /// Its limit, as of a change of limits.
-    limit: Option<Arc<Limit>>,
+    /// What limits it, as of a change of limits.
+    limits: Applied,
     limits_seen: u64,
 }
 
@@ -176,6 +178,7 @@ pub struct Core<O: Outside> {
     luns: HashMap<u64, OpenLun, BySpread>,
     /// Operations that begin later.
     held: Held,
+    sharing: Sharing,
     shortcuts: Shortcuts,
     /// Number of blocks being read ahead.
     ahead_blocks: u64,
@@ -220,6 +223,7 @@ impl<O: Outside> Core<O> {
             resting: BTreeSet::new(),
             luns: HashMap::default(),
             held: Held::default(),
+            sharing: Sharing::default(),
             shortcuts: Shortcuts::new(engine.0.options.memory_bytes, engine.0.options.reactors),
             ahead_blocks: 0,
             merges: 0,
@@ -423,6 +427,7 @@ impl<O: Outside> Core<O> {
                 Message::Mount(mounting) => self.begin_mount(mounting),
                 Message::Forget(aggregate) => _ = self.leaving.insert(aggregate),
                 Message::Change(aggregate, request) => self.accept_change(aggregate, request),
+                Message::Turn(aggregate, lane, turn) => self.begin_turn((aggregate, lane, turn)),
                 Message::Changed(token, result) => self.end_change(token, result),
             }
         }

@@ -8,6 +8,7 @@ use everglade_target::{Completion, Error, Export, Image, LunHandle, Op, Target, 
 use crate::ops::{Client, Origin};
 use crate::pool::cpu::Subsystem;
 use crate::pool::image;
+use crate::pool::limit::Applied;
 use crate::pool::volume::{Lun, Volume};
 use crate::reactor::ahead::Stream;
 use crate::reactor::{Core, OpenLun};
@@ -90,7 +91,7 @@ impl<O: Outside> Target for Core<O> {
             lun,
             stream: Stream::default(),
             is_read_only: export.read_only,
-            limit: None,
+            limits: Applied::default(),
             limits_seen: 0,
         };
         self.luns.insert(handle, open);
@@ -135,6 +136,7 @@ impl<O: Outside> Target for Core<O> {
     }
 
     fn poll(&mut self, done: &mut Vec<Completion>) {
+        self.end_shared();
         done.append(&mut self.done);
     }
 }

@@ -432,7 +432,8 @@ impl Administrator {
     pub fn delete_volume(&self, name: &str, purge: bool) -> Result<Deleted, Problem> {
         let volume = self.volume(name)?;
         let aggregate = self.aggregate_of(name)?;
-        let gone = self.uuids(name, None);
+        let mut gone = self.uuids(name, None);
+        gone.extend(self.engine.volume_uuid(name));
         let name_ = name.to_owned();
         let kept_until = self.trash_until(purge);
         let change = match kept_until {
@@ -550,7 +551,7 @@ impl Administrator {
         })
     }
 
-    /// Forgets what hosts had of deleted LUNs.
+    /// Forgets what hosts had of deleted LUNs, and the limits of what was deleted.
     fn forget_deleted(&self, luns: &[LunUuid], kept_until: Option<Moment>) {
         match kept_until {
             None => self.forget_reservations(luns),

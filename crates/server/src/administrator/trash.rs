@@ -32,7 +32,7 @@ pub(crate) struct TrashRounds {
     /// Objects that left because space was short, by aggregate.
     purged: BTreeMap<String, u64>,
     /// LUNs that were in the trash at the last round, or in a volume there.
-    luns: BTreeSet<LunUuid>,
+    uuids: BTreeSet<LunUuid>,
 }
 
 impl Administrator {
@@ -244,18 +244,21 @@ impl TrashRounds {
         notices
     }
 
-    /// Forgets limits and reservations of LUNs that have left for good.
+    /// Forgets limits and reservations of what has left for good.
     fn forget_gone(&mut self, administrator: &Administrator) {
         let known = administrator.engine.trash();
-        let now: BTreeSet<LunUuid> = known.iter().flat_map(|info| info.luns.clone()).collect();
-        let left = self.luns.difference(&now).copied();
+        let uuids = known.iter();
+        let uuids = uuids.flat_map(|info| info.luns.iter().chain([&info.id]).copied());
+        let now: BTreeSet<LunUuid> = uuids.collect();
+        let left = self.uuids.difference(&now).copied();
         let left: Vec<LunUuid> = left.collect();
-        self.luns = now;
+        self.uuids = now;
         if left.is_empty() {
             return;
         }
-        let here = administrator.engine.luns();
-        let here: BTreeSet<LunUuid> = here.into_iter().map(|lun| lun.uuid).collect();
+        let luns = administrator.engine.luns().into_iter();
+        let mut here: BTreeSet<LunUuid> = luns.map(|lun| lun.uuid).collect();
+        here.extend(administrator.engine.volume_uuids().into_keys());
         let gone = left.into_iter().filter(|lun| !here.contains(lun));
         let gone: Vec<LunUuid> = gone.collect();
         if !gone.is_empty() {

@@ -422,14 +422,14 @@ fn trash(page: &mut Page, administrator: &Administrator, aggregates: &[Aggregate
 }
 
 fn limits(page: &mut Page, administrator: &Administrator) {
-    let limits = administrator.held_by_limits();
+    let all = administrator.held_back();
     let mut family = page.family("everglade_qos_held_total");
-    for (lun, held) in &limits {
-        family.value(&[lun], held.held_operations);
+    for (object, held) in &all {
+        family.value(&[object], held.operations);
     }
     let mut family = page.family("everglade_qos_held_seconds_total");
-    for (lun, held) in &limits {
-        family.text_value(&[lun], &seconds(held.held_nanos));
+    for (object, held) in &all {
+        family.text_value(&[object], &seconds(held.nanos));
     }
 }
 

@@ -256,9 +256,9 @@ const REST: &[Metric] = &[
     gauge("everglade_trash_objects", &["aggregate"], "Deleted objects that can come back."),
     counter("everglade_trash_purged_total", &["aggregate"], "Objects that left the trash because \
         space was short, since the aggregate was opened."),
-    counter("everglade_qos_held_total", &["lun"], "Operations that the limit of a LUN has held \
-        back since it was set."),
-    counter("everglade_qos_held_seconds_total", &["lun"], "How long they were held back, all \
+    counter("everglade_qos_held_total", &["object"], "Operations that the limit of a LUN or a \
+        volume has held back since it was set, and those that waited for the shares of others."),
+    counter("everglade_qos_held_seconds_total", &["object"], "How long they were held back, all \
         together."),
     counter("everglade_garden_cleaned_areas_total", &["aggregate"], "Areas that segment cleaning \
         has emptied since the aggregate was opened."),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::access::Access;
 use super::calendar::Every;
 use super::candidates::candidates;
-use super::limited::Limited;
+use super::limited::{Limited, Rates};
 use super::reserved::Reserved;
 use super::scrubbed::Scrubbed;
 
@@ -34,9 +34,16 @@ pub(super) struct Book {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub(super) reservations: BTreeMap<String, Reserved>,
-    /// Limits of LUNs, by the digits of their UUIDs.
+    /// Limits of LUNs and volumes, by the digits of their UUIDs.
     #[serde(default, rename = "limit", skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) limits: BTreeMap<String, Limited>,
+    /// Policies that limits follow, by name.
+    #[serde(
+        default,
+        rename = "qos_policy",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub(super) qos_policies: BTreeMap<String, Rates>,
     /// The last scrub of each aggregate.
     #[serde(default, rename = "scrub", skip_serializing_if = "Vec::is_empty")]
     pub(super) scrubs: Vec<Scrubbed>,
@@ -214,6 +221,49 @@ impl Book {
         self.made.retain(|known| known.name != name);
     }
 
+    /// Returns how many limits follow a policy.
+    pub(super) fn limited_by(&self, policy: &str) -> u64 {
+        let limits = self.limits.values();
+        let following = limits.filter(|limited| limited.policy.as_deref() == Some(policy));
+        following.count() as u64
+    }
+
+    /// Returns the policies of limits that an aggregate has; `all` as in [`Book::part`].
+    fn qos_part(&self, home: u32, all: bool) -> BTreeMap<String, Rates> {
+        let is_used = |name: &String, by: Option<u32>| {
+            let mut limits = self.limits.values();
+            limits.any(|it| it.policy.as_ref() == Some(name) && (by.is_none() || it.home == by))
+        };
+        let policies = self.qos_policies.iter();
+        let part = policies
+            .filter(|(name, _)| is_used(name, Some(home)) || all && !is_used(name, None))
+            .map(|(name, rates)| (name.clone(), *rates));
+        part.collect()
+    }
+
+    /// Adds policies of limits. Returns those that have another name here.
+    fn merge_qos(
+        &mut self,
+        aggregate: &str,
+        policies: BTreeMap<String, Rates>,
+    ) -> BTreeMap<String, String> {
+        let mut renamed = BTreeMap::new();
+        for (before, rates) in policies {
+            let mut names = candidates(&before, aggregate);
+            let name = names.find(|name| {
+                let known = self.qos_policies.get(name);
+                known.is_none_or(|known| *known == rates)
+            });
+            let name = name.expect("there are more numbers than policies");
+            drop(names);
+            self.qos_policies.insert(name.clone(), rates);
+            if name != before {
+                renamed.insert(before, name);
+            }
+        }
+        renamed
+    }
+
     /// Returns the part of an aggregate: its volumes and their policies. `all` is for the one that
     /// has the policies that no volume has, too.
     pub(super) fn part(&self, home: u32, all: bool) -> Book {
@@ -242,8 +292,9 @@ impl Book {
                 .limits
                 .iter()
                 .filter(|(_, it)| it.home == Some(home))
-                .map(|(lun, limited)| (lun.clone(), *limited))
+                .map(|(lun, limited)| (lun.clone(), limited.clone()))
                 .collect(),
+            qos_policies: self.qos_part(home, all),
             scrubs: self
                 .scrubs
                 .iter()
@@ -269,6 +320,7 @@ impl Book {
             // These were never in a file.
             reservations: BTreeMap::new(),
             limits: BTreeMap::new(),
+            qos_policies: BTreeMap::new(),
             scrubs: Vec::new(),
             access: Access::default(),
         }
@@ -313,16 +365,20 @@ impl Book {
             reserved.home = Some(home);
             self.reservations.insert(lun, reserved);
         }
-        for (lun, limited) in part.limits {
-            let home = Some(home);
-            self.limits.insert(lun, Limited { home, ..limited });
+        let limiting = self.merge_qos(aggregate, part.qos_policies);
+        for (of, mut limited) in part.limits {
+            if let Some(now) = limited.policy.as_ref().and_then(|it| limiting.get(it)) {
+                limited.policy = Some(now.clone());
+            }
+            limited.home = Some(home);
+            self.limits.insert(of, limited);
         }
         for mut scrubbed in part.scrubs.into_iter().take(1) {
             scrubbed.home = Some(home);
             self.note_scrub(scrubbed);
         }
         let hosts = self.access.merge(home, aggregate, part.access);
-        let renamed = renamed.into_iter().chain(hosts);
+        let renamed = renamed.into_iter().chain(limiting).chain(hosts);
         renamed
             .map(|(before, now)| format!("{before} is called {now}"))
             .collect()
@@ -340,6 +396,7 @@ impl Book {
             && self.volumes.is_empty()
             && self.reservations.is_empty()
             && self.limits.is_empty()
+            && self.qos_policies.is_empty()
             && self.scrubs.is_empty()
             && self.access.is_empty()
     }
@@ -471,6 +528,54 @@ mod tests {
         }
         assert_eq!(whole.policies(), book.policies());
         assert_eq!(whole.volumes, book.volumes);
+    }
+
+    #[test]
+    fn limits_take_their_policies_along_and_these_get_another_name_if_theirs_is_taken() {
+        let rates = |iops| Rates {
+            iops,
+            ..Rates::default()
+        };
+        let limited = |policy: &str, home| Limited {
+            policy: Some(policy.to_owned()),
+            home,
+            ..Limited::default()
+        };
+        let (a, b) = ("0a".repeat(16), "0b".repeat(16));
+        let mut book = Book::default();
+        for (name, iops) in [("gold", 500), ("nobodys", 5)] {
+            book.qos_policies.insert(name.to_owned(), rates(iops));
+        }
+        book.limits.insert(a.clone(), limited("gold", Some(1)));
+        let parts = [book.part(1, false), book.part(2, true)];
+        let names = |part: &Book| part.qos_policies.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&parts[0]), ["gold"]);
+        assert_eq!(names(&parts[1]), ["nobodys"]);
+        let text = parts[0].encode().expect("a text");
+        let part = Book::decode(&text).expect("just written");
+        let mut whole = Book::default();
+        whole.qos_policies.insert("gold".to_owned(), rates(7));
+        whole.limits.insert(b.clone(), limited("gold", Some(3)));
+        for _ in 0..2 {
+            let told = whole.merge(1, "tank", part.clone());
+            assert_eq!(told, ["gold is called gold-tank"]);
+        }
+        assert_eq!(whole.limits[&a], limited("gold-tank", Some(1)));
+        assert_eq!(whole.limits[&b], limited("gold", Some(3)));
+        assert_eq!(whole.qos_policies["gold-tank"], rates(500));
+        assert_eq!(whole.limited_by("gold"), 1);
+    }
+
+    #[test]
+    fn limits_are_read_as_they_were_written_at_first_too() {
+        let lun = "0a".repeat(16);
+        let text = format!(
+            "version = 1\n[limit.{lun}]\niops = 5\nbytes_per_second = 0\n# end of policies\n"
+        );
+        let book = Book::decode(&text).expect("the former way");
+        assert_eq!(book.limits[&lun].own.iops, 5);
+        let unknown = text.replace("iops", "oips");
+        assert!(Book::decode(&unknown).is_err());
     }
 
     #[test]

@@ -1,25 +1,49 @@
-//! Storing the limits of LUNs, and telling the engine of them. They are in the aggregates' parts of
-//! the book: a pool that moves brings its limits along.
+//! Storing the limits of LUNs and volumes and the policies that they may follow, and telling the
+//! engine of them. They are in the aggregates' parts of the book: a pool that moves brings its
+//! limits along, and the policies of these.
 
 use std::collections::BTreeMap;
 
-use everglade_api::{Code, Problem};
+use everglade_api::{Code, Problem, QosPolicy, counted};
 use everglade_engine::{Engine, LimitSettings};
 use everglade_target::reservations::LunUuid;
 
 use super::library::Asked;
-use super::limited::Limited;
+use super::limited::{Limited, Rates};
 use super::reserved::{digits, uuid};
 use super::{Inner, Schedule};
 
 /// Most limits of an aggregate: a third of its notes.
 const LIMITS_MAX: usize = 3000;
+/// Most policies.
+const POLICIES_MAX: usize = 500;
 
 /// Who follows the limits.
 pub(super) struct Follower {
     engine: Engine,
     /// What the engine was told.
     told: BTreeMap<LunUuid, LimitSettings>,
+}
+
+/// What a limit is to be.
+#[derive(Clone, Debug)]
+pub(crate) enum Wanted {
+    /// Rates of its own; without any, there is no limit.
+    Rates(LimitSettings),
+    /// Those of a policy, by its name.
+    Policy(String),
+}
+
+fn view((name, rates): (&String, &Rates), objects: u64) -> QosPolicy {
+    let rate = |rate: u64| (rate > 0).then_some(rate);
+    QosPolicy {
+        name: name.clone(),
+        iops: rate(rates.iops),
+        bytes_per_second: rate(rates.bytes_per_second),
+        burst_milliseconds: (rates.burst_milliseconds > 0).then_some(rates.burst_milliseconds),
+        weight: (rates.weight > 0).then_some(rates.weight),
+        object_count: objects,
+    }
 }
 
 impl Schedule {
@@ -33,30 +57,39 @@ impl Schedule {
         inner.publish_limits();
     }
 
-    /// Sets the limit of a LUN of an aggregate; with no rate at all, removes it.
+    /// Sets the limit of a LUN or a volume of an aggregate, by its UUID; without any rate, removes
+    /// it.
     ///
     /// # Errors
     /// Nothing was changed.
     pub(crate) fn set_limit(
         &self,
         home: u32,
-        lun: &LunUuid,
-        settings: LimitSettings,
+        of: &LunUuid,
+        wanted: &Wanted,
     ) -> Result<(), Problem> {
         let unavailable = |text| Problem::new(Code::Unavailable, text);
         let mut inner = self.lock();
         inner.can_keep(home).map_err(unavailable)?;
         let mut book = inner.book.clone();
-        match settings == LimitSettings::default() {
-            true => _ = book.limits.remove(&digits(lun)),
-            false => {
-                let limited = Limited {
-                    iops: settings.operations_per_second,
-                    bytes_per_second: settings.bytes_per_second,
+        let limited = match wanted {
+            Wanted::Rates(settings) => Limited {
+                own: Rates::of(*settings),
+                policy: None,
+                home: Some(home),
+            },
+            Wanted::Policy(name) => {
+                inner.must_have_qos_policy(name)?;
+                Limited {
+                    own: Rates::default(),
+                    policy: Some(name.clone()),
                     home: Some(home),
-                };
-                book.limits.insert(digits(lun), limited);
+                }
             }
+        };
+        match limited.policy.is_none() && limited.own == Rates::default() {
+            true => _ = book.limits.remove(&digits(of)),
+            false => _ = book.limits.insert(digits(of), limited),
         }
         let of_home = book.limits.values();
         if of_home.filter(|it| it.home == Some(home)).count() > LIMITS_MAX {
@@ -71,18 +104,93 @@ impl Schedule {
         Ok(())
     }
 
-    /// Forgets the limits of deleted LUNs.
-    pub(crate) fn forget_limits(&self, luns: &[LunUuid]) {
+    /// Returns the policy of each limit that has one, by the UUID of what is limited.
+    pub(crate) fn policies_of_limits(&self) -> BTreeMap<LunUuid, String> {
+        let inner = self.lock();
+        let limits = inner.book.limits.iter();
+        let named = limits.filter_map(|(of, limited)| Some((uuid(of)?, limited.policy.clone()?)));
+        named.collect()
+    }
+
+    /// Returns the policies of limits, by name.
+    #[must_use]
+    pub fn qos_policies(&self) -> Vec<QosPolicy> {
+        let inner = self.lock();
+        let policies = inner.book.qos_policies.iter();
+        let shown = policies.map(|policy| view(policy, inner.book.limited_by(policy.0)));
+        shown.collect()
+    }
+
+    /// Returns a policy of limits.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn qos_policy(&self, name: &str) -> Result<QosPolicy, Problem> {
+        let inner = self.lock();
+        inner.must_have_qos_policy(name)?;
+        let policy = inner.book.qos_policies.get_key_value(name);
+        let policy = policy.expect("just looked up");
+        Ok(view(policy, inner.book.limited_by(name)))
+    }
+
+    /// Makes a policy of limits, or changes it as a whole: everything that follows it changes, too.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn set_qos_policy(
+        &self,
+        name: &str,
+        settings: LimitSettings,
+    ) -> Result<QosPolicy, Problem> {
         let mut inner = self.lock();
-        let mut gone = 0;
-        for lun in luns {
-            gone += usize::from(inner.book.limits.remove(&digits(lun)).is_some());
+        let policies = &inner.book.qos_policies;
+        if !policies.contains_key(name) && policies.len() >= POLICIES_MAX {
+            let text = format!(
+                "there are {POLICIES_MAX} policies of limits already; delete one with \
+                'qos-policy delete' first"
+            );
+            return Err(Problem::new(Code::TooMany, text));
         }
-        if gone > 0 {
+        inner.change(|book| {
+            let rates = Rates::of(settings);
+            _ = book.qos_policies.insert(name.to_owned(), rates);
+        })?;
+        inner.publish_limits();
+        drop(inner);
+        self.qos_policy(name)
+    }
+
+    /// Removes a policy of limits that nothing follows.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn delete_qos_policy(&self, name: &str) -> Result<(), Problem> {
+        let mut inner = self.lock();
+        inner.must_have_qos_policy(name)?;
+        let objects = inner.book.limited_by(name);
+        if objects > 0 {
+            let text = format!(
+                "policy {name} is followed by {}; 'qos show --where policy={name}' lists what has \
+                them, and 'qos set' or 'qos clear' gives it another one or none",
+                counted(objects, "limit")
+            );
+            return Err(Problem::new(Code::InUse, text));
+        }
+        inner.change(|book| _ = book.qos_policies.remove(name))
+    }
+
+    /// Forgets the limits of deleted LUNs and volumes.
+    pub(crate) fn forget_limits(&self, gone: &[LunUuid]) {
+        let mut inner = self.lock();
+        let mut count = 0;
+        for of in gone {
+            count += usize::from(inner.book.limits.remove(&digits(of)).is_some());
+        }
+        if count > 0 {
             let book = inner.book.clone();
             if let Err(text) = inner.library.write(&book, Asked::ByNobody) {
-                // No other LUN ever has their identities.
-                tracing::debug!("the limits of deleted LUNs stay for now: {}", text.text);
+                // Nothing else ever has their identities.
+                tracing::debug!("the limits of what was deleted stay for now: {}", text.text);
             }
             inner.publish_limits();
         }
@@ -90,21 +198,45 @@ impl Schedule {
 }
 
 impl Inner {
+    fn must_have_qos_policy(&self, name: &str) -> Result<(), Problem> {
+        let policies = &self.book.qos_policies;
+        if policies.contains_key(name) {
+            return Ok(());
+        }
+        let names: Vec<&str> = policies.keys().map(String::as_str).take(10).collect();
+        let text = match names.is_empty() {
+            true => format!("there is no policy {name:.64}; 'qos-policy set {name:.64}' makes it"),
+            false => format!(
+                "there is no policy {name:.64} for limits; 'qos-policy set' makes it, and there \
+                are {}",
+                names.join(", ")
+            ),
+        };
+        Err(Problem::of_field(Code::NotFound, "policy", text))
+    }
+
     /// Tells the engine what has changed.
     pub(super) fn publish_limits(&mut self) {
         let Some(follower) = &mut self.limiter else {
             return;
         };
         let limits = self.book.limits.iter();
+        let settings = |limited: &Limited| match &limited.policy {
+            None => limited.own.settings(),
+            Some(policy) => {
+                let rates = self.book.qos_policies.get(policy).copied();
+                rates.unwrap_or_default().settings()
+            }
+        };
         let now: BTreeMap<LunUuid, LimitSettings> = limits
-            .filter_map(|(lun, limited)| Some((uuid(lun)?, limited.settings())))
+            .filter_map(|(of, limited)| Some((uuid(of)?, settings(limited))))
             .collect();
-        for lun in follower.told.keys().filter(|lun| !now.contains_key(*lun)) {
-            follower.engine.set_limit(*lun, LimitSettings::default());
+        for of in follower.told.keys().filter(|of| !now.contains_key(*of)) {
+            follower.engine.set_limit(*of, LimitSettings::default());
         }
-        for (lun, settings) in &now {
-            if follower.told.get(lun) != Some(settings) {
-                follower.engine.set_limit(*lun, *settings);
+        for (of, settings) in &now {
+            if follower.told.get(of) != Some(settings) {
+                follower.engine.set_limit(*of, *settings);
             }
         }
         follower.told = now;

@@ -95,13 +95,22 @@ impl EngineSystem {
 
     /// Appends the answers to changes that others have asked for.
     pub fn poll_changes(&mut self, reactor: usize, done: &mut Vec<everglade_engine::AdminDone>) {
-        self.cores[reactor].poll_admin(done);
-        self.take_removals(done);
+        self.take_answers(reactor);
+        done.append(&mut self.answers[reactor]);
+    }
+
+    /// Takes the answers of a reactor, so that it has nothing to do because of them, also where
+    /// nobody else asks it for changes.
+    pub(super) fn take_answers(&mut self, reactor: usize) {
+        let mut done = std::mem::take(&mut self.answers[reactor]);
+        self.cores[reactor].poll_admin(&mut done);
+        self.take_removals(&mut done);
         if let Some(cleaning) = &mut self.cleaning {
             let all = done.len();
             done.retain(|one| one.token != TOKEN);
             cleaning.is_asked &= done.len() == all;
         }
+        self.answers[reactor] = done;
     }
 
     /// True while areas are emptied.

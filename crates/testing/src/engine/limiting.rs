@@ -1,5 +1,5 @@
-//! Limits of LUNs beside everything else: they are set, changed and removed meanwhile, so that
-//! operations of clients are held, and begin later.
+//! Limits and weights of LUNs and volumes beside everything else: they are set, changed and removed
+//! meanwhile, so that operations of clients are held or wait for their turns, and begin later.
 
 use everglade_engine::LimitSettings;
 use everglade_target::Target;
@@ -29,13 +29,20 @@ impl EngineSystem {
         let Some(lun) = luns.get(number as usize / 2 % luns.len().max(1)) else {
             return;
         };
-        let settings = match number % 5 {
+        let settings = match number % 7 {
             0 => LimitSettings::default(),
             of => LimitSettings {
-                operations_per_second: [0, 100, 0, 2000, 500][of as usize],
-                bytes_per_second: [0, 0, 1 << 20, 1 << 24, 1 << 22][of as usize],
+                operations_per_second: [0, 100, 0, 2000, 500, 0, 0][of as usize],
+                bytes_per_second: [0, 0, 1 << 20, 1 << 24, 1 << 22, 0, 0][of as usize],
+                burst_milliseconds: [0, 0, 500, 1, 0, 0, 0][of as usize],
+                weight: [0, 0, 0, 1000, 0, 1, 30][of as usize],
             },
         };
-        self.engine.set_limit(lun.lun_uuid, settings);
+        let volume = lun.name.split_once('/').map_or("", |(volume, _)| volume);
+        let of = self.engine.volume_uuid(volume);
+        match of.filter(|_| number.is_multiple_of(4)) {
+            Some(volume) => self.engine.set_limit(volume, settings),
+            None => self.engine.set_limit(lun.lun_uuid, settings),
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use everglade_check::Kind;
 use everglade_engine::{
-    Engine, Expected, LUNS_TOGETHER, Options, ParityPlan, Plan, RECLAIM_REGIONS, State,
+    Engine, Expected, LUNS_TOGETHER, Options, ParityPlan, Plan, RECLAIM_REGIONS, SHARE_DEPTH, State,
 };
 use everglade_env::{BLOCK_SIZE, DeviceId, Nanos};
 use everglade_format::Config;
@@ -187,6 +187,7 @@ impl EngineMaker {
             cleans_on_demand: self.cleans_on_demand,
             writes_after_read: self.writes_after_read,
             luns_together: self.luns_together,
+            share_depth: if self.changes_limits { 2 } else { SHARE_DEPTH },
         }
     }
 

@@ -41,6 +41,8 @@ pub struct EngineSystem {
     pub(super) replacements: Vec<ReplacementRecord>,
     /// Answers of each reactor that the engine was not asked for.
     pub(super) refused: Vec<Vec<AdminDone>>,
+    /// Answers of the engine that nobody has taken yet, by reactor.
+    pub(super) answers: Vec<Vec<everglade_engine::AdminDone>>,
 }
 
 impl EngineSystem {
@@ -61,6 +63,7 @@ impl EngineSystem {
             replacing: BTreeMap::new(),
             replacements: Vec::new(),
             refused: cores.iter().map(|_| Vec::new()).collect(),
+            answers: cores.iter().map(|_| Vec::new()).collect(),
             joined: cores.iter().map(|_| BTreeMap::new()).collect(),
             cores,
             engine,
@@ -85,11 +88,12 @@ impl EngineSystem {
 
     /// A turn of one reactor.
     pub(super) fn step(&mut self, reactor: usize) -> Turn {
-        let core = &mut self.cores[reactor];
-        if core.turn() {
+        let is_busy = self.cores[reactor].turn();
+        self.take_answers(reactor);
+        if is_busy {
             Turn::Busy
         } else {
-            let until = core.deadline();
+            let until = self.cores[reactor].deadline();
             Turn::Idle { until }
         }
     }

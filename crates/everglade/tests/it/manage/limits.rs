@@ -40,7 +40,7 @@ fn a_limit_holds_for_all_clients_together_and_lasts() {
     assert!(reads(&mut client, 200) < Duration::from_secs(1), "no limit");
 
     let said = ask_json(&dir, &["qos", "set", LUN, "--iops", "100"]);
-    assert_eq!(said["lun"], LUN, "{said}");
+    assert_eq!(said["name"], LUN, "{said}");
     assert_eq!(said["iops"], 100, "{said}");
     let took = reads(&mut client, 150);
     // What is saved up is a twentieth of a second.
@@ -64,7 +64,7 @@ fn a_limit_holds_for_all_clients_together_and_lasts() {
     assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
     assert!(listed[0]["held_count"].as_u64() >= Some(200), "{listed}");
     let page = http::tcp(&server.metrics, "GET", "/metrics", "").body;
-    let of_it = format!("{{lun=\"{LUN}\"}}");
+    let of_it = format!("{{object=\"{LUN}\"}}");
     let held = value(&page, &format!("everglade_qos_held_total{of_it}"));
     assert!(held >= 200.0, "{held}");
     let history = ask(&dir, &["history"]);
@@ -78,7 +78,7 @@ fn a_limit_holds_for_all_clients_together_and_lasts() {
     let server = serve(&dir, &[]);
     ask(&dir, &["lun", "rename", LUN, "other"]);
     let listed = limits(&dir);
-    assert_eq!(listed[0]["lun"], "v/other", "{listed}");
+    assert_eq!(listed[0]["name"], "v/other", "{listed}");
     assert_eq!(listed[0]["iops"], 100, "{listed}");
     let mut client = Client::open(&server.tcp, "v/other").expect("opened").0;
     assert!(reads(&mut client, 50) >= Duration::from_millis(400));
@@ -145,6 +145,93 @@ fn what_is_no_limit_is_refused() {
     let unknown = ["qos", "set", "v/n", "--iops", "5"];
     refused(&dir, &unknown, 4, &["there is no LUN v/n"]);
     refused(&dir, &["qos", "clear", "v/n"], 4, &["there is no LUN v/n"]);
+    let volume = ["qos", "set", "n", "--iops", "5"];
+    refused(&dir, &volume, 4, &["there is no volume n"]);
+    let policy = ["qos", "set", LUN, "--policy", "gold"];
+    refused(
+        &dir,
+        &policy,
+        4,
+        &["there is no policy gold", "qos-policy set gold"],
+    );
+    let both = ["qos", "set", LUN, "--policy", "gold", "--iops", "5"];
+    refused(&dir, &both, 2, &["cannot be used with"]);
+    let weight = ["qos", "set", LUN, "--weight", "10001"];
+    refused(
+        &dir,
+        &weight,
+        2,
+        &["--weight: use a whole number from 1 to 10000"],
+    );
+    let burst = ["qos", "set", LUN, "--iops", "5", "--burst", "70000"];
+    refused(&dir, &burst, 2, &["--burst: use a time from 1 to 60000 ms"]);
+    refused(&dir, &["qos-policy", "set", "gold"], 2, &["--iops"]);
+    refused(
+        &dir,
+        &["qos-policy", "delete", "gold"],
+        4,
+        &["there is no policy gold"],
+    );
     assert_eq!(limits(&dir), json!([]));
+    server.stop();
+}
+
+#[test]
+fn the_luns_of_a_volume_share_its_limit_and_policies_change_all_that_follow_them() {
+    let dir = TestDir::new();
+    let server = serve(&dir, &[]);
+    make(&dir);
+    ask(&dir, &["lun", "create", "v/second", "--size", "16MiB"]);
+    ask(&dir, &["qos-policy", "set", "bronze", "--iops", "100"]);
+    let said = ask_json(&dir, &["qos", "set", "v", "--policy", "bronze"]);
+    assert_eq!((&said["name"], &said["iops"]), (&json!("v"), &json!(100)));
+    let clients = [LUN, "v/second"].map(|lun| Client::open(&server.tcp, lun).expect("opened").0);
+    let together = |clients: [Client; 2], count| {
+        let since = Instant::now();
+        let back = clients.map(|mut client| {
+            std::thread::spawn(move || {
+                reads(&mut client, count);
+                client
+            })
+        });
+        let back = back.map(|thread| thread.join().expect("it reads"));
+        (back, since.elapsed())
+    };
+    let (clients, both) = together(clients, 60);
+    assert!(both >= Duration::from_millis(1100), "{both:?}");
+
+    // The policy changes: the volume's limit with it, also after a restart.
+    ask(&dir, &["qos-policy", "set", "bronze", "--iops", "100000"]);
+    let (clients, both) = together(clients, 100);
+    assert!(both < Duration::from_secs(1), "{both:?}");
+    drop(clients);
+    let used = ["qos-policy", "delete", "bronze"];
+    refused(
+        &dir,
+        &used,
+        5,
+        &[
+            "policy bronze is followed by 1 limit;",
+            "qos show --where policy=bronze",
+        ],
+    );
+    let shown = ask_json(&dir, &["qos-policy", "show", "bronze"]);
+    assert_eq!(shown["object_count"], 1, "{shown}");
+    server.stop();
+    let server = serve(&dir, &[]);
+    let listed = limits(&dir);
+    assert_eq!(listed[0]["policy"], "bronze", "{listed}");
+    assert_eq!(listed[0]["iops"], 100_000, "{listed}");
+    let filtered = ask(&dir, &["qos", "show", "--where", "policy=bronze"]);
+    assert!(filtered.contains("bronze"), "{filtered}");
+
+    // A limit goes with its volume, and a policy that nothing follows can go.
+    ask(&dir, &["volume", "delete", "v", "--yes", "--purge"]);
+    assert_eq!(limits(&dir), json!([]));
+    ask(&dir, &["qos-policy", "delete", "bronze"]);
+    let policies = ask_json(&dir, &["qos-policy", "show"]);
+    assert_eq!(policies["policies"], json!([]));
+    let history = ask(&dir, &["history"]);
+    assert!(history.contains("qos-policy set"), "{history}");
     server.stop();
 }

@@ -61,7 +61,7 @@ fn a_lun_that_was_deleted_by_mistake_comes_back_as_it_was() {
     let back = ask_json(&dir, &["lun", "show", "vol0/back"]);
     assert_eq!(back["uuid"], uuid, "hosts know it again");
     let limits = ask_json(&dir, &["qos", "show"]);
-    assert_eq!(limits["limits"][0]["lun"], "vol0/back", "{limits}");
+    assert_eq!(limits["limits"][0]["name"], "vol0/back", "{limits}");
     assert_eq!(limits["limits"][0]["iops"], 5000);
     refused(
         &dir,

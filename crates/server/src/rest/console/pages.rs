@@ -99,7 +99,7 @@ pub(super) async fn lun(
         .ask(|administrator| Ok((administrator.limits(), administrator.sessions())))
         .await?;
     let object = format!("{volume}/{name}");
-    let limit = limits.iter().find(|limit| limit.lun == object);
+    let limit = limits.iter().find(|limit| limit.name == object);
     let load = (sessions.as_slice(), &course);
     let page = lun_page::page(&visit.visitor, &lun, limit, load, done(query.as_deref()));
     Ok(Html(page))

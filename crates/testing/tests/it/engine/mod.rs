@@ -30,6 +30,7 @@ mod resizing;
 mod rig;
 mod rollbacks;
 mod several;
+mod shares;
 mod space;
 mod splits;
 mod trash;
