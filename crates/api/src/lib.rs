@@ -10,6 +10,7 @@
 
 mod aggregate;
 mod code;
+mod comment;
 mod comparison;
 mod event;
 mod fields;
@@ -56,6 +57,7 @@ pub use aggregate::{
     PlannedDevice, Recovery, Stripes,
 };
 pub use code::Code;
+pub use comment::Comment;
 pub use comparison::{ChangedRange, CompareSnapshot, SnapshotChanges};
 pub use event::{Event, EventKind, Events, Severity};
 pub use fields::Fields;

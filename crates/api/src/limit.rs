@@ -68,7 +68,7 @@ impl SetQosPolicy {
             return Err(Problem::invalid("burst_milliseconds", text));
         }
         if burst.is_some() && iops.is_none() && bytes_per_second.is_none() {
-            let text = "a burst belongs to a limit: give iops or bytes_per_second, too";
+            let text = "a burst belongs to a limit: limit operations or bytes, too";
             return Err(Problem::invalid("burst_milliseconds", text));
         }
         if weight.is_some_and(|weight| !(1..=WEIGHT_MAX).contains(&weight)) {

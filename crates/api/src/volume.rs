@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::fields::required;
-use crate::{Code, Fields, Name, Problem, SnapshotName};
+use crate::{Code, Comment, Fields, Name, Problem, SnapshotName};
 
 /// The moment at which a write to a volume is durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -134,6 +134,9 @@ pub struct ModifyVolume {
     /// The snapshot policy from now on; `none` for no policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_policy: Option<Name>,
+    /// What people note about it; an empty one removes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment: Option<Comment>,
 }
 
 impl ModifyVolume {
@@ -145,15 +148,18 @@ impl ModifyVolume {
         let mut fields = Fields::parse(body)?;
         let sync = fields.parsed("sync")?;
         let snapshot_policy = fields.parsed("snapshot_policy")?;
+        let comment = fields.parsed("comment")?;
         fields.finish()?;
-        if sync.is_none() && snapshot_policy.is_none() {
-            let text = "nothing is to be changed; give sync or snapshot_policy";
-            return Err(Problem::of_field(Code::MissingField, "sync", text));
-        }
-        Ok(ModifyVolume {
+        let request = ModifyVolume {
             sync,
             snapshot_policy,
-        })
+            comment,
+        };
+        if request == ModifyVolume::default() {
+            let text = "nothing is to be changed; give sync, snapshot_policy or comment";
+            return Err(Problem::of_field(Code::MissingField, "sync", text));
+        }
+        Ok(request)
     }
 }
 
@@ -193,6 +199,9 @@ pub struct Volume {
     /// Policy of automatic snapshots, or `none`.
     #[serde(default)]
     pub snapshot_policy: String,
+    /// What people note about it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub comment: String,
 }
 
 /// `GET /v1/volumes`.

@@ -23,12 +23,12 @@ use crate::verb::Top;
 pub(crate) fn run(top: &Top, session: &Session, output: &Output) -> Result<u8, Failure> {
     let draws_over = io::stdout().is_terminal();
     let mut before = session.get::<Statistics>("/v1/statistics")?;
-    let mut used_before = Used::ask(session)?;
+    let mut used_before = Used::ask(session, top.by)?;
     let mut left = top.count;
     while left != Some(0) {
         sleep(Duration::from_secs(top.interval));
         let now = session.get::<Statistics>("/v1/statistics")?;
-        let used = Used::ask(session)?;
+        let used = Used::ask(session, top.by)?;
         output.stream(&now.raw, || {
             let ms = elapsed_ms(&before.meant, &now.meant);
             let mut picture = picture(&before.meant, &now.meant);

@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::rate::per_second;
 use crate::session::Session;
 use crate::table::heading;
+use crate::verb::TopBy;
 
 /// Lines of the table.
 const BUSIEST: usize = 10;
@@ -24,7 +25,7 @@ pub(crate) struct Used {
 }
 
 impl Used {
-    pub(crate) fn ask(session: &Session) -> Result<Used, Failure> {
+    pub(crate) fn ask(session: &Session, by: TopBy) -> Result<Used, Failure> {
         let sessions = session.get::<Sessions>("/v1/sessions")?.meant.sessions;
         let limits = session.get::<Limits>("/v1/limits")?.meant.limits;
         let held = limits
@@ -32,17 +33,23 @@ impl Used {
             .map(|limit| (limit.name, limit.held_count));
         Ok(Used {
             held: held.collect(),
-            ..Used::of(sessions)
+            ..Used::of(sessions, by)
         })
     }
 
-    /// Connections of one client are one line.
-    fn of(sessions: Vec<Client>) -> Used {
+    /// Connections of one client are one line; those of a LUN, or of a client to all LUNs, if that
+    /// is wanted.
+    fn of(sessions: Vec<Client>, by: TopBy) -> Used {
         let mut used = Used::default();
         for session in sessions {
             let work = session.work();
             let client = session.host.unwrap_or(session.client);
-            let who = (session.lun, client, session.protocol);
+            let all = || "-".to_owned();
+            let who = match by {
+                TopBy::Both => (session.lun, client, session.protocol),
+                TopBy::Lun => (session.lun, all(), all()),
+                TopBy::Client => (all(), client, all()),
+            };
             *used.clients.entry(who).or_default() += work;
         }
         used
@@ -61,10 +68,14 @@ impl Used {
                 us.map_or_else(|| "-".to_owned(), |us| format!("{us} us"))
             };
             let (lun, client, protocol) = who;
-            let held = self.held.get(lun).map_or_else(
+            // One without a limit may be held for that of its volume.
+            let volume = lun.split_once('/').map(|(volume, _)| volume);
+            let limited = [Some(lun.as_str()), volume].into_iter().flatten();
+            let mut limited = limited.filter_map(|name| self.held.get_key_value(name));
+            let held = limited.next().map_or_else(
                 || "-".to_owned(),
-                |now| {
-                    let earlier = before.held.get(lun).copied().unwrap_or(*now);
+                |(name, now)| {
+                    let earlier = before.held.get(name).copied().unwrap_or(*now);
                     per_second(earlier, *now, ms).to_string()
                 },
             );
@@ -128,17 +139,20 @@ mod tests {
 
     #[test]
     fn the_busiest_clients_are_first_and_idle_ones_are_left_out() {
-        let before = Used::of(vec![
-            client("v/a", "local", 10, 0),
-            client("v/b", "local", 5, 5),
-        ]);
-        let mut now = Used::of(vec![
-            client("v/a", "local", 10, 0),
-            client("v/b", "local", 205, 5),
-            // Two connections of one client.
-            client("v/c", "10.0.0.1", 0, 300),
-            client("v/c", "10.0.0.1", 0, 500),
-        ]);
+        let before = Used::of(
+            vec![client("v/a", "local", 10, 0), client("v/b", "local", 5, 5)],
+            TopBy::Both,
+        );
+        let mut now = Used::of(
+            vec![
+                client("v/a", "local", 10, 0),
+                client("v/b", "local", 205, 5),
+                // Two connections of one client.
+                client("v/c", "10.0.0.1", 0, 300),
+                client("v/c", "10.0.0.1", 0, 500),
+            ],
+            TopBy::Both,
+        );
         now.held.insert("v/c".to_owned(), 7);
         let text = now.since(&before, 2_000);
         let lines: Vec<Vec<&str>> = text
@@ -161,5 +175,34 @@ mod tests {
             "{text}"
         );
         assert_eq!(now.since(&now, 2_000), "");
+    }
+
+    #[test]
+    fn lines_of_luns_have_all_clients_and_those_of_clients_all_luns() {
+        let sessions = || {
+            vec![
+                client("v/a", "local", 100, 0),
+                client("v/a", "10.0.0.1", 100, 0),
+                client("v/b", "10.0.0.1", 300, 0),
+            ]
+        };
+        let none = Used::default();
+        let firsts = |by| {
+            let mut used = Used::of(sessions(), by);
+            used.held.insert("v".to_owned(), 7);
+            let text = used.since(&none, 1_000);
+            let lines = text.lines().skip(2).map(|line| {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                [words[0], words[1], words[3], words[words.len() - 1]].map(str::to_owned)
+            });
+            lines.collect::<Vec<_>>()
+        };
+        let of_luns = [["v/b", "-", "300", "0"], ["v/a", "-", "200", "0"]];
+        assert_eq!(firsts(TopBy::Lun), of_luns.map(|it| it.map(str::to_owned)));
+        let of_clients = [["-", "10.0.0.1", "400", "-"], ["-", "local", "100", "-"]];
+        assert_eq!(
+            firsts(TopBy::Client),
+            of_clients.map(|it| it.map(str::to_owned))
+        );
     }
 }

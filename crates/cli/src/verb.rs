@@ -13,7 +13,7 @@ mod trash;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use everglade_api::{LunName, Name, Size, SnapshotName};
+use everglade_api::{Comment, LunName, Name, Size, SnapshotName};
 
 pub(crate) use clone::{CloneCreate, CloneVerb, SplitStart, SplitVerb};
 pub(crate) use host::{HostGroupVerb, HostVerb, MappingVerb, SessionVerb};
@@ -652,6 +652,10 @@ pub struct VolumeModify {
     /// Its snapshot policy, or 'none'
     #[arg(long, value_name = "POLICY", group = "changes")]
     pub snapshot_policy: Option<Name>,
+
+    /// What to note about it; '' removes the comment
+    #[arg(long, value_name = "TEXT", group = "changes")]
+    pub comment: Option<Comment>,
 }
 
 /// Options of `volume rename`.
@@ -918,4 +922,19 @@ pub struct Top {
     /// Stop after this many updates [default: never]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
+
+    /// One line for each client of a LUN, for each LUN, or for each client
+    #[arg(long, value_enum, default_value_t = TopBy::Both)]
+    pub by: TopBy,
+}
+
+/// What a line of `top` is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TopBy {
+    /// A client of a LUN.
+    Both,
+    /// A LUN, with all its clients.
+    Lun,
+    /// A client, with all its LUNs.
+    Client,
 }

@@ -14,7 +14,7 @@ use crate::session::Session;
 use crate::trash;
 use crate::verb::{SyncOption, VolumeDelete, VolumeVerb};
 
-const COLUMNS: [Column<Volume>; 11] = [
+const COLUMNS: [Column<Volume>; 12] = [
     Column::text("name", |volume| Cell::text(&volume.name)),
     Column::text("aggregate", |volume| Cell::text(&volume.aggregate)),
     Column::words("sync", "Sync", |volume| Cell::text(volume.sync)),
@@ -33,6 +33,12 @@ const COLUMNS: [Column<Volume>; 11] = [
     })),
     if_asked(Column::text("policy", |volume| {
         Cell::text(&volume.snapshot_policy)
+    })),
+    if_asked(Column::text("comment", |volume| {
+        match volume.comment.as_str() {
+            "" => Cell::None,
+            comment => Cell::text(comment),
+        }
     })),
 ];
 
@@ -80,6 +86,7 @@ pub(crate) fn run(
             let request = ModifyVolume {
                 sync: modify.sync.map(sync_of),
                 snapshot_policy: modify.snapshot_policy.clone(),
+                comment: modify.comment.clone(),
             };
             let told =
                 session.patch::<Volume>(&format!("/v1/volumes/{}", modify.name), &request)?;
@@ -229,6 +236,7 @@ mod tests {
             snapshot_count: 0,
             snapshot_exclusive_bytes: 0,
             snapshot_policy: String::new(),
+            comment: String::new(),
         };
         assert_eq!(loss(&volume(0)), "volume v, which is empty,");
         assert_eq!(loss(&volume(1)), "volume v with its LUN (1.0 GiB in all)");

@@ -79,7 +79,7 @@ pub struct Options {
     /// each LUN is cleaned by itself, for comparison.
     pub luns_together: usize,
     /// Most operations of an aggregate of up to four devices that are under way while others wait
-    /// for their shares; of more devices, as many more ([`crate::pool::shares`]).
+    /// for their shares; of more devices, as many more.
     pub share_depth: usize,
 }
 

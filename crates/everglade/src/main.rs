@@ -14,6 +14,8 @@ mod explain;
 mod help;
 mod manual;
 mod profile;
+#[cfg(test)]
+mod quoted;
 mod reference;
 mod repair;
 mod serve;

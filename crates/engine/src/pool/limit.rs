@@ -47,7 +47,7 @@ pub struct LimitSettings {
     /// What may be saved up while idle, as the milliseconds that it takes; 0 is 50.
     pub burst_milliseconds: u32,
     /// Weight of the LUN, or of each LUN of the volume, where operations wait; 0 is none of its
-    /// own ([`WEIGHT`]).
+    /// own, which counts as 100.
     pub weight: u32,
 }
 

@@ -16,6 +16,8 @@ pub struct VolumeInfo {
     pub name: String,
     /// Its number, which stays the same when the volume is renamed.
     pub id: VolumeId,
+    /// Its UUID, for what is noted about it.
+    pub uuid: [u8; 16],
     /// The aggregate it is in.
     pub aggregate: String,
     /// When its writes count as done.
@@ -57,6 +59,7 @@ impl VolumeInfo {
         VolumeInfo {
             name: volume.name.to_string(),
             id: VolumeId::of(volume),
+            uuid: volume.uuid(),
             aggregate: volume.aggregate.name.to_string(),
             sync: volume.sync(),
             base: base.and_then(|base| bases::base_name(siblings, base)),

@@ -288,6 +288,7 @@ impl Administrator {
             snapshot_count: info.snapshot_count,
             snapshot_exclusive_bytes: info.snapshot_exclusive_bytes,
             snapshot_policy: self.schedule().policy_of(&info.name),
+            comment: self.schedule().comment_of(&info.uuid),
         }
     }
 

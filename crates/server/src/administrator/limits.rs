@@ -94,7 +94,8 @@ impl Administrator {
         limited.map(|(name, (_, _, held))| (name, held)).collect()
     }
 
-    /// Returns what has a limit or has waited, by name, with its UUID.
+    /// Returns what has a limit, by name, with its UUID; while anything has a weight, also what has
+    /// waited for its share.
     fn limited(&self) -> BTreeMap<String, ([u8; 16], LimitSettings, HeldBack)> {
         let mut all: BTreeMap<[u8; 16], (LimitSettings, HeldBack)> = BTreeMap::new();
         for (of, info) in self.engine.limits() {
@@ -104,8 +105,9 @@ impl Administrator {
             };
             all.insert(of, (info.settings, held));
         }
+        let has_weights = all.values().any(|(settings, _)| settings.weight > 0);
         for (lun, waits) in self.engine.waits() {
-            if waits.operations > 0 {
+            if waits.operations > 0 && (has_weights || all.contains_key(&lun)) {
                 let (_, held) = all.entry(lun).or_default();
                 held.operations += waits.operations;
                 held.nanos += waits.nanos;

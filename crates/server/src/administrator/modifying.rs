@@ -10,10 +10,16 @@ impl Administrator {
     /// Changes what a request names.
     ///
     /// # Errors
-    /// Nothing was changed, unless the problem says so: the policy comes first, and it may be
-    /// assigned although the volume could not be changed then.
+    /// Nothing was changed, unless the problem says so: the comment and the policy come first, and
+    /// they may be changed although the rest could not be changed then.
     pub fn modify_volume(&self, name: &str, request: &ModifyVolume) -> Result<Volume, Problem> {
         let before = self.volume(name)?;
+        if let Some(comment) = &request.comment {
+            let home = self.aggregate_of(name)?;
+            let uuid = self.engine.volume_uuid(name);
+            let uuid = uuid.ok_or_else(|| Problem::not_found("volume", name.to_owned()))?;
+            self.schedule().set_comment(home, &uuid, comment.as_str())?;
+        }
         if let Some(policy) = &request.snapshot_policy {
             self.schedule().assign(self.now(), name, policy.as_str())?;
         }

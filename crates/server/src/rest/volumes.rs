@@ -136,7 +136,10 @@ pub(super) async fn modify(
     let sync = request.sync.map(|sync| format!("sync {sync}"));
     let policy = request.snapshot_policy.as_ref();
     let policy = policy.map(|policy| format!("snapshot policy {policy}"));
-    let parts: Vec<String> = sync.into_iter().chain(policy).collect();
+    let comment = request.comment.as_ref();
+    let comment = comment.map(|comment| format!("comment {:?}", comment.as_str()));
+    let parts = sync.into_iter().chain(policy).chain(comment);
+    let parts: Vec<String> = parts.collect();
     let said = ("volume modify", parts.join(", "));
     let change = move |it: &Administrator, name: &str| it.modify_volume(name, &request);
     edit(&desk, caller, name, &headers, said, change).await

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::access::Access;
 use super::calendar::Every;
 use super::candidates::candidates;
+use super::commented::Commented;
 use super::limited::{Limited, Rates};
 use super::reserved::Reserved;
 use super::scrubbed::Scrubbed;
@@ -44,6 +45,13 @@ pub(super) struct Book {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub(super) qos_policies: BTreeMap<String, Rates>,
+    /// Comments on volumes, by the digits of their UUIDs.
+    #[serde(
+        default,
+        rename = "comment",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub(super) comments: BTreeMap<String, Commented>,
     /// The last scrub of each aggregate.
     #[serde(default, rename = "scrub", skip_serializing_if = "Vec::is_empty")]
     pub(super) scrubs: Vec<Scrubbed>,
@@ -295,6 +303,12 @@ impl Book {
                 .map(|(lun, limited)| (lun.clone(), limited.clone()))
                 .collect(),
             qos_policies: self.qos_part(home, all),
+            comments: self
+                .comments
+                .iter()
+                .filter(|(_, it)| it.home == Some(home))
+                .map(|(volume, commented)| (volume.clone(), commented.clone()))
+                .collect(),
             scrubs: self
                 .scrubs
                 .iter()
@@ -321,6 +335,7 @@ impl Book {
             reservations: BTreeMap::new(),
             limits: BTreeMap::new(),
             qos_policies: BTreeMap::new(),
+            comments: BTreeMap::new(),
             scrubs: Vec::new(),
             access: Access::default(),
         }
@@ -373,6 +388,10 @@ impl Book {
             limited.home = Some(home);
             self.limits.insert(of, limited);
         }
+        for (volume, mut commented) in part.comments {
+            commented.home = Some(home);
+            self.comments.insert(volume, commented);
+        }
         for mut scrubbed in part.scrubs.into_iter().take(1) {
             scrubbed.home = Some(home);
             self.note_scrub(scrubbed);
@@ -397,6 +416,7 @@ impl Book {
             && self.reservations.is_empty()
             && self.limits.is_empty()
             && self.qos_policies.is_empty()
+            && self.comments.is_empty()
             && self.scrubs.is_empty()
             && self.access.is_empty()
     }
@@ -547,6 +567,11 @@ mod tests {
             book.qos_policies.insert(name.to_owned(), rates(iops));
         }
         book.limits.insert(a.clone(), limited("gold", Some(1)));
+        let commented = Commented {
+            home: Some(1),
+            ..Commented::default()
+        };
+        book.comments.insert(a.clone(), commented.clone());
         let parts = [book.part(1, false), book.part(2, true)];
         let names = |part: &Book| part.qos_policies.keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(&parts[0]), ["gold"]);
@@ -564,6 +589,7 @@ mod tests {
         assert_eq!(whole.limits[&b], limited("gold", Some(3)));
         assert_eq!(whole.qos_policies["gold-tank"], rates(500));
         assert_eq!(whole.limited_by("gold"), 1);
+        assert_eq!(whole.comments[&a], commented);
     }
 
     #[test]

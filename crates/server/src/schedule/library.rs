@@ -290,6 +290,8 @@ impl Library {
             .retain(|_, reserved| reserved.home != Some(aggregate));
         book.limits
             .retain(|_, limited| limited.home != Some(aggregate));
+        book.comments
+            .retain(|_, commented| commented.home != Some(aggregate));
         book.scrubs.retain(|it| it.home != Some(aggregate));
         book.access.leave(aggregate);
         gone

@@ -179,12 +179,13 @@ impl Schedule {
         inner.change(|book| _ = book.qos_policies.remove(name))
     }
 
-    /// Forgets the limits of deleted LUNs and volumes.
+    /// Forgets the limits of deleted LUNs and volumes, and comments on these.
     pub(crate) fn forget_limits(&self, gone: &[LunUuid]) {
         let mut inner = self.lock();
         let mut count = 0;
         for of in gone {
             count += usize::from(inner.book.limits.remove(&digits(of)).is_some());
+            count += usize::from(inner.book.comments.remove(&digits(of)).is_some());
         }
         if count > 0 {
             let book = inner.book.clone();
@@ -205,10 +206,13 @@ impl Inner {
         }
         let names: Vec<&str> = policies.keys().map(String::as_str).take(10).collect();
         let text = match names.is_empty() {
-            true => format!("there is no policy {name:.64}; 'qos-policy set {name:.64}' makes it"),
+            true => format!(
+                "there is no policy {name:.64} for limits; 'qos-policy set {name:.64} --iops \
+                NUMBER' makes it"
+            ),
             false => format!(
-                "there is no policy {name:.64} for limits; 'qos-policy set' makes it, and there \
-                are {}",
+                "there is no policy {name:.64} for limits; use one of {}, or make it with \
+                'qos-policy set'",
                 names.join(", ")
             ),
         };

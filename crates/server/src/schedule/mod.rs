@@ -28,6 +28,8 @@ mod access;
 mod book;
 mod calendar;
 mod candidates;
+mod commented;
+mod comments;
 mod keeping;
 mod library;
 mod limited;

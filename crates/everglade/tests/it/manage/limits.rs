@@ -152,7 +152,7 @@ fn what_is_no_limit_is_refused() {
         &dir,
         &policy,
         4,
-        &["there is no policy gold", "qos-policy set gold"],
+        &["there is no policy gold", "qos-policy set gold --iops"],
     );
     let both = ["qos", "set", LUN, "--policy", "gold", "--iops", "5"];
     refused(&dir, &both, 2, &["cannot be used with"]);

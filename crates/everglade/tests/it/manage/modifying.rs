@@ -43,6 +43,24 @@ fn a_volume_is_changed_while_a_client_has_a_lun_open() {
         "{history}"
     );
 
+    // A comment outlives restarts and renames, and an empty one removes it.
+    let comment = "invoices, ask Eve";
+    ask(&dir, &["volume", "modify", "vol0", "--comment", comment]);
+    ask(&dir, &["volume", "rename", "vol0", "vol1"]);
+    server.stop();
+    let server = serve(&dir);
+    let after = ask_json(&dir, &["volume", "show", "vol1"]);
+    assert_eq!(after["comment"], comment, "{after}");
+    let listed = ask(&dir, &["volume", "show", "--columns", "name,comment"]);
+    assert!(listed.contains(comment), "{listed}");
+    ask(&dir, &["volume", "modify", "vol1", "--comment", ""]);
+    let after = ask_json(&dir, &["volume", "show", "vol1"]);
+    assert_eq!(after.get("comment"), None, "{after}");
+    ask(&dir, &["volume", "rename", "vol1", "vol0"]);
+    let long = "x".repeat(201);
+    let long = ["volume", "modify", "vol0", "--comment", &long];
+    refused(&dir, &long, 2, &["at most 200 characters"]);
+
     refused(
         &dir,
         &["volume", "modify", "nix", "--sync", "always"],

@@ -548,3 +548,64 @@ fn remedies_of_a_start_that_is_refused_work() {
     );
     server.stop();
 }
+
+#[test]
+fn remedies_of_hosts_limits_tokens_and_the_trash_work() {
+    let dir = TestDir::new();
+    let server = spare(&dir);
+    must(
+        &dir,
+        "set -e; everglade volume create v; everglade lun create v/a --size 16MiB; \
+        everglade lun delete v/a --yes; everglade lun create v/a --size 16MiB; \
+        everglade host create web 10.0.0.1; everglade host create me local 127.0.0.0/8; \
+        everglade host-group create farm web me; everglade mapping create v/a farm; \
+        everglade qos-policy set gold --iops 500; everglade token create t --role admin",
+        "",
+    );
+    work(
+        &dir,
+        &[
+            (
+                "lun undelete v/a",
+                5,
+                "--as",
+                "everglade lun undelete v/a --as back",
+            ),
+            (
+                "host delete web",
+                5,
+                "'host-group modify farm --remove web'",
+                "everglade host-group modify farm --remove web && everglade host delete web",
+            ),
+            (
+                "host-group delete farm",
+                5,
+                "'mapping show --where to=farm'",
+                "everglade mapping show --where to=farm && \
+                everglade mapping delete v/a farm --yes && everglade host-group delete farm",
+            ),
+            (
+                "qos set v/a --policy silver",
+                4,
+                "use one of gold, or make it with 'qos-policy set'",
+                "everglade qos set v/a --policy gold && \
+                everglade qos-policy set silver --weight 300 && \
+                everglade qos set v --policy silver",
+            ),
+            (
+                "qos-policy delete gold",
+                5,
+                "'qos show --where policy=gold' lists what has them, and 'qos set' or 'qos clear'",
+                "everglade qos show --where policy=gold && everglade qos clear v/a && \
+                everglade qos-policy delete gold",
+            ),
+            (
+                "qos set v/a --burst 100 --weight 5",
+                2,
+                "limit operations or bytes, too",
+                "everglade qos set v/a --burst 100 --iops 5000",
+            ),
+        ],
+    );
+    server.stop();
+}
