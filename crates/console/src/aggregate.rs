@@ -31,6 +31,11 @@ pub fn page(visitor: &Visitor, aggregate: &Aggregate, volumes: &[Volume]) -> Str
         section aria-labelledby="devices" {
             h2 id="devices" { "Devices" }
             div id="live-devices" data-live { (devices(&aggregate.devices)) }
+            @if visitor.may_administer() {
+                (table::actions(visitor, &[
+                    (format!("/do/aggregate-scrub/{}", aggregate.name), "Scrub"),
+                ]))
+            }
         }
         section aria-labelledby="volumes" {
             h2 id="volumes" { "Volumes" }

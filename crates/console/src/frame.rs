@@ -23,6 +23,12 @@ impl Visitor {
     pub fn may_change(&self) -> bool {
         self.role >= Role::Operator
     }
+
+    /// Returns whether the visitor may also change aggregates.
+    #[must_use]
+    pub fn may_administer(&self) -> bool {
+        self.role >= Role::Admin
+    }
 }
 
 /// Pages that every page refers to.

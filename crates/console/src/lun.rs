@@ -30,6 +30,7 @@ pub fn page(
             div id="live-facts" data-live { (facts(lun, limit)) }
             (table::actions(visitor, &[
                 (act("lun-resize"), "Resize"),
+                (act("lun-limit"), "Limit"),
                 (act("lun-clone"), "Clone"),
                 (act("lun-delete"), "Delete the LUN"),
             ]))

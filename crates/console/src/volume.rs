@@ -104,6 +104,7 @@ pub fn page(
             div id="live-facts" data-live { (facts(volume)) }
             (cells::actions(visitor, &[
                 (act("volume-modify"), "Change"),
+                (act("volume-limit"), "Limit"),
                 (act("volume-delete"), "Delete the volume"),
             ]))
         }
@@ -139,6 +140,7 @@ fn facts(volume: &Volume) -> Markup {
             dt { "Being freed" } dd { (Size(volume.pending_free_bytes)) }
             dt { "Sync" } dd { (volume.sync) }
             dt { "Snapshot policy" } dd { (volume.snapshot_policy) }
+            @if !volume.comment.is_empty() { dt { "Comment" } dd { (volume.comment) } }
             @if let Some(base) = &volume.clone_of {
                 dt { "Clone of" } dd { (cells::object(base)) }
             }

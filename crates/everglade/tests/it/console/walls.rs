@@ -5,6 +5,7 @@ use crate::operate::http::{self, Answer};
 use crate::operate::remote;
 use crate::running::{Server, TestDir, code, stderr};
 
+const SCRUB: &str = "/do/aggregate-scrub/aggr0";
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
 
 /// What a page's forms carry.
@@ -168,7 +169,7 @@ fn a_volume_is_changed_in_a_form() {
     let at = (address.as_str(), "localhost");
     let form = http::at_host(at, "GET", "/do/volume-modify/vol0", "", "");
     let body = format!(
-        "sync=always&snapshot_policy=default&form_key={}",
+        "sync=always&snapshot_policy=default&comment=a+test&form_key={}",
         form_key(&form)
     );
     let changed = http::at_host(at, "POST", "/do/volume-modify/vol0", FORM, &body);
@@ -177,6 +178,51 @@ fn a_volume_is_changed_in_a_form() {
     let volume = ask_json(&dir, &["volume", "show", "vol0"]);
     let found = (volume["sync"].as_str(), volume["snapshot_policy"].as_str());
     assert_eq!(found, (Some("always"), Some("default")), "{volume}");
+    assert_eq!(volume["comment"], "a test", "{volume}");
+
+    // Its limit, with the rates that it has now.
+    let path = "/do/volume-limit/vol0";
+    let form = http::at_host(at, "GET", path, "", "");
+    let key = form_key(&form);
+    let set = format!("policy=none&iops=700&bandwidth=50MiB&form_key={key}");
+    let changed = http::at_host(at, "POST", path, FORM, &set);
+    assert_eq!(changed.status, 303, "{changed:?}");
+    let limits = ask_json(&dir, &["qos", "show"]);
+    assert_eq!(limits["limits"][0]["iops"], 700, "{limits}");
+    let form = http::at_host(at, "GET", path, "", "");
+    assert!(form.body.contains("value=\"50 MiB\""), "{}", form.body);
+    let bad = format!("policy=none&iops=0&form_key={key}");
+    let refused = http::at_host(at, "POST", path, FORM, &bad);
+    assert!(refused.body.contains("use a whole number"), "{refused:?}");
+    let clear = format!("policy=none&iops=&form_key={key}");
+    assert_eq!(http::at_host(at, "POST", path, FORM, &clear).status, 303);
+    let limits = ask_json(&dir, &["qos", "show"]);
+    assert_eq!(limits["limits"], serde_json::json!([]));
+
+    // Aggregates are for administrators.
+    let page = http::at_host(at, "GET", "/aggregates/aggr0", "", "");
+    assert!(!page.body.contains(SCRUB), "{}", page.body);
+    let begun = http::at_host(at, "POST", SCRUB, FORM, &format!("form_key={key}"));
+    assert_eq!(begun.status, 403, "{begun:?}");
+}
+
+#[test]
+fn an_administrator_begins_a_scrub_in_a_form() {
+    let dir = TestDir::new();
+    let (_server, address) = loopback(&dir, "admin");
+    let at = (address.as_str(), "localhost");
+    let page = http::at_host(at, "GET", "/aggregates/aggr0", "", "");
+    assert!(page.body.contains(SCRUB), "{}", page.body);
+    let form = http::at_host(at, "GET", SCRUB, "", "");
+    let body = format!("form_key={}", form_key(&form));
+    let begun = http::at_host(at, "POST", SCRUB, FORM, &body);
+    assert_eq!(
+        begun.header("location"),
+        Some("/jobs?done=begun"),
+        "{begun:?}"
+    );
+    let history = ask_json(&dir, &["history", "--where", "what=scrub start"]);
+    assert_eq!(history["changes"][0]["object"], "aggr0", "{history}");
 }
 
 #[test]

@@ -4,13 +4,16 @@
 //! | --- | --- |
 //! | `/do/volume-create`, `/do/volume-clone/V/S` | `POST /v1/volumes` |
 //! | `/do/volume-modify/V`, `volume-delete` | `PATCH`, `DELETE /v1/volumes/V` |
+//! | `/do/volume-limit/V` | `POST /v1/volumes/V/actions/limit` |
 //! | `/do/lun-create/V` | `POST /v1/volumes/V/luns` |
 //! | `/do/lun-resize/V/L`, `lun-delete` | `PATCH`, `DELETE /v1/volumes/V/luns/L` |
+//! | `/do/lun-limit/V/L` | `POST /v1/volumes/V/luns/L/actions/limit` |
 //! | `/do/lun-clone/V/L` | `POST /v1/volumes/V/luns/L/actions/clone` |
 //! | `/do/snapshot-create/V` | `POST /v1/volumes/V/snapshots` |
 //! | `/do/snapshot-restore/V/S` | `POST /v1/volumes/V/snapshots/S/actions/restore` |
 //! | `/do/snapshot-delete/V/S` | `DELETE /v1/volumes/V/snapshots/S` |
 //! | `/do/undelete/ID`, `purge` | `POST /v1/trash/ID/actions/undelete`, `DELETE /v1/trash/ID` |
+//! | `/do/aggregate-scrub/A` | `POST /v1/aggregates/A/actions/scrub` |
 //! | `/do/job-cancel/ID` | `POST /v1/jobs/ID/actions/cancel` |
 //!
 //! 1. A form is sent with an idempotency key, so a button that is pressed twice makes one change.
@@ -39,6 +42,7 @@ use super::super::tokens::random;
 use super::Console;
 use super::answers::{Failed, said};
 use super::filled::Filled;
+use super::limiting;
 use super::visit::{Refused, Visit, check_form, refusal};
 use crate::administrator::Administrator;
 
@@ -50,8 +54,10 @@ const COMPARED_LUNS: usize = 8;
 enum Action {
     CreateVolume,
     ModifyVolume(String),
+    LimitVolume(String),
     DeleteVolume(String),
     CreateLun(String),
+    LimitLun(String, String),
     ResizeLun(String, String),
     CloneLun(String, String),
     DeleteLun(String, String),
@@ -61,6 +67,7 @@ enum Action {
     DeleteSnapshot(String, String),
     Undelete(String),
     Purge(String),
+    Scrub(String),
     CancelJob(u64),
 }
 
@@ -81,9 +88,11 @@ impl Action {
             match (path.get("what")?.as_str(), part("first"), part("second")) {
                 ("volume-create", None, None) => Action::CreateVolume,
                 ("volume-modify", Some(volume), None) => Action::ModifyVolume(volume),
+                ("volume-limit", Some(volume), None) => Action::LimitVolume(volume),
                 ("volume-delete", Some(volume), None) => Action::DeleteVolume(volume),
                 ("lun-create", Some(volume), None) => Action::CreateLun(volume),
                 ("lun-resize", Some(volume), Some(lun)) => Action::ResizeLun(volume, lun),
+                ("lun-limit", Some(volume), Some(lun)) => Action::LimitLun(volume, lun),
                 ("lun-clone", Some(volume), Some(lun)) => Action::CloneLun(volume, lun),
                 ("lun-delete", Some(volume), Some(lun)) => Action::DeleteLun(volume, lun),
                 ("snapshot-create", Some(volume), None) => Action::CreateSnapshot(volume),
@@ -94,6 +103,7 @@ impl Action {
                 }
                 ("undelete", Some(id), None) => Action::Undelete(id),
                 ("purge", Some(id), None) => Action::Purge(id),
+                ("aggregate-scrub", Some(aggregate), None) => Action::Scrub(aggregate),
                 ("job-cancel", Some(id), None) => Action::CancelJob(id.parse().ok()?),
                 _ => return None,
             },
@@ -115,10 +125,12 @@ impl Action {
         match self {
             Action::CreateVolume => ("/do/volume-create".to_owned(), "/volumes".to_owned()),
             Action::ModifyVolume(volume) => of_volume("volume-modify", volume),
+            Action::LimitVolume(volume) => of_volume("volume-limit", volume),
             Action::DeleteVolume(volume) => of_volume("volume-delete", volume),
             Action::CreateLun(volume) => of_volume("lun-create", volume),
             Action::CreateSnapshot(volume) => of_volume("snapshot-create", volume),
             Action::ResizeLun(volume, lun) => of_lun("lun-resize", volume, lun),
+            Action::LimitLun(volume, lun) => of_lun("lun-limit", volume, lun),
             Action::CloneLun(volume, lun) => of_lun("lun-clone", volume, lun),
             Action::DeleteLun(volume, lun) => of_lun("lun-delete", volume, lun),
             Action::Restore(volume, name) => of_snapshot("snapshot-restore", volume, name),
@@ -126,6 +138,10 @@ impl Action {
             Action::DeleteSnapshot(volume, name) => of_snapshot("snapshot-delete", volume, name),
             Action::Undelete(id) => (format!("/do/undelete/{id}"), "/trash".to_owned()),
             Action::Purge(id) => (format!("/do/purge/{id}"), "/trash".to_owned()),
+            Action::Scrub(aggregate) => (
+                format!("/do/aggregate-scrub/{aggregate}"),
+                format!("/aggregates/{aggregate}"),
+            ),
             Action::CancelJob(id) => (format!("/do/job-cancel/{id}"), "/jobs".to_owned()),
         }
     }
@@ -177,9 +193,30 @@ impl Action {
                     fields: vec![
                         policy_field(filled, policy, policies(administrator)),
                         sync_field(filled, &sync),
+                        comment_field(filled, &volume.comment),
                     ],
                     hidden: vec![tag(&Tag::of_volume(&volume), filled)],
                     button: "Change",
+                    ..Form::default()
+                })
+            }
+            Action::LimitVolume(name) => {
+                administrator.volume(name)?;
+                limit_form(administrator, filled, ("volume", name))
+            }
+            Action::LimitLun(volume, lun) => {
+                administrator.lun(volume, lun)?;
+                limit_form(administrator, filled, ("LUN", &format!("{volume}/{lun}")))
+            }
+            Action::Scrub(name) => {
+                administrator.aggregate(name)?;
+                Ok(Form {
+                    title: format!("Scrub aggregate {name}"),
+                    lead: lines([
+                        "A scrub reads every block in use and repairs what can be repaired. It \
+                         gives way to clients.",
+                    ]),
+                    button: "Begin",
                     ..Form::default()
                 })
             }
@@ -394,10 +431,29 @@ impl Action {
                 let body = json!({
                     "snapshot_policy": filled.text("snapshot_policy"),
                     "sync": filled.text("sync"),
+                    "comment": filled.text("comment"),
                 });
                 let path = format!("/v1/volumes/{volume}");
                 ask(Method::PATCH, path, Some(body), done("modified"))
             }
+            Action::LimitVolume(volume) => ask(
+                Method::POST,
+                format!("/v1/volumes/{volume}/actions/limit"),
+                Some(limiting::body(filled)?),
+                done("modified"),
+            ),
+            Action::LimitLun(volume, lun) => ask(
+                Method::POST,
+                format!("/v1/volumes/{volume}/luns/{lun}/actions/limit"),
+                Some(limiting::body(filled)?),
+                done("modified"),
+            ),
+            Action::Scrub(aggregate) => ask(
+                Method::POST,
+                format!("/v1/aggregates/{aggregate}/actions/scrub"),
+                None,
+                "/jobs?done=begun".to_owned(),
+            ),
             Action::DeleteVolume(volume) => delete(format!("/v1/volumes/{volume}")),
             Action::CreateLun(volume) => {
                 let body = json!({"name": name(), "size_bytes": size(filled)?});
@@ -469,6 +525,28 @@ impl Action {
             ),
         }
     }
+}
+
+/// The form of the limit of a volume or a LUN.
+fn limit_form(
+    administrator: &Administrator,
+    filled: &Filled,
+    (noun, name): (&str, &str),
+) -> Result<Form, Problem> {
+    let limits = administrator.limits();
+    let limit = limits.iter().find(|limit| limit.name == name);
+    let policies = administrator.schedule().qos_policies().into_iter();
+    let policies = policies.map(|policy| policy.name).collect();
+    Ok(Form {
+        title: format!("Limit {noun} {name}"),
+        lead: lines([
+            "All its clients share the limit. Requests beyond it wait; none is refused. A form \
+             without a rate removes the limit.",
+        ]),
+        fields: limiting::fields(filled, limit, policies),
+        button: "Set",
+        ..Form::default()
+    })
 }
 
 /// An object in the trash.
@@ -631,6 +709,16 @@ fn policy_field(filled: &Filled, usual: &str, policies: Vec<String>) -> Field {
         usual,
         policies,
     )
+}
+
+fn comment_field(filled: &Filled, usual: &str) -> Field {
+    Field::Text {
+        name: "comment",
+        label: "Comment",
+        hint: "A line for people; empty for none.".to_owned(),
+        value: filled.text_or("comment", usual),
+        is_required: false,
+    }
 }
 
 fn sync_field(filled: &Filled, usual: &str) -> Field {
@@ -837,6 +925,7 @@ mod tests {
         let two = || ("v".to_owned(), "n".to_owned());
         let of_two = [
             Action::ResizeLun,
+            Action::LimitLun,
             Action::CloneLun,
             Action::DeleteLun,
             Action::Restore,
@@ -845,11 +934,13 @@ mod tests {
         ];
         let of_one = [
             Action::ModifyVolume,
+            Action::LimitVolume,
             Action::DeleteVolume,
             Action::CreateLun,
             Action::CreateSnapshot,
             Action::Undelete,
             Action::Purge,
+            Action::Scrub,
         ];
         let mut all = vec![Action::CreateVolume, Action::CancelJob(1)];
         all.extend(of_two.map(|of: fn(String, String) -> Action| of(two().0, two().1)));

@@ -22,6 +22,7 @@
 mod answers;
 mod changes;
 mod filled;
+mod limiting;
 mod measured;
 mod pages;
 mod visit;
