@@ -25,6 +25,7 @@ use crate::background::split::step_blocks;
 use crate::home::aggregate::Home;
 use crate::home::ledger::Target;
 use crate::media::pace::Bite;
+use crate::pool::trigger::CpBlock;
 use crate::read::load::{Gather, LoadCx, Stop};
 use crate::tree::Content;
 
@@ -97,6 +98,7 @@ pub(super) fn move_block(home: &mut Home, block: Moving) -> Pvbn {
     };
     home.fs.set_context(new.pvbn, owned);
     let run = home.run.as_mut().expect("under way");
+    home.aggregate.counts.count_blocks(CpBlock::Moved, 1);
     run.writer.push(&home.aggregate.media, new.pvbn, page);
     run.moved.insert(new.pvbn.0);
     home.fs.free(slot.pvbn.0);

@@ -23,6 +23,7 @@ use crate::home::aggregate::Home;
 use crate::home::run::Job;
 use crate::home::site::Site;
 use crate::pool::overlay::{Change, Region};
+use crate::pool::trigger::CpBlock;
 use crate::read::load::{Gather, LoadCx, Stop};
 use crate::tree::{Content, File, Lost};
 
@@ -347,6 +348,9 @@ fn apply(site: &mut Site<'_>, cx: &mut LoadCx<'_>, lun: FileId, cleaned: Cleaned
     file.inode.blocks += data.len() as u64;
     file.inode.blocks -= replaced.len() as u64;
     file.put_in((1, region), block.as_ref().map(|(pointer, _)| *pointer));
+    site.aggregate
+        .counts
+        .count_blocks(CpBlock::Data, data.len());
     for (pointer, page) in &data {
         site.mark_used(*pointer);
         site.enter(*pointer, page.clone());

@@ -26,6 +26,7 @@ use crate::home::run::Part;
 use crate::home::site::Site;
 use crate::pool::image::Image;
 use crate::pool::info::SnapshotInfo;
+use crate::pool::trigger::CpBlock;
 use crate::read::load::{Gather, LoadCx, Stop};
 use crate::read::root::Root;
 use crate::snapshot::{clone, lun, restore};
@@ -470,6 +471,9 @@ fn seal_aggregate(home: &mut Home, cx: &mut LoadCx<'_>) -> bool {
         home.fs.account_before_seal(file, position);
         let (pointer, page) = any_file(&mut home.fs, file).seal(position, cp, key);
         cx.keep(pointer, page.clone());
+        home.aggregate
+            .counts
+            .count_blocks(CpBlock::AggregateMetadata, 1);
         run.writer.push(&home.aggregate.media, pointer.pvbn, page);
     }
     false

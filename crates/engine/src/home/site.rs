@@ -23,6 +23,7 @@ use crate::home::volume::VolumeHome;
 use crate::media::host::Host;
 use crate::media::writer::Writer;
 use crate::pool::aggregate::Aggregate;
+use crate::pool::trigger::CpBlock;
 use crate::read::load::{LoadCx, Stop};
 use crate::tree::{File, Lost};
 
@@ -124,6 +125,9 @@ impl Site<'_> {
     /// Enters a sealed node of the volume, and writes it.
     pub(crate) fn record(&mut self, cx: &mut LoadCx<'_>, pointer: Pointer, page: PageRef) {
         cx.keep(pointer, page.clone());
+        self.aggregate
+            .counts
+            .count_blocks(CpBlock::VolumeMetadata, 1);
         self.enter(pointer, page);
     }
 

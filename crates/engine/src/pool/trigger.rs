@@ -75,7 +75,44 @@ pub(crate) struct Counts {
     begun: [AtomicU64; Trigger::ALL.len()],
     back_to_back: AtomicU64,
     cleaner: [AtomicU64; 3],
+    blocks: [AtomicU64; CpBlock::ALL.len()],
     phases: Mutex<Phases>,
+}
+
+/// What a block is that consistency points write or read (N-12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum CpBlock {
+    /// Written: data of LUNs.
+    Data,
+    /// Written: metadata of volumes, indirect blocks of LUNs included.
+    VolumeMetadata,
+    /// Written: metadata of the aggregate, containers included.
+    AggregateMetadata,
+    /// Written: a block that moves to another place.
+    Moved,
+    /// Read: what was not in memory.
+    Read,
+}
+
+impl CpBlock {
+    const ALL: [CpBlock; 5] = [
+        CpBlock::Data,
+        CpBlock::VolumeMetadata,
+        CpBlock::AggregateMetadata,
+        CpBlock::Moved,
+        CpBlock::Read,
+    ];
+
+    /// Name in metrics.
+    fn name(self) -> &'static str {
+        match self {
+            CpBlock::Data => "data",
+            CpBlock::VolumeMetadata => "volume_metadata",
+            CpBlock::AggregateMetadata => "aggregate_metadata",
+            CpBlock::Moved => "moved",
+            CpBlock::Read => "read",
+        }
+    }
 }
 
 #[derive(Default)]
@@ -142,6 +179,9 @@ pub struct CpCounts {
     pub phases: Vec<(&'static str, PhaseTimes)>,
     /// Total waiting time of consistency points, by the kind of wait.
     pub waits: Vec<(&'static str, Nanos)>,
+    /// Blocks that they wrote and read, by what they are (N-12): `data`, `volume_metadata`,
+    /// `aggregate_metadata` and `moved` were written, `read` was read.
+    pub blocks: Vec<(&'static str, u64)>,
 }
 
 impl Counts {
@@ -188,7 +228,13 @@ impl Counts {
         }
     }
 
+    /// Consistency points wrote or read so many blocks more.
+    pub(crate) fn count_blocks(&self, block: CpBlock, count: usize) {
+        self.blocks[block as usize].fetch_add(count as u64, Ordering::Relaxed);
+    }
+
     pub(crate) fn read(&self) -> CpCounts {
+        let written = |block: CpBlock| self.blocks[block as usize].load(Ordering::Relaxed);
         let count = |trigger: Trigger| self.begun[trigger as usize].load(Ordering::Relaxed);
         let phases = self.phases();
         let times = phases.times.iter();
@@ -210,6 +256,9 @@ impl Counts {
             },
             phases: times.map(|(name, times)| (*name, times.clone())).collect(),
             waits: all.map(|wait| (wait.name(), waited(wait))).to_vec(),
+            blocks: CpBlock::ALL
+                .map(|block| (block.name(), written(block)))
+                .to_vec(),
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::media::devices::Scope;
 use crate::media::layout::NO_DRIVE;
 use crate::media::writer::{Reach, blocks_of};
 use crate::pool::aggregate::Aggregate;
+use crate::pool::trigger::CpBlock;
 use crate::reactor::{Core, Operation, Work};
 use crate::read::load::{self, Missing};
 
@@ -305,6 +306,10 @@ impl<O: Outside> Core<O> {
             Work::Client(_) => Reader::Client,
             _ => Reader::Ourselves,
         };
+        if matches!(operation.work, Work::ConsistencyPoint(_)) {
+            let counts = &self.shared.aggregate(aggregate).counts;
+            counts.count_blocks(CpBlock::Read, wants.len());
+        }
         self.read(aggregate, wants, reader);
     }
 

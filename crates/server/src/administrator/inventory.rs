@@ -37,6 +37,8 @@ pub struct EngineCounts {
     pub phases: Vec<(String, Vec<(&'static str, PhaseTimes)>)>,
     /// What cleaning did in each aggregate.
     pub cleaned: Vec<(String, Cleaned)>,
+    /// Blocks that consistency points of each aggregate wrote and read, by what they are.
+    pub cp_blocks: Vec<(String, Vec<(&'static str, u64)>)>,
     /// Nanoseconds that the consistency points of each aggregate waited, by reason.
     pub waits: Vec<(String, Vec<(&'static str, u64)>)>,
     /// Operations that did not run at once.
@@ -396,6 +398,10 @@ impl Administrator {
             cleaned: aggregates
                 .iter()
                 .map(|info| (info.name.clone(), info.cp_counts.cleaned))
+                .collect(),
+            cp_blocks: aggregates
+                .iter()
+                .map(|info| (info.name.clone(), info.cp_counts.blocks.clone()))
                 .collect(),
             waits: aggregates
                 .iter()

@@ -317,6 +317,12 @@ fn engine(page: &mut Page, administrator: &Administrator) {
         family.value(&[aggregate, "lun"], cleaned.luns);
         family.value(&[aggregate, "region"], cleaned.regions);
     }
+    let mut family = page.family("everglade_cp_blocks_total");
+    for (aggregate, blocks) in &counts.cp_blocks {
+        for (kind, count) in blocks {
+            family.value(&[aggregate, kind], *count);
+        }
+    }
     let mut family = page.family("everglade_cp_wait_seconds_total");
     for (aggregate, waits) in &counts.waits {
         for (cause, nanos) in waits {

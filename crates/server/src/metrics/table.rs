@@ -220,6 +220,9 @@ const REST: &[Metric] = &[
         for each step that took regions of it), region (level-1 blocks with changes below them)."),
     histogram("everglade_cp_phase_seconds", &["aggregate", "phase"], "How long each phase of the \
         consistency points took; clients wait for freeze and publish only."),
+    counter("everglade_cp_blocks_total", &["aggregate", "kind"], "Blocks of consistency points. \
+        Written: data, volume_metadata, aggregate_metadata, moved. Read: read (what was not in \
+        memory)."),
     counter("everglade_cp_wait_seconds_total", &["aggregate", "cause"], "How long consistency \
         points waited: load (blocks that were not in memory), device (their own writes; only so \
         many may be in flight)."),

@@ -315,8 +315,9 @@ fn paper_page(arguments: &Arguments) -> Result<String, Failure> {
          <!-- Written by `cargo xtask bench paper s001 --write docs/benchmarks/paper-s001.md`. -->\
          \n\n\
          Each row is one server with a mechanism and without it (`everglade serve --ablation`),\n\
-         by turns; medians of the rounds. Published figures are of 20 processors and another\n\
-         system, so only the direction is compared. No constant is fitted to them.\n\n",
+         or under two loads, by turns; medians of the rounds. Published figures are of 20\n\
+         processors and another system, so only the direction is compared. No constant is fitted to\n\
+         them.\n\n",
     );
     machine(&mut text, arguments);
     text.push('\n');

@@ -70,6 +70,7 @@ fn claim(
         claim,
         published,
         measured,
+        arms: ["with", "without"],
         figures: [&figures[0], &figures[1]].map(|figures| Summary::of(figures).median),
         unit,
     }

@@ -5,6 +5,8 @@
 //! | --- | --- | --- |
 //! | R001-19, R001-20 | batched inode cleaning: 3.8 % more operations, 3 % less latency | time of cleaning in a consistency point that has one changed block of each of many LUNs |
 //!
+//! | R001-12 | random overwrites touch more blocks of metafiles for each operation | metadata blocks that consistency points write for each block of data, random and in order |
+//!
 //! No constant is fitted to a published figure. Where the figures cannot be compared, as here, only
 //! the direction is.
 
@@ -22,6 +24,10 @@ const BLOCK_BYTES: u64 = 4096;
 /// Blocks of each LUN that are written before: one of each of so many level-1 blocks.
 const REGIONS: u64 = 4;
 const REGION_BYTES: u64 = 255 * BLOCK_BYTES;
+/// The LUN that is overwritten at random and in order.
+const WIDE: &str = "vol0/wide";
+const WIDE_BLOCKS: u64 = 1 << 18;
+const OVERWRITES: u64 = 1 << 14;
 const SWITCH: [&str; 2] = ["--ablation", "lun-batching"];
 
 /// A claim, and what was measured of it.
@@ -35,7 +41,9 @@ pub struct Claim {
     pub published: &'static str,
     /// What was measured here.
     pub measured: &'static str,
-    /// With the mechanism and without it: medians of the rounds.
+    /// What is compared.
+    pub arms: [&'static str; 2],
+    /// Of both: medians of the rounds.
     pub figures: [f64; 2],
     /// Of the figures.
     pub unit: &'static str,
@@ -61,13 +69,75 @@ pub fn s001(installation: &Installation, rounds: u64) -> Result<Vec<Claim>, Fail
         claim: "files with few changed blocks are cleaned together (D-23)",
         published: "+3.8 % operations, −3 % latency",
         measured,
+        arms: ["with", "without"],
         figures: [&times[0], &times[1]].map(|times| Summary::of(times).median),
         unit: "ms",
     };
     Ok(vec![
         claim("cleaning, 2,000 LUNs, after a start", &times[0]),
         claim("cleaning, 2,000 LUNs, all in memory", &times[1]),
+        touched(installation, rounds)?,
     ])
+}
+
+/// Measures how much metadata overwrites touch (R001-12).
+fn touched(installation: &Installation, rounds: u64) -> Result<Claim, Failure> {
+    let daemon = start(installation, &[])?;
+    installation.must(&["lun", "create", WIDE, "--size", "1GiB"])?;
+    let problem = |error: std::io::Error| Failure::rig("write a block", &error);
+    let mut connection = Connection::open(&daemon.unix, WIDE).map_err(problem)?;
+    for block in 0..WIDE_BLOCKS {
+        put(&mut connection, block * BLOCK_BYTES, block).map_err(problem)?;
+    }
+    let mut figures = [Vec::new(), Vec::new()];
+    for round in 0..rounds.max(1) {
+        for (arm, figures) in figures.iter_mut().enumerate() {
+            let tick = |what: &str| {
+                let name = format!("vol0/{what}-{round}-{arm}");
+                installation.must(&["lun", "create", &name, "--size", "1MiB"])?;
+                installation.must(&["lun", "delete", &name, "--yes", "--purge"])
+            };
+            tick("before")?;
+            let before = written(&daemon)?;
+            for number in 0..OVERWRITES {
+                let place = match arm {
+                    0 => mix(round << 32 | number) % WIDE_BLOCKS,
+                    _ => (round * OVERWRITES + number) % WIDE_BLOCKS,
+                };
+                let seed = mix(round << 40 | (arm as u64) << 32 | number);
+                put(&mut connection, place * BLOCK_BYTES, seed).map_err(problem)?;
+            }
+            tick("after")?;
+            let after = written(&daemon)?;
+            let [data, metadata] = [after[0] - before[0], after[1] - before[1]];
+            figures.push(metadata / data.max(1.0));
+        }
+    }
+    drop(connection);
+    stop(daemon)?;
+    Ok(Claim {
+        ids: "R001-12",
+        claim: "random overwrites touch more blocks of metafiles for each operation",
+        published: "more (no figure)",
+        measured: "metadata blocks written for each block of data; 64 of 1,024 MiB overwritten",
+        arms: ["random", "in order"],
+        figures: figures.map(|figures| Summary::of(&figures).median),
+        unit: "blocks",
+    })
+}
+
+/// Blocks of data and of metadata that consistency points of the server have written.
+fn written(daemon: &Daemon) -> Result<[f64; 2], Failure> {
+    let page = rest::page(daemon.metrics.as_deref().unwrap_or_default(), "/metrics")?;
+    let mut sums = [0.0; 2];
+    for (labels, count) in rest::samples(&page, "everglade_cp_blocks_total") {
+        if labels.contains("kind=\"data\"") {
+            sums[0] += count;
+        } else if labels.contains("_metadata\"") {
+            sums[1] += count;
+        }
+    }
+    Ok(sums)
 }
 
 fn start(installation: &Installation, words: &[&str]) -> Result<Daemon, Failure> {
@@ -107,6 +177,10 @@ fn name(lun: u64) -> String {
 fn write(address: &Address, lun: u64, offset: u64, seed: u64) -> Result<(), Failure> {
     let problem = |error: std::io::Error| Failure::rig("write a block", &error);
     let mut connection = Connection::open(address, &name(lun)).map_err(problem)?;
+    put(&mut connection, offset, seed).map_err(problem)
+}
+
+fn put(connection: &mut Connection, offset: u64, seed: u64) -> std::io::Result<()> {
     let words = 0..BLOCK_BYTES / 8;
     let content: Vec<u8> = words
         .flat_map(|word| mix(seed ^ mix(word)).to_le_bytes())
@@ -118,8 +192,7 @@ fn write(address: &Address, lun: u64, offset: u64, seed: u64) -> Result<(), Fail
         offset,
         length: 4096,
     };
-    let answer = connection.call(ask, &content).map_err(problem)?;
-    answer.right().map(drop).map_err(problem)
+    connection.call(ask, &content)?.right().map(drop)
 }
 
 /// Milliseconds that cleaning takes in two consistency points of a new server, each with one
@@ -157,13 +230,15 @@ fn cleaning(daemon: &Daemon) -> Result<f64, Failure> {
 #[must_use]
 pub fn table(claims: &[Claim]) -> String {
     let mut text = String::from(
-        "| claim | what | published | measured here | with | without | with ÷ without |\n\
+        "| claim | what | published | measured here | one | the other | one ÷ other |\n\
          | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     for it in claims {
         let [with, without] = it.figures;
+        let [one, other] = it.arms;
         text.push_str(&format!(
-            "| {} | {} | {} | {} | {with:.1} {unit} | {without:.1} {unit} | {:.2} |\n",
+            "| {} | {} | {} | {} | {one}: {with:.2} {unit} | {other}: {without:.2} {unit} | \
+             {:.2} |\n",
             it.ids,
             it.claim,
             it.published,

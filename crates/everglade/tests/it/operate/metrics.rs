@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use super::http;
-use crate::manage::{copy_in, noise, serve};
+use crate::manage::{ask, copy_in, noise, serve};
 use crate::running::{TestDir, code, everglade, stdout};
 use crate::tools::have;
+use crate::wire::Client;
 
 /// Names of metrics in a text.
 fn names(text: &str) -> BTreeSet<String> {
@@ -124,6 +125,49 @@ fn what_clients_do_is_counted() {
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
     assert_eq!(on_page.map(str::to_owned).collect::<BTreeSet<_>>(), listed);
+    server.stop();
+}
+
+/// Blocks of consistency points: data as it was written, and far more metadata for each block of it
+/// where the blocks lie far apart.
+#[test]
+fn blocks_of_consistency_points_are_counted_by_what_they_are() {
+    const BLOCK: u64 = 4096;
+    /// Blocks below a level-1 block.
+    const REGION: u64 = 255;
+    const COUNT: u64 = 40;
+    let dir = TestDir::new();
+    let server = dir.serve(&["--lun-size", "64MiB", "--aggregate-size", "2GiB"]);
+    let mut client = Client::open(&server.tcp, "vol0/lun0").expect("opened").0;
+    let counts = || {
+        let page = http::tcp(&server.metrics, "GET", "/metrics", "").body;
+        ["data", "volume_metadata", "aggregate_metadata", "moved"].map(|kind| {
+            let labels = format!("{{aggregate=\"aggr0\",kind=\"{kind}\"}}");
+            value(&page, &format!("everglade_cp_blocks_total{labels}"))
+        })
+    };
+    let mut written = |name: &str, distance: u64| {
+        let before = counts();
+        for number in 0..COUNT {
+            let data = vec![u8::try_from(number + 1).expect("small"); 4096];
+            let offset = number * distance * BLOCK;
+            assert_eq!(client.write(offset, &data), Ok(()));
+        }
+        // It is committed with what was written before.
+        ask(&dir, &["snapshot", "create", name]);
+        let after = counts();
+        [0, 1, 2, 3].map(|kind| after[kind] - before[kind])
+    };
+    let near = written("vol0@near", 1);
+    let far = written("vol0@far", REGION);
+    assert_eq!((near[0], far[0]), (COUNT as f64, COUNT as f64));
+    assert!(near[1] >= 1.0 && near[2] >= 1.0, "{near:?}");
+    let more = far[1] - near[1];
+    assert!(
+        more >= (COUNT - 2) as f64,
+        "a block for each: {near:?} {far:?}"
+    );
+    assert_eq!(far[3], 0.0, "nothing has moved");
     server.stop();
 }
 
