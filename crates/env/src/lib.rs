@@ -28,7 +28,9 @@ mod waker;
 mod workers;
 pub mod world;
 
-pub use device::{DeviceInfo, DeviceKind, Geometry, OpenError};
+pub use device::{
+    DEVICE_DURATION_BOUNDS, DeviceInfo, DeviceKind, Geometry, OpenError, RUN_BOUNDS, TrafficInfo,
+};
 pub use disk::{Completion, DeviceId, DiskError, Op};
 pub use io_mode::{IoMode, IoReport};
 pub use outside::{Nanos, Outside, SegmentFault, Storage};

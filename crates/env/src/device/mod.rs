@@ -53,6 +53,7 @@ mod segment;
 mod segments;
 #[cfg(test)]
 mod tests;
+mod traffic;
 
 pub(crate) use block::open as open_block;
 pub(crate) use budget::Budget;
@@ -65,6 +66,9 @@ pub use error::OpenError;
 pub(crate) use file::open as open_file;
 pub(crate) use segment::{Handle, Segment};
 use segments::Segments;
+pub(crate) use traffic::Begun;
+use traffic::Traffic;
+pub use traffic::{DEVICE_DURATION_BOUNDS, RUN_BOUNDS, TrafficInfo};
 
 use std::fs::File;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -76,7 +80,7 @@ use rustix::io::Errno;
 
 use crate::lock::RwLock;
 use crate::transfer::{self, Fault};
-use crate::{BLOCK_SIZE, DiskError};
+use crate::{BLOCK_SIZE, DiskError, Nanos};
 
 /// Devices by number; closed ones leave `None`.
 pub(crate) type Table = Arc<RwLock<Vec<Option<Arc<Device>>>>>;
@@ -140,6 +144,8 @@ pub struct DeviceInfo {
     pub host_free_bytes: Option<u64>,
     /// Number of operations that failed since the device was opened, for each cause.
     pub errors: [(&'static str, u64); 3],
+    /// Reads, writes and flushes since it was opened.
+    pub traffic: [TrafficInfo; 3],
 }
 
 /// An opened device, shared by all reactors and workers.
@@ -163,6 +169,7 @@ pub(crate) struct Device {
     /// The errno of the first flush that failed, 0 if none did.
     flush_failed: AtomicI32,
     errors: Errors,
+    traffic: Traffic,
 }
 
 /// Number of operations that failed, for each cause.
@@ -231,6 +238,7 @@ impl Device {
             host_free: AtomicU64::new(UNKNOWN),
             flush_failed: AtomicI32::new(0),
             errors: Errors::default(),
+            traffic: Traffic::default(),
         };
         device.measure_host();
         device
@@ -288,7 +296,13 @@ impl Device {
                 let named = [("no_space", no_space), ("io", io), ("gone", gone)];
                 named.map(|(name, count)| (name, count.load(Ordering::Relaxed)))
             },
+            traffic: self.traffic.info(),
         }
+    }
+
+    /// Counts an operation that is done.
+    pub(crate) fn note_end(&self, begun: Begun, now: Nanos) {
+        self.traffic.end(begun, now);
     }
 
     /// Counts a failed operation.

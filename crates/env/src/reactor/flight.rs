@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use crate::action::Action;
-use crate::device::{Device, Handle, Piece};
+use crate::device::{Begun, Device, Handle, Piece};
 use crate::transfer::Gather;
 use crate::{DiskError, Page, PageRef};
 
@@ -23,6 +23,8 @@ pub(super) struct Job {
     pub(super) parts_left: usize,
     /// The first error of any part.
     pub(super) error: Option<DiskError>,
+    /// What is counted when it is done.
+    pub(super) begun: Option<Begun>,
 }
 
 pub(super) struct Part {

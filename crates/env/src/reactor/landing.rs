@@ -132,6 +132,9 @@ impl Real {
         job.parts_left -= 1;
         if job.parts_left == 0 {
             let job = self.jobs.remove(key);
+            if let Some(begun) = job.begun {
+                job.device.note_end(begun, self.shared.clock().now());
+            }
             if let Some(error) = job.error {
                 job.device.note_error(error);
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Real;
 use super::flight::{Job, Part, Report};
 use crate::action::Action;
-use crate::device::{Budget, Device, Handle, Piece};
+use crate::device::{Begun, Budget, Device, Handle, Piece};
 use crate::transfer::Gather;
 use crate::{BLOCK_SIZE, DiskError, Op, Page, PageRef};
 
@@ -24,6 +24,7 @@ impl Real {
             // started.
             parts_left: 1,
             error: None,
+            begun: Begun::of(&op, self.shared.clock().now()),
         };
         let job = self.jobs.insert(job);
         match op {

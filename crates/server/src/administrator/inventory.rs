@@ -16,7 +16,7 @@ use everglade_engine::{
     AggregateInfo, Cleaned, JournalInfo, LunInfo, PhaseTimes, RecoveryInfo, State, Subsystem,
     TrashInfo, VolumeInfo,
 };
-use everglade_env::{DeviceFiles, DeviceId, Nanos};
+use everglade_env::{DeviceFiles, DeviceId, Nanos, TrafficInfo};
 use everglade_format::volume::Sync as MediaSync;
 
 use super::administrator::{Administrator, split};
@@ -33,6 +33,8 @@ pub struct EngineCounts {
     pub volumes: Vec<VolumeInfo>,
     /// Path of each device, and the number of operations that failed, for each cause.
     pub device_errors: Vec<(String, [(&'static str, u64); 3])>,
+    /// Reads, writes and flushes of each device, by its path.
+    pub device_traffic: Vec<(String, [TrafficInfo; 3])>,
     /// Durations of the phases of consistency points, by aggregate.
     pub phases: Vec<(String, Vec<(&'static str, PhaseTimes)>)>,
     /// What cleaning did in each aggregate.
@@ -388,6 +390,10 @@ impl Administrator {
         let infos = devices.filter_map(|id| self.plane.world.info(*id));
         EngineCounts {
             volumes: self.engine.volumes(),
+            device_traffic: infos
+                .clone()
+                .map(|info| (info.path.to_string_lossy().into_owned(), info.traffic))
+                .collect(),
             device_errors: infos
                 .map(|info| (info.path.to_string_lossy().into_owned(), info.errors))
                 .collect(),

@@ -3,6 +3,7 @@
 use std::fs;
 
 use everglade_api::{Aggregate, AggregateState, DeviceState, Health, JobState};
+use everglade_env::{DEVICE_DURATION_BOUNDS, RUN_BOUNDS};
 use everglade_target::sessions::metrics::{DURATION_BOUNDS, Snapshot};
 use everglade_target::sessions::{MemorySnapshot, tally};
 
@@ -358,6 +359,19 @@ fn engine(page: &mut Page, administrator: &Administrator) {
     for (device, errors) in &counts.device_errors {
         for (kind, count) in errors {
             family.value(&[device, *kind], *count);
+        }
+    }
+    let mut family = page.family("everglade_device_run_blocks");
+    for (device, traffic) in &counts.device_traffic {
+        for it in traffic.iter().filter(|it| it.op != "flush") {
+            family.plain_histogram(&[device, it.op], &RUN_BOUNDS, &it.runs, it.blocks);
+        }
+    }
+    let mut family = page.family("everglade_device_duration_seconds");
+    for (device, traffic) in &counts.device_traffic {
+        for it in traffic {
+            let labels = [device.as_str(), it.op];
+            family.histogram(&labels, &DEVICE_DURATION_BOUNDS, &it.durations, it.nanos);
         }
     }
     let mut family = page.family("everglade_fallthrough_total");

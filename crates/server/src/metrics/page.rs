@@ -93,19 +93,35 @@ impl Family<'_> {
     /// Adds a histogram: counts by upper bound in nanoseconds, the last without a bound, not
     /// cumulative; and the sum in nanoseconds.
     pub(super) fn histogram(&mut self, labels: &[&str], bounds: &[u64], counts: &[u64], sum: u64) {
-        assert_eq!(counts.len(), bounds.len() + 1, "one bucket has no bound");
+        let ends = bounds.iter().map(|bound| seconds(*bound));
+        self.buckets(labels, ends.collect(), (counts, seconds(sum)));
+    }
+
+    /// The same of counts that have no unit.
+    pub(super) fn plain_histogram(
+        &mut self,
+        labels: &[&str],
+        bounds: &[u64],
+        counts: &[u64],
+        sum: u64,
+    ) {
+        let ends = bounds.iter().map(u64::to_string);
+        self.buckets(labels, ends.collect(), (counts, sum.to_string()));
+    }
+
+    fn buckets(&mut self, labels: &[&str], ends: Vec<String>, (counts, sum): (&[u64], String)) {
+        assert_eq!(counts.len(), ends.len() + 1, "one bucket has no bound");
         let labels = self.labelled(labels);
         let name = self.metric.name;
         let mut total = 0;
-        let ends = bounds.iter().map(|bound| seconds(*bound));
-        for (end, count) in ends.chain(["+Inf".to_owned()]).zip(counts) {
+        let ends = ends.into_iter().chain(["+Inf".to_owned()]);
+        for (end, count) in ends.zip(counts) {
             total += count;
             let with_end = [labels.as_slice(), &[("le", end.as_str())]].concat();
             self.page
                 .sample(&format!("{name}_bucket"), &with_end, &total.to_string());
         }
-        self.page
-            .sample(&format!("{name}_sum"), &labels, &seconds(sum));
+        self.page.sample(&format!("{name}_sum"), &labels, &sum);
         self.page
             .sample(&format!("{name}_count"), &labels, &total.to_string());
     }

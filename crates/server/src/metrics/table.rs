@@ -239,6 +239,10 @@ const REST: &[Metric] = &[
         of its LUNs), used (what they take from the aggregate)."),
     counter("everglade_device_errors_total", &["device", "kind"], "Operations that a device, or \
         its host, failed: io, no_space, gone."),
+    histogram("everglade_device_run_blocks", &["device", "op"], "Blocks of 4 KiB that one read or \
+        write of a device has: the longer, the better for drives."),
+    histogram("everglade_device_duration_seconds", &["device", "op"], "How long reads, writes and \
+        flushes of a device took."),
     counter("everglade_fallthrough_total", &["path", "reason"], "Operations that could not take a \
         fast path and took the general path."),
     counter("everglade_garden_moved_bytes_total", &["aggregate"], "Bytes of blocks that segment \

@@ -316,8 +316,8 @@ fn paper_page(arguments: &Arguments) -> Result<String, Failure> {
          \n\n\
          Each row is one server with a mechanism and without it (`everglade serve --ablation`),\n\
          or under two loads, by turns; medians of the rounds. Published figures are of 20\n\
-         processors and another system, so only the direction is compared. No constant is fitted to\n\
-         them.\n\n",
+         processors and another system, so only the direction is compared. No constant is\n\
+         fitted to them.\n\n",
     );
     machine(&mut text, arguments);
     text.push('\n');

@@ -168,6 +168,25 @@ fn blocks_of_consistency_points_are_counted_by_what_they_are() {
         "a block for each: {near:?} {far:?}"
     );
     assert_eq!(far[3], 0.0, "nothing has moved");
+
+    // The same as its device sees it: runs of blocks, and how long they took.
+    let page = http::tcp(&server.metrics, "GET", "/metrics", "").body;
+    let sum = |family: &str| -> f64 {
+        let samples = page.lines().filter(|line| line.starts_with(family));
+        let writes = samples.filter(|line| line.contains("op=\"write\""));
+        writes
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum()
+    };
+    let operations = sum("everglade_device_run_blocks_count");
+    assert!(operations > 0.0, "{page}");
+    let blocks = sum("everglade_device_run_blocks_sum");
+    assert!(
+        blocks >= 2.0 * COUNT as f64 && blocks >= operations,
+        "{blocks}"
+    );
+    assert_eq!(sum("everglade_device_duration_seconds_count"), operations);
+    assert!(sum("everglade_device_duration_seconds_sum") > 0.0);
     server.stop();
 }
 
