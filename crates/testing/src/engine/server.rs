@@ -89,7 +89,10 @@ impl EngineSystem {
     /// A turn of one reactor.
     pub(super) fn step(&mut self, reactor: usize) -> Turn {
         let is_busy = self.cores[reactor].turn();
-        self.take_answers(reactor);
+        if self.cleaning.is_some() || self.removing.is_some() {
+            // Answers to what it has asked itself: elsewhere they are not for it to take.
+            self.take_answers(reactor);
+        }
         if is_busy {
             Turn::Busy
         } else {
