@@ -332,7 +332,8 @@ mod tests {
             );
             assert!(metric.help.ends_with('.'), "{}", metric.name);
             if metric.kind == Kind::Histogram {
-                assert!(metric.name.ends_with("_seconds"), "{}", metric.name);
+                let has_unit = ["_seconds", "_blocks"].map(|unit| metric.name.ends_with(unit));
+                assert!(has_unit.contains(&true), "{}", metric.name);
             }
         }
         let mut names: Vec<_> = all().map(|metric| metric.name).collect();

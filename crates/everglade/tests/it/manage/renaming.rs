@@ -2,10 +2,12 @@
 //! name, and everything that is kept by name follows.
 
 use std::fs;
+use std::time::Duration;
 
 use super::{ask, ask_json, assert_clean, refused, serve};
 use crate::operate::http;
 use crate::running::{Server, TestDir};
+use crate::waiting::within;
 use crate::wire::Client;
 
 #[test]
@@ -239,6 +241,11 @@ fn nobody_gets_access_to_a_snapshot_by_a_new_name() {
     // What nobody restricted may be called anything.
     ask(&dir, &["snapshot", "create", "vol0@s"]);
     assert!(Client::open(&server.tcp, "vol0/lun0@s").is_ok());
+    // The daemon sees a little later that the client is gone.
+    within(Duration::from_secs(30), "the client is gone", || {
+        let sessions = ask_json(&dir, &["session", "show"]);
+        sessions["sessions"] == serde_json::json!([])
+    });
     ask(&dir, &["snapshot", "rename", "vol0@s", "tuesday"]);
     assert!(Client::open(&server.tcp, "vol0/lun0@tuesday").is_ok());
     server.stop();

@@ -154,7 +154,7 @@ impl<'a> Drawn<'a> {
             let is_grown = |known: &u32| devices.iter().any(|(device, _)| device == known);
             self.larger.retain(|known| !is_grown(known));
         }
-        if matches!(growth, PoolGrowth::Wider(_)) {
+        if matches!(growth, PoolGrowth::Wider(_)) && self.maker.least_free_percent.is_some() {
             // Drives of the group may use the room for its longer RAID log.
             self.larger.clear();
         }
