@@ -1,6 +1,5 @@
 //! Comments: what people note about an object.
 
-use std::fmt;
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
@@ -33,12 +32,6 @@ impl FromStr for Comment {
             return Err(format!("a comment has at most {LENGTH_MAX} characters"));
         }
         Ok(Comment(text.trim().to_owned()))
-    }
-}
-
-impl fmt::Display for Comment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
     }
 }
 

@@ -177,8 +177,8 @@ pub struct Limit {
     /// The weight of the LUN, or of each LUN of the volume; absent if it has none of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
-    /// Operations that were held back: by the rates since they were set or the daemon started, and
-    /// for the shares of others since the aggregate came online.
+    /// Operations that had to wait. Those that the rates held back count since the rates were set
+    /// or the daemon started; those that waited for their share, since the aggregate came online.
     pub held_count: u64,
     /// How long they were held back on the average, in milliseconds.
     pub held_milliseconds: u64,

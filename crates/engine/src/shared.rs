@@ -78,8 +78,8 @@ pub struct Options {
     /// LUNs of which one step of cleaning takes changed regions, at least one (D-23). With one,
     /// each LUN is cleaned by itself, for comparison.
     pub luns_together: usize,
-    /// Most operations of an aggregate of up to four devices that are under way while others wait
-    /// for their shares; of more devices, as many more.
+    /// Most operations of an aggregate that are under way while others wait for their shares. This
+    /// is for up to four devices; an aggregate of twice as many has twice as many operations.
     pub share_depth: usize,
 }
 

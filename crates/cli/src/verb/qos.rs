@@ -141,7 +141,7 @@ pub struct QosShow {
 /// Verbs of `qos-policy`.
 #[derive(Debug, Subcommand)]
 pub enum QosPolicyVerb {
-    /// Make a policy, or change it for everything that follows it
+    /// Make a policy or change it; the limits that follow it change, too
     Set(QosPolicySet),
     /// Show policies
     #[command(visible_alias = "list")]

@@ -44,7 +44,8 @@ pub struct LimitSettings {
     pub operations_per_second: u64,
     /// Most bytes that are read or written in a second.
     pub bytes_per_second: u64,
-    /// What may be saved up while idle, as the milliseconds that it takes; 0 is 50.
+    /// Length of the burst, in milliseconds: after idling, so many milliseconds' worth may begin at
+    /// once; 0 is 50.
     pub burst_milliseconds: u32,
     /// Weight of the LUN, or of each LUN of the volume, where operations wait; 0 is none of its
     /// own, which counts as 100.
@@ -147,7 +148,8 @@ pub(crate) struct Applied([Option<Arc<Limit>>; 2]);
 pub(crate) type Dues = [Nanos; 2];
 
 impl Applied {
-    /// Reserves the time of an operation. What it has reserved `before` of the same limit stays.
+    /// Reserves the time of an operation. `before`: the limits that applied when it reserved
+    /// earlier, and its times. It keeps the time of a limit that still applies.
     pub(crate) fn reserve(&self, op: &Op, now: Nanos, before: Option<(&Applied, Dues)>) -> Dues {
         std::array::from_fn(|place| {
             let limit = self.0[place].as_ref();
@@ -165,8 +167,8 @@ impl Applied {
         weights.find(|weight| *weight > 0).unwrap_or(WEIGHT)
     }
 
-    #[cfg(test)]
-    fn is_none(&self) -> bool {
+    /// True if nothing limits the LUN.
+    pub(crate) fn is_none(&self) -> bool {
         self.0.iter().all(Option::is_none)
     }
 }

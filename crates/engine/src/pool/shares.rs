@@ -7,13 +7,13 @@
 //!
 //! Start-time fair queueing with a bound of what is under way, SFQ(D) (Jin, Chase, Kaur:
 //! *Interposed proportional sharing for a storage service utility*, 2004). An operation gets a tag
-//! when it asks: the later one of the aggregate's virtual time and of the end of its LUN's
-//! operation before it, which is that one's tag and its cost, divided by the LUN's weight. The
+//! when it asks. The tag is the aggregate's virtual time, or the end of the LUN's operation before
+//! it if that is later. An operation ends at its tag plus its cost divided by the LUN's weight. The
 //! lowest tag begins first, and the virtual time is the tag that began last.
 //!
 //! 1. Nobody waits while there is room: nothing is kept free for a LUN that asks for little.
-//! 2. LUNs that always have operations waiting get parts of the cost that are as their weights, but
-//!    for one operation each and for what is under way.
+//! 2. LUNs that always have operations waiting get parts of the cost in proportion to their
+//!    weights. A part is wrong by one operation at most, beside the operations that are under way.
 //! 3. A LUN that was idle saves nothing up: its next tag is not before the virtual time.
 //! 4. What needs space or memory and what needs none wait in different [`Lane`]s, so a read never
 //!    waits for writes that wait for a consistency point, and nothing that frees space waits for

@@ -77,7 +77,11 @@ impl<O: Outside> Core<O> {
         let Some(open) = self.luns.get_mut(&handle.0) else {
             return self.begin(handle, op, token);
         };
-        let limits = open.limits(&self.shared.limits).clone();
+        let limits = open.limits(&self.shared.limits);
+        if limits.is_none() && !self.shared.limits.has_weights() {
+            return self.begin(handle, op, token);
+        }
+        let limits = limits.clone();
         let lun = open.lun.clone();
         let dues = limits.reserve(&op, self.outside.now(), None);
         let waiting = Waiting {

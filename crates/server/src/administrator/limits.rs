@@ -3,37 +3,23 @@
 use std::collections::BTreeMap;
 
 use everglade_api::{Limit, Problem, QosPolicy, SetLimit, SetQosPolicy, Size};
-use everglade_engine::LimitSettings;
+use everglade_engine::{LimitSettings, Waits};
 
 use super::administrator::Administrator;
-use crate::schedule::Wanted;
+use crate::schedule::{Wanted, rates_of};
 
 const NANOS_PER_MILLISECOND: u64 = 1_000_000;
 
-/// Operations that were held back.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct HeldBack {
-    /// How many.
-    pub(crate) operations: u64,
-    /// How long, all together.
-    pub(crate) nanos: u64,
-}
-
-fn view(
-    name: String,
-    settings: LimitSettings,
-    (policy, held): (Option<String>, HeldBack),
-) -> Limit {
-    let rate = |rate: u64| (rate > 0).then_some(rate);
-    let small = |number: u32| (number > 0).then_some(number);
+fn view(name: String, settings: LimitSettings, (policy, held): (Option<String>, Waits)) -> Limit {
+    let rates = rates_of(settings);
     let average = held.nanos.checked_div(held.operations);
     Limit {
         name,
         policy,
-        iops: rate(settings.operations_per_second),
-        bytes_per_second: rate(settings.bytes_per_second),
-        burst_milliseconds: small(settings.burst_milliseconds),
-        weight: small(settings.weight),
+        iops: rates.iops,
+        bytes_per_second: rates.bytes_per_second,
+        burst_milliseconds: rates.burst_milliseconds,
+        weight: rates.weight,
         held_count: held.operations,
         held_milliseconds: average.unwrap_or(0) / NANOS_PER_MILLISECOND,
     }
@@ -89,17 +75,17 @@ impl Administrator {
     }
 
     /// Returns what was held back of each LUN and volume, by name.
-    pub(crate) fn held_back(&self) -> BTreeMap<String, HeldBack> {
+    pub(crate) fn held_back(&self) -> BTreeMap<String, Waits> {
         let limited = self.limited().into_iter();
         limited.map(|(name, (_, _, held))| (name, held)).collect()
     }
 
     /// Returns what has a limit, by name, with its UUID; while anything has a weight, also what has
     /// waited for its share.
-    fn limited(&self) -> BTreeMap<String, ([u8; 16], LimitSettings, HeldBack)> {
-        let mut all: BTreeMap<[u8; 16], (LimitSettings, HeldBack)> = BTreeMap::new();
+    fn limited(&self) -> BTreeMap<String, ([u8; 16], LimitSettings, Waits)> {
+        let mut all: BTreeMap<[u8; 16], (LimitSettings, Waits)> = BTreeMap::new();
         for (of, info) in self.engine.limits() {
-            let held = HeldBack {
+            let held = Waits {
                 operations: info.held_operations,
                 nanos: info.held_nanos,
             };

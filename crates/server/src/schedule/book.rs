@@ -165,6 +165,15 @@ pub(super) fn usual() -> Policy {
     }
 }
 
+/// Returns the entries that are wanted.
+fn those<T: Clone>(
+    all: &BTreeMap<String, T>,
+    is_wanted: impl Fn(&T) -> bool,
+) -> BTreeMap<String, T> {
+    let wanted = all.iter().filter(|(_, it)| is_wanted(it));
+    wanted.map(|(key, it)| (key.clone(), it.clone())).collect()
+}
+
 impl Book {
     pub(super) fn policy(&self, name: &str) -> Option<Policy> {
         self.policies().into_iter().find(|known| known.name == name)
@@ -249,7 +258,8 @@ impl Book {
         part.collect()
     }
 
-    /// Adds policies of limits. Returns those that have another name here.
+    /// Adds policies of limits. A policy gets another name if its name means something else here;
+    /// returns the new names by the old ones.
     fn merge_qos(
         &mut self,
         aggregate: &str,
@@ -275,40 +285,21 @@ impl Book {
     /// Returns the part of an aggregate: its volumes and their policies. `all` is for the one that
     /// has the policies that no volume has, too.
     pub(super) fn part(&self, home: u32, all: bool) -> Book {
-        let volumes: BTreeMap<_, _> = self
-            .volumes
-            .iter()
-            .filter(|(_, entry)| entry.home == Some(home))
-            .map(|(name, entry)| (name.clone(), entry.clone()))
-            .collect();
+        let volumes = those(&self.volumes, |it| it.home == Some(home));
         let used = |policy: &Policy, volumes: &BTreeMap<String, Entry>| {
             volumes.values().any(|entry| entry.policy == policy.name)
         };
         let made = self.made.iter();
         let made =
             made.filter(|policy| used(policy, &volumes) || all && !used(policy, &self.volumes));
-        let reservations = self.reservations.iter();
-        let reservations = reservations.filter(|(_, it)| it.home == Some(home));
         Book {
             version: VERSION,
             made: made.cloned().collect(),
             volumes,
-            reservations: reservations
-                .map(|(lun, reserved)| (lun.clone(), reserved.clone()))
-                .collect(),
-            limits: self
-                .limits
-                .iter()
-                .filter(|(_, it)| it.home == Some(home))
-                .map(|(lun, limited)| (lun.clone(), limited.clone()))
-                .collect(),
+            reservations: those(&self.reservations, |it| it.home == Some(home)),
+            limits: those(&self.limits, |it| it.home == Some(home)),
             qos_policies: self.qos_part(home, all),
-            comments: self
-                .comments
-                .iter()
-                .filter(|(_, it)| it.home == Some(home))
-                .map(|(volume, commented)| (volume.clone(), commented.clone()))
-                .collect(),
+            comments: those(&self.comments, |it| it.home == Some(home)),
             scrubs: self
                 .scrubs
                 .iter()
@@ -321,11 +312,7 @@ impl Book {
 
     /// Returns the volumes that are kept in no part, with their aggregates, and their policies.
     pub(super) fn rest(&self, is_kept: impl Fn(Option<u32>) -> bool) -> Book {
-        let volumes = self.volumes.iter();
-        let volumes = volumes.filter(|(_, entry)| !is_kept(entry.home));
-        let volumes: BTreeMap<_, _> = volumes
-            .map(|(name, entry)| (name.clone(), entry.clone()))
-            .collect();
+        let volumes = those(&self.volumes, |entry| !is_kept(entry.home));
         let is_used = |policy: &&Policy| volumes.values().any(|entry| entry.policy == policy.name);
         Book {
             version: VERSION,

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use everglade_api::{Code, Problem, QosPolicy, counted};
+use everglade_api::{Code, Problem, QosPolicy, SetQosPolicy, counted};
 use everglade_engine::{Engine, LimitSettings};
 use everglade_target::reservations::LunUuid;
 
@@ -28,21 +28,33 @@ pub(super) struct Follower {
 /// What a limit is to be.
 #[derive(Clone, Debug)]
 pub(crate) enum Wanted {
-    /// Rates of its own; without any, there is no limit.
+    /// These rates. Without any rate, the limit is removed.
     Rates(LimitSettings),
     /// Those of a policy, by its name.
     Policy(String),
 }
 
-fn view((name, rates): (&String, &Rates), objects: u64) -> QosPolicy {
+/// What a limit says, without what it does not limit.
+pub(crate) fn rates_of(settings: LimitSettings) -> SetQosPolicy {
     let rate = |rate: u64| (rate > 0).then_some(rate);
+    let small = |number: u32| (number > 0).then_some(number);
+    SetQosPolicy {
+        iops: rate(settings.operations_per_second),
+        bytes_per_second: rate(settings.bytes_per_second),
+        burst_milliseconds: small(settings.burst_milliseconds),
+        weight: small(settings.weight),
+    }
+}
+
+fn view((name, rates): (&String, &Rates), object_count: u64) -> QosPolicy {
+    let rates = rates_of(rates.settings());
     QosPolicy {
         name: name.clone(),
-        iops: rate(rates.iops),
-        bytes_per_second: rate(rates.bytes_per_second),
-        burst_milliseconds: (rates.burst_milliseconds > 0).then_some(rates.burst_milliseconds),
-        weight: (rates.weight > 0).then_some(rates.weight),
-        object_count: objects,
+        iops: rates.iops,
+        bytes_per_second: rates.bytes_per_second,
+        burst_milliseconds: rates.burst_milliseconds,
+        weight: rates.weight,
+        object_count,
     }
 }
 

@@ -42,7 +42,7 @@ mod scrubs;
 
 pub use library::NAME;
 pub(crate) use library::{Shelf, Unwritten};
-pub(crate) use limits::Wanted;
+pub(crate) use limits::{Wanted, rates_of};
 pub(crate) use mapping::{Imagined, MappedLun};
 pub(crate) use rounds::{RoundEvent, SnapshotEntry, Volumes};
 pub(crate) use scrubbed::{Scrubbed, Stage};

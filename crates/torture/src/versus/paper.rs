@@ -126,7 +126,8 @@ fn touched(installation: &Installation, rounds: u64) -> Result<Claim, Failure> {
     })
 }
 
-/// Blocks of data and of metadata that consistency points of the server have written.
+/// Returns how many blocks of data, and how many of metadata, the server's consistency points have
+/// written.
 fn written(daemon: &Daemon) -> Result<[f64; 2], Failure> {
     let page = rest::page(daemon.metrics.as_deref().unwrap_or_default(), "/metrics")?;
     let mut sums = [0.0; 2];

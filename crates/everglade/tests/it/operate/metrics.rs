@@ -169,7 +169,7 @@ fn blocks_of_consistency_points_are_counted_by_what_they_are() {
     );
     assert_eq!(far[3], 0.0, "nothing has moved");
 
-    // The same as its device sees it: runs of blocks, and how long they took.
+    // The device has counted the writes, too, with their lengths and durations.
     let page = http::tcp(&server.metrics, "GET", "/metrics", "").body;
     let sum = |family: &str| -> f64 {
         let samples = page.lines().filter(|line| line.starts_with(family));
