@@ -33,7 +33,6 @@ use everglade_format::{Config, Dbn, Extent, Member, Removal, Role, Seat, SeatSta
 
 use crate::media::layout::expansion::Expansion;
 use crate::media::next::{Kind, NextGeometry};
-use crate::media::reserve::reserve_for;
 use crate::media::{Layout, Media};
 use crate::mount::create::{AREAS_LEAST, zero_region};
 use crate::mount::grow_error::{GrowError, failed};
@@ -56,7 +55,6 @@ pub(crate) fn plan(
         added: Vec::new(),
         enlarged: Vec::new(),
         extents: Vec::new(),
-        reserve_blocks: 0,
     };
     match growth {
         Growth::Add(added) => add(storage, present, added, &mut expansion)?,
@@ -74,9 +72,6 @@ pub(crate) fn plan(
     {
         return Err(GrowError::TooMany("devices and enlargements of devices"));
     }
-    let added = expansion.extents.iter().map(|extent| extent.length);
-    let blocks = config.staying_areas_blocks() + added.sum::<u64>();
-    expansion.reserve_blocks = reserve_for(blocks, config.area_blocks);
     let next = present.with_expansion(&expansion);
     let next = next.ok_or(GrowError::TooMany("blocks"))?;
     Ok((expansion, next))

@@ -3,14 +3,18 @@
 //!
 //! 1. An expansion appends members and extents, and changes no former one but the sizes of drives
 //!    that became larger, and the columns of parity behind new data columns.
-//! 2. It is in the layout before it is in a config record. Until a consistency point has recorded
+//! 2. It is planned before the freeze in which it happens, and a removal may begin or end in
+//!    between. So a group that leaves by then is not expanded, and the reserve is computed from
+//!    what stays.
+//! 3. It is in the layout before it is in a config record. Until a consistency point has recorded
 //!    it, the layout is *grown*: its config is no record of any epoch.
 
 use everglade_env::DeviceId;
 use everglade_format::config::Uuid;
-use everglade_format::{Extent, Member, Role};
+use everglade_format::{Extent, Member, Removal, Role};
 
 use super::{Layout, Use, rows_of};
+use crate::media::reserve::reserve_for;
 
 /// See the module's documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,13 +29,12 @@ pub(crate) struct Expansion {
     pub(crate) enlarged: Vec<(usize, Uuid, u64)>,
     /// Extents that are added.
     pub(crate) extents: Vec<Extent>,
-    /// Blocks kept back afterwards.
-    pub(crate) reserve_blocks: u64,
 }
 
 impl Layout {
     /// Returns the layout with an expansion, which is to be recorded; `None` if the expansion was
-    /// planned for another layout, or if one that it enlarges is not in full use any more.
+    /// planned for another layout, if a drive that it enlarges is not in full use any more, or if a
+    /// group that it expands leaves.
     pub(crate) fn with_expansion(&self, expansion: &Expansion) -> Option<Layout> {
         let is_same = self.config.members.len() == expansion.former_members
             && self.config.extents.len() == expansion.former_extents;
@@ -60,7 +63,11 @@ impl Layout {
             });
         }
         config.extents.extend(&expansion.extents);
-        config.reserve_blocks = expansion.reserve_blocks;
+        let mut extended = expansion.extents.iter().map(|extent| extent.member);
+        let mut joined = expansion.added.iter().map(|(member, _)| member.seat.group);
+        let is_leaving = extended.any(|member| config.is_leaving(member))
+            || joined.any(|group| self.is_group_leaving(group));
+        config.reserve_blocks = reserve_for(config.staying_areas_blocks(), config.area_blocks);
         let (rows, row_of) = rows_of(&config).ok()?;
         let geometry = config.geometry().ok()?;
         let next = Layout {
@@ -73,7 +80,7 @@ impl Layout {
             grown_from: Some(expansion.former_members),
             ..self.clone()
         };
-        is_unchanged.then(|| next.with_drives())
+        (is_unchanged && !is_leaving).then(|| next.with_drives())
     }
 
     /// True if the layout has an expansion that no record has.
@@ -85,6 +92,13 @@ impl Layout {
     pub(crate) fn has_group(&self, group: u16) -> bool {
         let mut members = self.config.members.iter();
         members.any(|member| member.seat.group == group)
+    }
+
+    /// True if the drives of a group are being removed, or were.
+    fn is_group_leaving(&self, group: u16) -> bool {
+        let members = self.config.members.iter();
+        let mut own = members.filter(|member| member.seat.group == group);
+        own.any(|member| member.seat.removal != Removal::None)
     }
 
     /// Returns the drives that get a seat with the next record, and that are behind in it: index of

@@ -1,10 +1,11 @@
 //! A layout finds blocks, and follows the drives that are lost and come back.
 
 use everglade_format::config::{INCOMPATIBLE_PARITY, INCOMPATIBLE_SEATS, JournalRegion};
-use everglade_format::{Dbn, Seat};
+use everglade_format::{Dbn, Removal, Seat};
 
 use super::expansion::Expansion;
 use super::*;
+use crate::media::reserve::reserve_for;
 
 fn extent(base: u64, member: u32, first: u64) -> Extent {
     Extent {
@@ -290,7 +291,6 @@ fn enlarged(layout: &Layout) -> Expansion {
             .map(|(index, member)| (index, member.uuid, 4000))
             .collect(),
         extents: more.collect(),
-        reserve_blocks: 7,
     }
 }
 
@@ -311,7 +311,9 @@ fn an_expansion_counts_when_a_record_has_it() {
     assert!(!recorded.is_grown() && !recorded.is_unrecorded());
     assert!(!recorded.config.members[1].seat.is_current());
     assert_eq!(recorded.config.members[1].size_blocks, 4000);
-    assert_eq!(recorded.config.reserve_blocks, 7);
+    let blocks = recorded.config.staying_areas_blocks();
+    let reserve = reserve_for(blocks, recorded.config.area_blocks);
+    assert_eq!(recorded.config.reserve_blocks, reserve);
 }
 
 #[test]
@@ -369,6 +371,36 @@ fn a_drive_that_is_out_does_not_become_larger() {
         ..enlarged(&layout)
     };
     assert_eq!(layout.with_expansion(&other), None, "of another layout");
+}
+
+#[test]
+fn a_group_that_leaves_since_an_expansion_was_planned_is_not_expanded() {
+    let layout = parity_group();
+    let larger = enlarged(&layout);
+    let added = Member {
+        uuid: [9; 16],
+        seat: Seat {
+            column: 5,
+            ..layout.config.members[4].seat
+        },
+        ..layout.config.members[4].clone()
+    };
+    let stronger = Expansion {
+        enlarged: Vec::new(),
+        added: vec![(added, DeviceId(9))],
+        extents: Vec::new(),
+        ..larger.clone()
+    };
+    let leaving = layout.with_evacuating(&[0, 1, 2, 3, 4], true);
+    let mut gone = leaving.clone();
+    for member in &mut gone.config.members {
+        member.seat.removal = Removal::Removed;
+    }
+    for expansion in [larger, stronger] {
+        assert!(layout.with_expansion(&expansion).is_some());
+        assert_eq!(leaving.with_expansion(&expansion), None);
+        assert_eq!(gone.with_expansion(&expansion), None);
+    }
 }
 
 #[test]
