@@ -1,4 +1,4 @@
-//! The trash: LUNs and volumes that were deleted and can come back.
+//! The trash: LUNs, snapshots and volumes that were deleted and can come back.
 
 use std::fmt;
 
@@ -15,6 +15,8 @@ pub enum TrashKind {
     Volume,
     /// A LUN.
     Lun,
+    /// A snapshot.
+    Snapshot,
 }
 
 impl TrashKind {
@@ -24,6 +26,7 @@ impl TrashKind {
         match self {
             TrashKind::Volume => "volume",
             TrashKind::Lun => "LUN",
+            TrashKind::Snapshot => "snapshot",
         }
     }
 }
@@ -33,6 +36,7 @@ impl fmt::Display for TrashKind {
         f.pad(match self {
             TrashKind::Volume => "volume",
             TrashKind::Lun => "lun",
+            TrashKind::Snapshot => "snapshot",
         })
     }
 }
@@ -44,13 +48,15 @@ pub struct TrashItem {
     pub id: String,
     /// What it is.
     pub kind: TrashKind,
-    /// `volume`, or `volume/lun`: its name when it was deleted, in the volume as it is called now.
+    /// `volume`, `volume/lun` or `volume@snapshot`: its name when it was deleted, in the volume as
+    /// it is called now.
     pub name: String,
     /// The aggregate that has its blocks.
     pub aggregate: String,
-    /// Size of the LUN, or of all LUNs of the volume together.
+    /// Size of the LUN, or of all LUNs of the volume or snapshot together.
     pub size_bytes: u64,
-    /// Space that it takes. What snapshots and clones share with a LUN stays when it goes.
+    /// Space that it takes. What snapshots and clones share with a LUN stays when it goes. Of a
+    /// snapshot, what nothing else holds.
     pub used_bytes: u64,
     /// When it was deleted, RFC 3339 in UTC.
     #[schema(format = DateTime)]
@@ -70,7 +76,8 @@ pub struct Trash {
 /// `POST /v1/trash/{id}/actions/undelete`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Undelete {
-    /// Name that the object gets, of a LUN without its volume; the one that it had if absent.
+    /// Name that the object gets, of a LUN or a snapshot without its volume; the one that it had if
+    /// absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub name: Option<Name>,
@@ -94,7 +101,7 @@ impl Undelete {
 pub struct Undeleted {
     /// What came back.
     pub kind: TrashKind,
-    /// `volume`, or `volume/lun`: its name now.
+    /// `volume`, `volume/lun` or `volume@snapshot`: its name now.
     pub name: String,
 }
 

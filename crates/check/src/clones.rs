@@ -198,6 +198,7 @@ mod tests {
             next_file: FileId(65),
             cp: CpNumber(1),
             seconds: 0,
+            deleted_seconds: 0,
             blocks_used: 1,
             exclusive: 0,
             pending: 0,

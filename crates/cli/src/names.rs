@@ -49,7 +49,9 @@ pub enum Kind {
     LunInTrash,
     /// `vol0`, in the trash.
     VolumeInTrash,
-    /// Either of them.
+    /// `vol0@monday`, in the trash.
+    SnapshotInTrash,
+    /// Any of them.
     InTrash,
 }
 
@@ -96,6 +98,7 @@ fn ask(session: &Session, kind: Kind, word: &str) -> Result<Vec<String>, Failure
         }
         Kind::LunInTrash => in_trash(session, |kind| kind == TrashKind::Lun)?,
         Kind::VolumeInTrash => in_trash(session, |kind| kind == TrashKind::Volume)?,
+        Kind::SnapshotInTrash => in_trash(session, |kind| kind == TrashKind::Snapshot)?,
         Kind::InTrash => in_trash(session, |_| true)?,
         Kind::Lun => within(session, word, '/', luns)?,
         Kind::Snapshot => within(session, word, '@', snapshots)?,

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use everglade_api::{
     CreateSnapshot, HoldSnapshot, Name, NotAName, RenameSnapshot, RestoreSnapshot, Restored,
-    SCHEMA_VERSION, Size, Snapshot, SnapshotName, Snapshots, Versioned, Volumes, counted,
+    SCHEMA_VERSION, Size, Snapshot, SnapshotName, Snapshots, TrashKind, Versioned, Volumes,
+    counted,
 };
 use serde_json::json;
 
@@ -14,7 +15,8 @@ use crate::listing::{self, Cell, Column, if_asked};
 use crate::output::Output;
 use crate::policy;
 use crate::session::{Answer, Session};
-use crate::verb::{Removal, SnapshotHold, SnapshotRestore, SnapshotShow, SnapshotVerb};
+use crate::trash;
+use crate::verb::{SnapshotDelete, SnapshotHold, SnapshotRestore, SnapshotShow, SnapshotVerb};
 
 const COLUMNS: [Column<Snapshot>; 13] = [
     Column::text("name", |it| {
@@ -76,7 +78,11 @@ pub(crate) fn run(
             )?;
         }
         SnapshotVerb::Delete(delete) => {
-            return remove(&delete.name, &delete.removal, session, output, yes);
+            return remove(delete, session, output, yes);
+        }
+        SnapshotVerb::Undelete(back) => {
+            let to = back.to.as_ref();
+            trash::undelete(session, output, TrashKind::Snapshot, &back.name, to)?;
         }
         SnapshotVerb::Scan(scan) => crate::scan::run(scan, session, output)?,
         SnapshotVerb::Diff(diff) => crate::diff::run(diff, session, output)?,
@@ -157,28 +163,38 @@ fn everywhere(session: &Session) -> Result<Answer<Snapshots>, Failure> {
 }
 
 fn remove(
-    name: &SnapshotName,
-    removal: &Removal,
+    delete: &SnapshotDelete,
     session: &Session,
     output: &Output,
     yes: bool,
 ) -> Result<u8, Failure> {
+    let SnapshotDelete { name, removal, .. } = delete;
     let path = path_of(name);
     if removal.dry_run || !yes {
         let snapshot = session.get::<Snapshot>(&path)?.meant;
         let what = loss(&snapshot);
         let obstacle = obstacle(&snapshot);
+        let kept = trash::fate(session, delete.purge)?;
         if !removal.dry_run {
-            let obstacle = obstacle.as_deref();
-            return Err(Failure::not_confirmed_by("--yes", what, obstacle));
+            let (kept, obstacle) = (kept.as_deref(), obstacle.as_deref());
+            return Err(Failure::not_confirmed_deletion(what, kept, obstacle));
         }
+        let frees = match kept {
+            None => snapshot.exclusive_bytes,
+            Some(_) => 0,
+        };
+        let object = json!({"snapshot": snapshot});
+        let (lost, in_trash) = match kept {
+            None => (object, json!(null)),
+            Some(_) => (json!(null), object),
+        };
         let raw = listing::versioned(json!({
             "would": "snapshot delete", "object": name.to_string(),
-            "frees_bytes": snapshot.exclusive_bytes,
-            "obstacle": obstacle, "lost": {"snapshot": snapshot},
+            "frees_bytes": frees, "obstacle": obstacle, "lost": lost, "trash": in_trash,
         }));
         output.data(&raw, || {
-            let mut text = format!("{what} would be lost for good\n");
+            let fate = kept.as_deref().unwrap_or("be lost for good");
+            let mut text = format!("{what} would {fate}\n");
             if let Some(obstacle) = &obstacle {
                 // Writing to a String cannot fail.
                 let _ = writeln!(text, "  not now: {obstacle}");
@@ -187,8 +203,13 @@ fn remove(
         })?;
         return Ok(exit::OK);
     }
-    let job = session.delete(&path)?;
-    output.done(&format!("deleted snapshot {name}"));
+    let job = session.delete(&format!("{path}?purge={}", delete.purge))?;
+    let undelete = format!("everglade snapshot undelete {name}");
+    output.done(&trash::told(
+        &format!("deleted snapshot {name}"),
+        &job.meant,
+        &undelete,
+    ));
     job::follow(session, output, job, removal.wait)
 }
 

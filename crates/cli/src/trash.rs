@@ -1,4 +1,4 @@
-//! `everglade trash …`, `lun undelete` and `volume undelete`.
+//! `everglade trash …`, and `undelete` of LUNs, snapshots and volumes.
 
 use everglade_api::{Job, Name, Size, Status, Trash, TrashItem, TrashKind, Undelete, Undeleted};
 use serde_json::json;

@@ -21,10 +21,11 @@ pub(crate) use moving::{AggregateExport, AggregateImport};
 pub(crate) use policy::{PolicyCreate, PolicyVerb};
 pub(crate) use qos::{QosObject, QosPolicyVerb, QosVerb};
 pub(crate) use snapshot::{
-    SnapshotDiff, SnapshotHold, SnapshotRestore, SnapshotScan, SnapshotShow, SnapshotVerb,
+    SnapshotDelete, SnapshotDiff, SnapshotHold, SnapshotRestore, SnapshotScan, SnapshotShow,
+    SnapshotVerb,
 };
 pub(crate) use token::TokenVerb;
-pub(crate) use trash::{LunUndelete, TrashEmpty, TrashVerb, VolumeUndelete};
+pub(crate) use trash::{LunUndelete, SnapshotUndelete, TrashEmpty, TrashVerb, VolumeUndelete};
 
 /// Verbs that need a running daemon.
 #[derive(Debug, Subcommand)]

@@ -27,11 +27,12 @@ pub fn page(
     let content = html! {
         h1 { "Trash" }
         @if keep_seconds == 0 {
-            p { "Deleted LUNs and volumes do not go into the trash, as configured." }
+            p { "What is deleted does not go into the trash, as configured." }
         } @else {
             p {
-                "Deleted LUNs and volumes stay here for " (table::duration(keep_seconds))
-                ". When space is short, the oldest leaves earlier."
+                "Deleted LUNs, snapshots and volumes stay here for "
+                (table::duration(keep_seconds)) ". When space is short, the oldest leaves earlier. "
+                "A snapshot that its policy has deleted is not here."
             }
         }
         section aria-label="Objects in the trash" id="live-trash" data-live {

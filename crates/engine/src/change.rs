@@ -190,6 +190,29 @@ pub enum Change {
         /// Name of the snapshot.
         name: String,
     },
+    /// Puts a snapshot into the trash: clients find it no more, and it keeps its blocks.
+    TrashSnapshot {
+        /// Volume of the snapshot.
+        volume: String,
+        /// Name of the snapshot.
+        name: String,
+    },
+    /// Takes a snapshot out of the trash.
+    UndeleteSnapshot {
+        /// Volume of the snapshot.
+        volume: String,
+        /// Number of the snapshot: [`crate::TrashInfo::snapshot`].
+        snapshot: u32,
+        /// Unique among the volume's snapshots.
+        name: String,
+    },
+    /// Removes a snapshot that is in the trash. Space returns in the background.
+    PurgeSnapshot {
+        /// Volume of the snapshot.
+        volume: String,
+        /// Number of the snapshot.
+        snapshot: u32,
+    },
     /// Keeps a snapshot from being deleted.
     HoldSnapshot {
         /// Volume of the snapshot.
@@ -331,8 +354,10 @@ impl Change {
                 | Change::DeleteSnapshot { .. }
                 | Change::TrashLun { .. }
                 | Change::TrashVolume { .. }
+                | Change::TrashSnapshot { .. }
                 | Change::PurgeLun { .. }
                 | Change::PurgeVolume { .. }
+                | Change::PurgeSnapshot { .. }
         )
     }
 
@@ -369,6 +394,9 @@ impl Change {
             | Change::TrashVolume { .. }
             | Change::UndeleteVolume { .. }
             | Change::PurgeVolume { .. }
+            | Change::TrashSnapshot { .. }
+            | Change::UndeleteSnapshot { .. }
+            | Change::PurgeSnapshot { .. }
             | Change::ShrinkLun { .. }
             | Change::RenameAggregate { .. }
             | Change::Grow { .. }

@@ -626,7 +626,7 @@ impl Engine {
         for lun in aggregate.kept_volumes().iter().flat_map(|v| v.kept_luns()) {
             lun.set_gone();
         }
-        dissolve(&aggregate);
+        aggregate.dissolve();
         let aggregates = self.0.aggregates.read();
         share_dirty_memory(&self.0.options, &aggregates);
         drop(aggregates);
@@ -852,7 +852,7 @@ impl Engine {
     /// Drops all objects, for a process that outlives its engines: volumes, LUNs and aggregates
     /// refer to each other. The engine's reactors must have ended.
     pub fn dissolve(&self) {
-        self.0.all().iter().for_each(|known| dissolve(known));
+        self.0.all().iter().for_each(|known| known.dissolve());
     }
 
     /// Operations that had to wait for the stripe they are in, instead of running at once where
@@ -897,17 +897,6 @@ impl Engine {
     pub fn cache_counts(&self) -> (u64, u64) {
         self.0.cache.counts()
     }
-}
-
-/// Clears the aggregate's lists of volumes and LUNs. These objects refer to each other, so they
-/// would otherwise never be freed.
-fn dissolve(aggregate: &Aggregate) {
-    for volume in aggregate.kept_volumes() {
-        volume.luns.write().clear();
-        volume.trash.write().clear();
-    }
-    aggregate.volumes.write().clear();
-    aggregate.trash.write().clear();
 }
 
 /// Aggregates share the memory that may be dirty.

@@ -89,6 +89,7 @@ fn kind(value: &str, noun: &str) -> Option<Kind> {
         ("TOKEN", _) => Kind::Token,
         ("VOLUME/LUN|ID", _) => Kind::LunInTrash,
         ("VOLUME|ID", _) => Kind::VolumeInTrash,
+        ("VOLUME@SNAPSHOT|ID", _) => Kind::SnapshotInTrash,
         ("NAME|ID", "trash") => Kind::InTrash,
         _ => return None,
     })

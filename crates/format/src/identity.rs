@@ -12,13 +12,14 @@
 //! The UUID has version 8 (RFC 9562): 122 bits of BLAKE3 over these, in this order.
 //!
 //! A volume has a UUID of the same kind, which no host sees: what is noted for a volume, such as
-//! its limit, is noted under it.
+//! its limit, is noted under it. So has a snapshot, for people who mean one in the trash.
 
-use crate::FileId;
+use crate::{FileId, SnapshotId};
 
 /// Sets these UUIDs apart from other uses of the hash.
 const CONTEXT: &str = "everglade 2026-11-26 UUID of a LUN";
 const CONTEXT_OF_VOLUMES: &str = "everglade 2026-11-28 UUID of a volume";
+const CONTEXT_OF_SNAPSHOTS: &str = "everglade 2026-11-28 UUID of a snapshot";
 
 /// Returns the UUID of volume `volume`.
 #[must_use]
@@ -26,6 +27,16 @@ pub fn volume_uuid(aggregate: &[u8; 16], volume: FileId) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new_derive_key(CONTEXT_OF_VOLUMES);
     hasher.update(aggregate);
     hasher.update(&volume.0.to_le_bytes());
+    uuid_of(&hasher)
+}
+
+/// Returns the UUID of a snapshot of volume `volume`.
+#[must_use]
+pub fn snapshot_uuid(aggregate: &[u8; 16], volume: FileId, snapshot: SnapshotId) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new_derive_key(CONTEXT_OF_SNAPSHOTS);
+    hasher.update(aggregate);
+    hasher.update(&volume.0.to_le_bytes());
+    hasher.update(&snapshot.0.to_le_bytes());
     uuid_of(&hasher)
 }
 

@@ -22,6 +22,7 @@
 //! | 104 | 8 | exclusive blocks: those that nothing else holds |
 //! | 112 | 8 | of its blocks, those of files that were being deleted when it was taken |
 //! | 120 | 8 | lost blocks, as in the volume's superblock |
+//! | 128 | 8 | time of deletion, seconds since 1970 UTC, if the snapshot is in the trash; otherwise 0 |
 //! | 144 | 288 | inode of the inode file |
 //! | 432 | 288 | inode of the active map |
 //! | 720 | 80 each | holds |
@@ -34,6 +35,10 @@
 //! | 72 | 8 | time, seconds since 1970 UTC |
 //!
 //! Of a *gone* snapshot only id and parent matter: it joins its children in the history tree.
+//!
+//! A live snapshot that is in the trash is whole, and its name is free for others. A build that
+//! does not know the field shows it as if it had not been deleted, and refuses the volume if
+//! another snapshot has got its name.
 
 use crate::bytes::{array_at, put, u32_at, u64_at};
 use crate::config::name_is_valid;
@@ -85,8 +90,10 @@ pub struct SnapshotRecord {
     pub id: SnapshotId,
     /// State of the snapshot.
     pub state: State,
-    /// Unique among the volume's live snapshots.
+    /// Unique among the volume's live snapshots that are not in the trash.
     pub name: String,
+    /// When it was put into the trash, seconds since 1970 UTC; 0 if it is not there.
+    pub deleted_seconds: u64,
     /// Parent of the image in the history.
     pub parent: Option<SnapshotId>,
     /// Further ancestors of the image: LUNs of these snapshots were restored. Ascending, without
@@ -130,14 +137,28 @@ fn name_at(record: &[u8], at: usize, length: u8, what: &'static str) -> Result<S
 
 impl SnapshotRecord {
     /// True if state, flags and holds agree: only a deleting snapshot is in a pass, and then
-    /// folded; only a live snapshot is held; a gone snapshot is only a node of the history (F-10).
+    /// folded; only a live snapshot is held, or in the trash, and not both; a gone snapshot is only
+    /// a node of the history (F-10).
     #[must_use]
     pub fn is_sound(&self) -> bool {
+        let is_held = !self.holds.is_empty();
         match self.state {
-            State::Live => !self.is_in_pass,
-            State::Deleting => self.holds.is_empty() && !(self.is_in_pass && self.is_unfolded),
-            State::Gone => self.holds.is_empty() && !self.is_in_pass && !self.is_unfolded,
+            State::Live => !(self.is_in_pass || is_held && self.deleted_seconds != 0),
+            State::Deleting => !(is_held || self.is_in_pass && self.is_unfolded),
+            State::Gone => !(is_held || self.is_in_pass || self.is_unfolded),
         }
+    }
+
+    /// True if it was deleted and can come back.
+    #[must_use]
+    pub fn is_in_trash(&self) -> bool {
+        self.state == State::Live && self.deleted_seconds != 0
+    }
+
+    /// True if clients find it by its name.
+    #[must_use]
+    pub fn is_named(&self) -> bool {
+        self.state == State::Live && self.deleted_seconds == 0
     }
 
     /// Block of the table and slot in it.
@@ -173,6 +194,7 @@ impl SnapshotRecord {
         put(block, at + 104, record.exclusive.to_le_bytes());
         put(block, at + 112, record.pending.to_le_bytes());
         put(block, at + 120, record.lost.to_le_bytes());
+        put(block, at + 128, record.deleted_seconds.to_le_bytes());
         put(block, at + 144, record.inode_file.encode(Layer::Volume));
         put(block, at + 432, record.active_map.encode(Layer::Volume));
         encode_also(block, at + ALSO_OFFSET, &record.also);
@@ -263,6 +285,7 @@ fn decode_record(bytes: &[u8; RECORD_BYTES]) -> Result<SnapshotRecord, Damage> {
         exclusive: u64_at(bytes, 104),
         pending: u64_at(bytes, 112),
         lost: u64_at(bytes, 120),
+        deleted_seconds: u64_at(bytes, 128),
         inode_file: Inode::decode(&array_at::<INODE_BYTES>(bytes, 144), Layer::Volume)?,
         active_map: Inode::decode(&array_at::<INODE_BYTES>(bytes, 432), Layer::Volume)?,
         holds,
@@ -291,6 +314,7 @@ mod tests {
             exclusive: 7,
             pending: 3,
             lost: 1,
+            deleted_seconds: 0,
             inode_file: Inode::new(INODE_FILE, Kind::Metafile, CpNumber(1), 5),
             active_map: Inode::new(ACTIVE_MAP, Kind::Metafile, CpNumber(1), 5),
             holds: vec![Hold {
@@ -323,6 +347,16 @@ mod tests {
         assert!(!sound(State::Gone, true, false, false));
         assert!(!sound(State::Gone, false, true, false));
         assert!(!sound(State::Gone, false, false, true));
+        let trashed = SnapshotRecord {
+            state: State::Live,
+            deleted_seconds: 9,
+            holds: Vec::new(),
+            ..record(1)
+        };
+        assert!(trashed.is_sound() && trashed.is_in_trash() && !trashed.is_named());
+        let holds = record(1).holds;
+        let held = SnapshotRecord { holds, ..trashed };
+        assert!(!held.is_sound(), "held");
     }
 
     #[test]

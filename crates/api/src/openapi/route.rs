@@ -578,7 +578,7 @@ pub const ROUTES: &[Route] = &[
     .by_admin(),
     Route::list(
         "/v1/trash",
-        "LUNs and volumes that were deleted and can come back, the oldest first",
+        "LUNs, snapshots and volumes that were deleted and can come back, the oldest first",
         "Trash",
         "TrashItem",
     ),
@@ -717,10 +717,11 @@ pub const ROUTES: &[Route] = &[
     Route::change(
         "DELETE",
         SNAPSHOT,
-        "deletes a snapshot",
+        "puts a snapshot into the trash",
         None,
         Answers::Accepted("Job"),
-    ),
+    )
+    .with_flags(&[PURGE]),
     Route::change(
         "POST",
         "/v1/volumes/{volume}/snapshots/{snapshot}/actions/restore",

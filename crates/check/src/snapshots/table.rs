@@ -211,7 +211,7 @@ impl Table {
                 rule(is_needed, Kind::SnapshotHistory, expected, found);
                 continue;
             }
-            if record.state == State::Live {
+            if record.is_named() {
                 let name = record.name.clone();
                 let is_new = names.insert(record.name.as_str());
                 rule(is_new, Kind::NameTwice, "each name once", name);

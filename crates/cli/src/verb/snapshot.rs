@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use everglade_api::{Name, SnapshotName};
 
-use super::{Listing, PolicyVerb, Removal};
+use super::{Listing, PolicyVerb, Removal, SnapshotUndelete};
 
 /// Verbs of `snapshot`.
 #[derive(Debug, Subcommand)]
@@ -15,8 +15,10 @@ pub enum SnapshotVerb {
     Show(SnapshotShow),
     /// Rename a snapshot
     Rename(SnapshotRename),
-    /// Delete a snapshot; needs --yes
+    /// Delete a snapshot: it goes into the trash; needs --yes
     Delete(SnapshotDelete),
+    /// Bring a deleted snapshot back from the trash
+    Undelete(SnapshotUndelete),
     /// Show what of a LUN differs between two snapshots, or a snapshot and the active image
     Diff(SnapshotDiff),
     /// Restore a snapshot; the active image is kept as another snapshot
@@ -77,6 +79,10 @@ pub struct SnapshotDelete {
     /// The snapshot
     #[arg(value_name = "VOLUME@SNAPSHOT")]
     pub name: SnapshotName,
+
+    /// Delete it for good: not into the trash
+    #[arg(long)]
+    pub purge: bool,
 
     /// How to remove it.
     #[command(flatten)]

@@ -21,6 +21,22 @@ pub struct LunUndelete {
     pub to: Option<Name>,
 }
 
+/// Options of `snapshot undelete`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A snapshot that its policy has deleted, or that a restore has discarded, is not \
+    in the trash."
+)]
+pub struct SnapshotUndelete {
+    /// The snapshot: its name when it was deleted, or the id that 'trash show' shows
+    #[arg(value_name = "VOLUME@SNAPSHOT|ID")]
+    pub name: String,
+
+    /// Another name in its volume
+    #[arg(long = "as", value_name = "NEW")]
+    pub to: Option<Name>,
+}
+
 /// Options of `volume undelete`.
 #[derive(Debug, Args)]
 #[command(

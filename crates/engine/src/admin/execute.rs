@@ -60,6 +60,17 @@ pub(crate) fn execute(
         }
         Change::RenameSnapshot { volume, name, to } => snapshot::rename(home, volume, name, to),
         Change::DeleteSnapshot { volume, name } => snapshot::delete(home, volume, name),
+        Change::TrashSnapshot { volume, name } => {
+            trash::put_snapshot(home, context.seconds, volume, name)
+        }
+        Change::UndeleteSnapshot {
+            volume,
+            snapshot,
+            name,
+        } => trash::undelete_snapshot(home, volume, *snapshot, name),
+        Change::PurgeSnapshot { volume, snapshot } => {
+            trash::purge_snapshot(home, volume, *snapshot)
+        }
         Change::HoldSnapshot { volume, name, tag } => {
             snapshot::add_hold(home, context.seconds, volume, name, tag)
         }

@@ -62,12 +62,24 @@ fn in_use(volume: &VolumeHome, name: &str, what: &str) -> Error {
 }
 
 pub(crate) fn delete(home: &mut Home, volume: &str, name: &str) -> Result<(), Error> {
+    let (volume, id, _) = take_away(home, volume, name)?;
+    volume.fs.snapshots.delete(id);
+    Ok(())
+}
+
+/// Takes a snapshot that may be deleted away from clients. Returns it with its volume and its
+/// image.
+pub(super) fn take_away<'a>(
+    home: &'a mut Home,
+    volume: &str,
+    name: &str,
+) -> Result<(&'a mut VolumeHome, SnapshotId, Option<Image>), Error> {
     let id = live(find(home, volume)?, name)?;
     check_expendable(home, volume, id)?;
     let volume = find(home, volume)?;
-    take_images(volume, &[id])?;
-    volume.fs.snapshots.delete(id);
-    Ok(())
+    let mut taken = take_images(volume, &[id])?;
+    let (id, image) = taken.pop().expect("one was taken");
+    Ok((volume, id, image))
 }
 
 /// Refuses to delete a snapshot that is in use.
@@ -116,18 +128,29 @@ pub(crate) fn check_unheld(volume: &VolumeHome) -> Result<(), Error> {
     })
 }
 
-/// Takes from clients the images of snapshots that are deleted: of all or, if one is open, of none.
+/// Takes from clients, or out of the trash, the images of snapshots that are deleted: of all or, if
+/// one is open, of none.
 fn take_images(
     volume: &VolumeHome,
     ids: &[SnapshotId],
 ) -> Result<Vec<(SnapshotId, Option<Image>)>, Error> {
-    let name = |id: &SnapshotId| volume.fs.snapshots.get(*id).name.as_str();
+    let record = |id: &SnapshotId| volume.fs.snapshots.get(*id);
     let mut images = volume.shared.images_mut();
-    let is_open = |id: &&SnapshotId| images.get(name(id)).is_some_and(Image::is_open);
+    let mut trashed = volume.shared.trashed_snapshots.write();
+    let is_open = |id: &&SnapshotId| {
+        let record = record(id);
+        record.is_named() && images.get(&record.name).is_some_and(Image::is_open)
+    };
     if let Some(open) = ids.iter().find(is_open) {
-        return Err(in_use(volume, name(open), "deleted"));
+        return Err(in_use(volume, &record(open).name, "deleted"));
     }
-    let taken = ids.iter().map(|id| (*id, images.remove(name(id))));
+    let taken = ids.iter().map(|id| {
+        let image = match record(id).is_in_trash() {
+            true => trashed.remove(id).map(|it| it.image),
+            false => images.remove(&record(id).name),
+        };
+        (*id, image)
+    });
     Ok(taken.collect())
 }
 
@@ -234,10 +257,12 @@ pub(crate) fn roll_back(
             taken.name
         )));
     }
-    let newer = snapshots.live().filter(|record| record.id > target);
+    // Nobody has to name what is in the trash.
+    let kept = snapshots.live().chain(snapshots.trashed());
+    let newer = kept.filter(|record| record.id > target);
     let mut doomed = Vec::new();
     for record in newer {
-        if !discards.contains(&record.name) {
+        if record.is_named() && !discards.contains(&record.name) {
             return Err(Error::Busy(format!(
                 "snapshot {volume}@{} is newer, and nobody said that it may go; look again",
                 record.name

@@ -1,4 +1,4 @@
-//! Putting LUNs and volumes into the trash, taking them out, and removing them for good
+//! Putting LUNs, snapshots and volumes into the trash, taking them out, and removing them for good
 //! ([`crate::pool::trash`]). All of it happens in the freeze.
 //!
 //! ```text
@@ -6,26 +6,37 @@
 //!    ◀──undelete──────┘
 //! ```
 //!
-//! 1. An object is in the maps of names or in the trash, never in both. Its entry in the directory
-//!    says which, so both are committed together.
-//! 2. A client that has an object open loses it when it is put into the trash. The client's handle
-//!    stays invalid, also after the object has come back.
+//! 1. An object is in the maps of names or in the trash, never in both. Its entry in the directory,
+//!    or its record, says which, so both are committed together.
+//! 2. A client that has a LUN open loses it when it is put into the trash. The client's handle
+//!    stays invalid, also after the LUN has come back. A snapshot that a client has open is not
+//!    deleted.
 //! 3. Writes that joined before the object was put into the trash are in it. There are no later
 //!    ones.
 //! 4. A client is refused for lack of space only after the trash is empty.
+//! 5. A volume that is about to have as many snapshots as it may have loses those in the trash
+//!    first.
+//! 6. A snapshot in the trash has no holds and no clones, so nothing keeps it from leaving.
 
 use std::sync::atomic::Ordering;
 
 use everglade_affinity::Permit;
-use everglade_format::FileId;
+use everglade_format::snapshot::SNAPSHOTS_MAX;
+use everglade_format::{FileId, SnapshotId};
 
 use crate::admin::lun::{hide, take_away};
+use crate::admin::snapshot;
 use crate::admin::volume::{check_expendable, destroy, end_layout};
 use crate::background::lun_clone;
 use crate::change::{Context, Error};
 use crate::home::aggregate::Home;
-use crate::home::find::{check_name, find};
-use crate::pool::trash;
+use crate::home::find::{check_name, check_new, find};
+use crate::home::volume::VolumeHome;
+use crate::pool::trash::{self, TrashInfo};
+use crate::pool::trashed_snapshot::TrashedSnapshot;
+
+/// Snapshots that a volume may still take while it has others in the trash.
+const PLACES_KEPT: usize = 16;
 
 pub(crate) fn put_lun(
     home: &mut Home,
@@ -67,6 +78,51 @@ pub(crate) fn purge_lun(home: &mut Home, volume: &str, lun: u32) -> Result<(), E
     found.ok_or_else(|| not_there(&format!("LUN of {}", volume.shared.name)))?;
     hide(volume, FileId(lun));
     Ok(())
+}
+
+pub(crate) fn put_snapshot(
+    home: &mut Home,
+    seconds: u64,
+    volume: &str,
+    name: &str,
+) -> Result<(), Error> {
+    let (volume, id, image) = snapshot::take_away(home, volume, name)?;
+    volume.fs.snapshots.put_into_trash(id, seconds);
+    let record = volume.fs.snapshots.get(id);
+    let image = image.unwrap_or_default();
+    volume.shared.keep_image(record, image);
+    Ok(())
+}
+
+pub(crate) fn undelete_snapshot(
+    home: &mut Home,
+    volume: &str,
+    snapshot: u32,
+    name: &str,
+) -> Result<(), Error> {
+    let volume = find(home, volume)?;
+    check_new(volume, name)?;
+    let (id, trashed) = take_out(volume, snapshot)?;
+    volume.fs.snapshots.revive(id, name);
+    let record = volume.fs.snapshots.get(id);
+    volume
+        .shared
+        .keep_image(record, trashed.image.renamed(name));
+    Ok(())
+}
+
+pub(crate) fn purge_snapshot(home: &mut Home, volume: &str, snapshot: u32) -> Result<(), Error> {
+    let volume = find(home, volume)?;
+    let (id, _) = take_out(volume, snapshot)?;
+    volume.fs.snapshots.delete(id);
+    Ok(())
+}
+
+fn take_out(volume: &VolumeHome, snapshot: u32) -> Result<(SnapshotId, TrashedSnapshot), Error> {
+    let id = SnapshotId(snapshot);
+    let found = volume.shared.trashed_snapshots.write().remove(&id);
+    let what = || not_there(&format!("snapshot of {}", volume.shared.name));
+    Ok((id, found.ok_or_else(what)?))
 }
 
 pub(crate) fn put_volume(
@@ -141,22 +197,38 @@ fn not_there(what: &str) -> Error {
 }
 
 /// If space is short, the object that is in the trash for longest is removed for good. The next one
-/// waits for a later consistency point, which sees what this one freed. Returns whether something
+/// waits for a later consistency point, which sees what this one freed. The same if a volume has
+/// nearly as many snapshots as it may have: its oldest in the trash goes. Returns whether something
 /// was removed.
 pub(crate) fn make_room(home: &mut Home, permit: &Permit, context: &mut Context<'_>) -> bool {
-    if !home.aggregate.space.needs_trash() {
+    let is_full = |volume: &VolumeHome| {
+        let has_trash = !volume.shared.trashed_snapshots.read().is_empty();
+        has_trash && volume.fs.snapshots.count() + PLACES_KEPT > SNAPSHOTS_MAX
+    };
+    let full = home.volumes.iter().filter(|(_, known)| is_full(known));
+    let full: Vec<FileId> = full.map(|(id, _)| *id).collect();
+    let is_short = home.aggregate.space.needs_trash();
+    if !is_short && full.is_empty() {
         return false;
     }
-    for info in trash::of(&home.aggregate) {
+    let has_to_go = |info: &TrashInfo| {
+        let is_of_full = full.contains(&FileId(info.volume.volume));
+        is_short || info.snapshot.is_some() && is_of_full
+    };
+    let mut known = trash::of(&home.aggregate);
+    known.retain(has_to_go);
+    for info in known {
         let volume = info.volume.volume;
-        let (noun, purged) = match info.lun {
-            None => ("volume", purge_volume(home, permit, context, volume)),
-            Some(lun) => {
-                let name = home.volumes[&FileId(volume)].shared.name.get();
-                ("LUN", purge_lun(home, &name, lun))
+        let name = |home: &Home| home.volumes[&FileId(volume)].shared.name.get();
+        let (noun, purged) = match (info.lun, info.snapshot) {
+            (Some(lun), _) => ("LUN", purge_lun(home, &name(home), lun)),
+            (None, Some(snapshot)) => {
+                let purged = purge_snapshot(home, &name(home), snapshot);
+                ("snapshot", purged)
             }
+            (None, None) => ("volume", purge_volume(home, permit, context, volume)),
         };
-        // A volume that is just being restored keeps its LUNs for now.
+        // A volume that is just being restored keeps its LUNs and snapshots for now.
         if purged.is_ok() {
             home.aggregate.purged.note(format!("{noun} {}", info.name));
             return true;

@@ -130,6 +130,7 @@ pub(crate) fn new_volume(
         is_moved: false.into(),
         is_paused: false.into(),
         trash: RwLock::default(),
+        trashed_snapshots: RwLock::default(),
         deleted_seconds: 0.into(),
     })
 }
@@ -191,6 +192,7 @@ pub(crate) fn destroy(
     if let Ok(stranded) = context.affinities.remove(&volume.affinities.volume, permit) {
         context.stranded.extend(stranded);
     }
+    volume.trashed_snapshots.write().clear();
     for image in std::mem::take(&mut *volume.images_mut()).into_values() {
         image.luns.values().for_each(|lun| lun.set_gone());
     }

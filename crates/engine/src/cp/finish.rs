@@ -290,6 +290,7 @@ fn close_volume(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) {
     if snapshots.is_changed() {
         let view = Arc::new(snapshots.live().map(SnapshotInfo::of).collect());
         publication.views.push((volume.shared.clone(), view));
+        volume.shared.note_trashed(snapshots.trashed());
     }
     volume.fs.finish_cp();
     volume.discarding.clear();
@@ -326,6 +327,7 @@ fn take_snapshots(site: &mut Site<'_>, publication: &mut Publication, create_sca
         exclusive: 0,
         pending: fs.hidden.iter().map(blocks).sum(),
         lost: fs.lost,
+        deleted_seconds: 0,
         inode_file: fs.inode_file.inode.clone(),
         active_map: fs.files[&ACTIVE_MAP].inode.clone(),
         holds: Vec::new(),

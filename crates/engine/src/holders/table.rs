@@ -3,13 +3,16 @@
 //! ```text
 //! (freeze) ──create──▶ created ──image sealed──▶ live ──delete──▶ deleting
 //! deleting ──scan──▶ gone ──not needed──▶ (no record)
+//! live ──put──▶ in the trash ──purge──▶ deleting
+//!    ◀──undelete──────┘
 //! ```
 //!
 //! 1. A snapshot that was created in a freeze has no record until the consistency point knows its
 //!    image; until then the active image still descends from the snapshot before.
 //! 2. Every record keeps its slot while it lives. A record is written when it changed.
-//! 3. No snapshot that a client can name is *deleting* or *gone*.
-//! 4. `names` has exactly the names of the live snapshots, each with its id.
+//! 3. No snapshot that a client can name is *deleting* or *gone*, or in the trash.
+//! 4. `names` has exactly the names of the live snapshots that are not in the trash, each with its
+//!    id. A snapshot in the trash is *live* in all other respects.
 //!
 //! Deletions and similar changes happen in the freeze, and all clients wait for the freeze
 //! (docs/design/design.md §6). So a name is found without a search through a thousand records, and
@@ -174,7 +177,7 @@ impl Snapshots {
                 let expected = "state, flags and holds that go together";
                 return Err(Damage::new("snapshot record", expected, id).into());
             }
-            if record.state == State::Live && self.names.contains_key(&record.name) {
+            if record.is_named() && self.names.contains_key(&record.name) {
                 let expected = "one live record for each name";
                 return Err(Damage::new("snapshot table", expected, &record.name).into());
             }
@@ -266,9 +269,8 @@ impl Snapshots {
     /// Takes a new record in.
     fn enter(&mut self, slot: u64, record: SnapshotRecord) {
         let id = record.id;
-        if record.state == State::Live {
-            let twin = self.names.insert(record.name.clone(), id);
-            assert_eq!(twin, None, "names of live snapshots are unique");
+        if record.is_named() {
+            self.add_name(&record.name, id);
         }
         self.slots.insert(slot, id);
         self.records.insert(id, (slot, record));
@@ -277,15 +279,37 @@ impl Snapshots {
     /// A live snapshot is called that from now on, which no other is.
     pub(crate) fn rename(&mut self, id: SnapshotId, to: &str) {
         self.forget_name(id);
-        let twin = self.names.insert(to.to_owned(), id);
-        assert_eq!(twin, None, "names of live snapshots are unique");
+        self.add_name(to, id);
         to.clone_into(&mut self.get_mut(id).name);
     }
 
     /// Marks a live snapshot as deleted: its name is removed, and a scan will release its blocks.
     pub(crate) fn delete(&mut self, id: SnapshotId) {
+        if self.get(id).is_named() {
+            self.forget_name(id);
+        }
+        let record = self.get_mut(id);
+        (record.state, record.deleted_seconds) = (State::Deleting, 0);
+    }
+
+    /// Puts a live snapshot into the trash: its name is free.
+    pub(crate) fn put_into_trash(&mut self, id: SnapshotId, seconds: u64) {
         self.forget_name(id);
-        self.get_mut(id).state = State::Deleting;
+        self.get_mut(id).deleted_seconds = seconds.max(1);
+    }
+
+    /// Takes a snapshot out of the trash, under a name that no other has.
+    pub(crate) fn revive(&mut self, id: SnapshotId, name: &str) {
+        assert!(self.get(id).is_in_trash(), "{id} is in the trash");
+        self.add_name(name, id);
+        let record = self.get_mut(id);
+        record.deleted_seconds = 0;
+        name.clone_into(&mut record.name);
+    }
+
+    fn add_name(&mut self, name: &str, id: SnapshotId) {
+        let twin = self.names.insert(name.to_owned(), id);
+        assert_eq!(twin, None, "names of live snapshots are unique");
     }
 
     fn forget_name(&mut self, id: SnapshotId) {
@@ -314,7 +338,12 @@ impl Snapshots {
 
     /// Snapshots that clients can name.
     pub(crate) fn live(&self) -> impl Iterator<Item = &SnapshotRecord> {
-        self.all().filter(|record| record.state == State::Live)
+        self.all().filter(|record| record.is_named())
+    }
+
+    /// Those in the trash.
+    pub(crate) fn trashed(&self) -> impl Iterator<Item = &SnapshotRecord> {
+        self.all().filter(|record| record.is_in_trash())
     }
 
     /// Returns the snapshots that the delete scan under way releases, or that the next scan will

@@ -111,8 +111,8 @@ pub(crate) fn check_room(volume: &VolumeHome) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Limit(format!(
-        "volume {} has {SNAPSHOTS_MAX} snapshots, those being deleted included; delete one, or \
-        wait until deletions end",
+        "volume {} has {SNAPSHOTS_MAX} snapshots, those being deleted and those in the trash \
+        included; delete one for good, or wait until deletions end",
         volume.shared.name
     )))
 }

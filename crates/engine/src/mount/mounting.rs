@@ -21,7 +21,8 @@ use everglade_env::PageRef;
 use everglade_format::config::Uuid;
 use everglade_format::volume::{SUPERBLOCK_VVBN, Split, VOLUME_AREA_BLOCKS};
 use everglade_format::{
-    Damage, Entry, EntryKind, FileId, Kind, Layer, Pointer, Pvbn, Superblock, VolumeSuperblock,
+    Damage, Entry, EntryKind, FileId, Kind, Layer, Pointer, Pvbn, SnapshotId, Superblock,
+    VolumeSuperblock,
 };
 use everglade_freespace::Areas;
 use everglade_target::Error;
@@ -79,8 +80,8 @@ pub(crate) struct Begun {
     absent: Vec<Absent>,
 }
 
-/// Snapshots by name, each with its LUNs, or why they cannot be read.
-type Images = Vec<(String, Result<image::Luns, String>)>;
+/// Snapshots, each with its LUNs, or why they cannot be read.
+type Images = Vec<(SnapshotId, Result<image::Luns, String>)>;
 
 /// Metadata of a volume, before anything shared is made of it.
 struct LoadedVolume {
@@ -89,7 +90,7 @@ struct LoadedVolume {
     deleted_seconds: u64,
     superblock: VolumeSuperblock,
     fs: FileSystem,
-    /// Snapshots that can be named.
+    /// Snapshots that can be named, and those in the trash.
     images: Images,
     /// Damaged parts of the volume that are left out.
     absent: Vec<Absent>,
@@ -451,14 +452,15 @@ fn join(home: &mut Home, loaded: LoadedVolume, affinities: VolumeAffinities) {
         }
     }
     drop((luns, trash));
-    for (snapshot, luns) in images {
+    for (id, luns) in images {
+        let record = fs.snapshots.get(id);
         let luns = luns.unwrap_or_else(|reason| {
-            let object = format!("snapshot {name}@{snapshot}");
+            let object = format!("snapshot {name}@{}", record.name);
             home.aggregate.lost.unreadable(&object, &reason);
             image::Luns::new()
         });
-        let image = Image::new(&shared, &snapshot, &luns);
-        shared.images_mut().insert(snapshot, image);
+        let image = Image::new(&shared, &record.name, &luns);
+        shared.keep_image(record, image);
     }
     let live = fs.snapshots.live().map(SnapshotInfo::of);
     shared.swap_snapshots(&mut Arc::new(live.collect()));
@@ -581,12 +583,12 @@ fn load_side(fs: &FileSystem, cx: &mut LoadCx<'_>, side: FileId, kind: Kind) -> 
     Ok(File::new(inode, Layer::Aggregate))
 }
 
-/// Loads the LUNs of all snapshots with names. A snapshot that cannot be read does not affect the
-/// others.
+/// Loads the LUNs of all snapshots that can be named or are in the trash. A snapshot that cannot be
+/// read does not affect the others.
 fn load_images(snapshots: &Snapshots, cx: &mut LoadCx<'_>) -> Result<Images, Stop> {
     let mut images = Vec::new();
     let mut gather = Gather::default();
-    for record in snapshots.live() {
+    for record in snapshots.live().chain(snapshots.trashed()) {
         let luns = match image::load(cx, record).map_err(Stop::settled) {
             Ok(luns) => Ok(luns),
             Err(Stop::Failed(error)) => Err(error.to_string()),
@@ -595,7 +597,7 @@ fn load_images(snapshots: &Snapshots, cx: &mut LoadCx<'_>) -> Result<Images, Sto
                 continue;
             }
         };
-        images.push((record.name.clone(), luns));
+        images.push((record.id, luns));
     }
     gather.finish()?;
     Ok(images)

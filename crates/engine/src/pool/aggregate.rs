@@ -407,4 +407,17 @@ impl Aggregate {
         volumes.extend(self.trash.read().values().cloned());
         volumes
     }
+
+    /// Clears the lists of volumes, and of what they have. These objects refer to each other, so
+    /// they would otherwise never be freed.
+    pub(crate) fn dissolve(&self) {
+        for volume in self.kept_volumes() {
+            volume.luns.write().clear();
+            volume.trash.write().clear();
+            volume.images_mut().clear();
+            volume.trashed_snapshots.write().clear();
+        }
+        self.volumes.write().clear();
+        self.trash.write().clear();
+    }
 }

@@ -77,6 +77,7 @@ pub(crate) fn find_inode(
 }
 
 /// A snapshot that clients can open.
+#[derive(Default)]
 pub(crate) struct Image {
     pub(crate) luns: BTreeMap<String, Arc<Lun>>,
 }

@@ -27,6 +27,7 @@ pub(crate) mod shares;
 pub(crate) mod space;
 pub(crate) mod standing;
 pub(crate) mod trash;
+pub(crate) mod trashed_snapshot;
 pub(crate) mod trigger;
 pub(crate) mod volume;
 pub(crate) mod volume_info;

@@ -1,17 +1,22 @@
-//! The trash of an aggregate: LUNs and volumes that were deleted and can come back.
+//! The trash of an aggregate: LUNs, snapshots and volumes that were deleted and can come back.
 //!
-//! An object in the trash keeps its file, its blocks and its entry in the directory, which has the
-//! time of the deletion. Everything that a consistency point does with objects goes on: they are
-//! whole at any time. Only clients do not find them, because the maps of names do not have them.
+//! An object in the trash keeps its file, its blocks and its entry in the directory, or its record
+//! in the snapshot table, which has the time of the deletion. Everything that a consistency point
+//! does with objects goes on: they are whole at any time. Only clients do not find them, because
+//! the maps of names do not have them.
 //!
 //! Objects leave the trash in three ways: they come back, somebody removes them for good, or space
 //! is short. In that case the oldest goes first, before any client is refused for lack of space
 //! ([`crate::admin::trash`]).
 
-use everglade_env::lock::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use everglade_env::lock::Mutex;
+use everglade_format::identity;
+
 use crate::pool::aggregate::Aggregate;
+use crate::pool::volume::Volume;
 use crate::pool::volume_info::VolumeId;
 
 /// An object in the trash, for people.
@@ -19,20 +24,24 @@ use crate::pool::volume_info::VolumeId;
 pub struct TrashInfo {
     /// The aggregate it is in.
     pub aggregate: String,
-    /// The volume, or the volume of the LUN.
+    /// The volume, or the volume of the LUN or snapshot.
     pub volume: VolumeId,
-    /// Its name when it was deleted: `volume` or `volume/lun`, the volume under its present name.
+    /// Its name when it was deleted: `volume`, `volume/lun` or `volume@snapshot`, the volume under
+    /// its present name.
     pub name: String,
-    /// File of the LUN; none for a volume.
+    /// File of the LUN; none for anything else.
     pub lun: Option<u32>,
-    /// UUID of the object: what hosts knew the LUN by, or that of the volume.
+    /// Number of the snapshot; none for anything else.
+    pub snapshot: Option<u32>,
+    /// UUID of the object: what hosts knew the LUN by, or that of the volume or snapshot.
     pub id: [u8; 16],
-    /// What hosts knew its LUNs by.
+    /// What hosts knew its LUNs by; nothing for a snapshot, whose images come back under other
+    /// identities if it gets another name.
     pub luns: Vec<[u8; 16]>,
-    /// Size of the LUN, or of all LUNs of the volume together.
+    /// Size of the LUN, or of all LUNs of the volume or snapshot together.
     pub size_bytes: u64,
-    /// Blocks of the LUN's tree, which snapshots and clones may share, or all blocks that the
-    /// volume takes from the aggregate.
+    /// Blocks of the LUN's tree, which snapshots and clones may share; blocks that nothing but the
+    /// snapshot holds; or all blocks that the volume takes from the aggregate.
     pub used_blocks: u64,
     /// When it was deleted, seconds since 1970 UTC.
     pub deleted_seconds: u64,
@@ -40,8 +49,9 @@ pub struct TrashInfo {
 
 impl TrashInfo {
     /// Sorts the object that was deleted first before the others.
-    pub(crate) fn order(&self) -> (u64, u32, Option<u32>) {
-        (self.deleted_seconds, self.volume.volume, self.lun)
+    pub(crate) fn order(&self) -> (u64, u32, Option<u32>, Option<u32>) {
+        let volume = self.volume.volume;
+        (self.deleted_seconds, volume, self.lun, self.snapshot)
     }
 }
 
@@ -71,8 +81,8 @@ impl Purged {
     }
 }
 
-/// What is in the trash of an aggregate, the oldest first. LUNs of a volume that is itself in the
-/// trash are part of it.
+/// What is in the trash of an aggregate, the oldest first. LUNs and snapshots of a volume that is
+/// itself in the trash are part of it.
 pub(crate) fn of(aggregate: &Aggregate) -> Vec<TrashInfo> {
     let mut found = Vec::new();
     for volume in aggregate.all_volumes() {
@@ -82,11 +92,27 @@ pub(crate) fn of(aggregate: &Aggregate) -> Vec<TrashInfo> {
                 volume: VolumeId::of(&volume),
                 name: lun.full_name(),
                 lun: Some(lun.file.0),
+                snapshot: None,
                 id: lun.uuid(),
                 luns: vec![lun.uuid()],
                 size_bytes: lun.size_bytes(),
                 used_blocks: lun.used_blocks(),
                 deleted_seconds: *seconds,
+            });
+        }
+        for (id, snapshot) in &*volume.trashed_snapshots.read() {
+            let luns = snapshot.image.luns.values();
+            found.push(TrashInfo {
+                aggregate: aggregate.name.to_string(),
+                volume: VolumeId::of(&volume),
+                name: format!("{}@{}", volume.name, snapshot.name),
+                lun: None,
+                snapshot: Some(id.0),
+                id: identity::snapshot_uuid(&aggregate.uuid, volume.id, *id),
+                luns: Vec::new(),
+                size_bytes: luns.map(|lun| lun.size_bytes()).sum(),
+                used_blocks: snapshot.exclusive_blocks,
+                deleted_seconds: snapshot.deleted_seconds,
             });
         }
     }
@@ -97,6 +123,7 @@ pub(crate) fn of(aggregate: &Aggregate) -> Vec<TrashInfo> {
             volume: VolumeId::of(volume),
             name: volume.name.to_string(),
             lun: None,
+            snapshot: None,
             id: volume.uuid(),
             luns: volume.kept_luns().iter().map(|lun| lun.uuid()).collect(),
             size_bytes: luns.iter().map(|lun| lun.size_bytes()).sum(),
@@ -111,6 +138,7 @@ pub(crate) fn of(aggregate: &Aggregate) -> Vec<TrashInfo> {
 /// Number of objects in the trash of an aggregate.
 pub(crate) fn count(aggregate: &Aggregate) -> u64 {
     let volumes = aggregate.volumes.read();
-    let luns = volumes.values().map(|volume| volume.trash.read().len());
-    (luns.sum::<usize>() + aggregate.trash.read().len()) as u64
+    let of =
+        |volume: &Arc<Volume>| volume.trash.read().len() + volume.trashed_snapshots.read().len();
+    (volumes.values().map(of).sum::<usize>() + aggregate.trash.read().len()) as u64
 }

@@ -14,13 +14,14 @@ use everglade_affinity::{Affinity, Partitioned, Permit, STRIPES, Stripe, VolumeA
 use everglade_env::BLOCK_SIZE;
 use everglade_env::lock::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use everglade_format::volume::Sync;
-use everglade_format::{FileId, SPAN, SnapshotId, identity};
+use everglade_format::{FileId, SPAN, SnapshotId, SnapshotRecord, identity};
 
 use crate::pool::aggregate::Aggregate;
 use crate::pool::image::Image;
 use crate::pool::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo};
 use crate::pool::name::Name;
 use crate::pool::overlay::{LeafContent, Overlay};
+use crate::pool::trashed_snapshot::TrashedSnapshot;
 use crate::read::redirects::Followed;
 use crate::read::root::Root;
 
@@ -99,6 +100,8 @@ pub(crate) struct Volume {
     /// LUNs in the trash, each with the time of its deletion in seconds since 1970 UTC. No client
     /// finds them. Changed in the Aggregate affinity only.
     pub(crate) trash: RwLock<BTreeMap<FileId, (u64, Arc<Lun>)>>,
+    /// Snapshots in the trash, likewise.
+    pub(crate) trashed_snapshots: RwLock<BTreeMap<SnapshotId, TrashedSnapshot>>,
     /// When the volume was put into the trash, likewise; 0 if it is not there.
     pub(crate) deleted_seconds: AtomicU64,
 }
@@ -192,6 +195,31 @@ impl Volume {
 
     pub(crate) fn images_mut(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Image>> {
         self.images.write()
+    }
+
+    /// Shows clients the image of a live snapshot, or keeps it with the snapshot in the trash.
+    pub(crate) fn keep_image(&self, record: &SnapshotRecord, image: Image) {
+        if record.is_named() {
+            self.images_mut().insert(record.name.clone(), image);
+            return;
+        }
+        let trashed = TrashedSnapshot {
+            name: record.name.clone(),
+            deleted_seconds: record.deleted_seconds,
+            exclusive_blocks: record.exclusive,
+            image,
+        };
+        self.trashed_snapshots.write().insert(record.id, trashed);
+    }
+
+    /// Takes note of what snapshots in the trash hold alone, for people.
+    pub(crate) fn note_trashed<'a>(&self, records: impl Iterator<Item = &'a SnapshotRecord>) {
+        let mut known = self.trashed_snapshots.write();
+        for record in records {
+            if let Some(trashed) = known.get_mut(&record.id) {
+                trashed.exclusive_blocks = record.exclusive;
+            }
+        }
     }
 
     /// Returns the published state of the scans.

@@ -82,6 +82,7 @@ fn begin(home: &mut Home, id: FileId, mut fs: FileSystem, base: SnapshotRecord) 
         is_unfolded: false,
         is_in_pass: false,
         exclusive: 0,
+        deleted_seconds: 0,
         holds: Vec::new(),
         ..base
     });

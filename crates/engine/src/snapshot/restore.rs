@@ -56,10 +56,11 @@ pub(crate) fn prepare(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Resul
             volume.fs.snapshots.restoring = None;
             let safety = volume.fs.snapshots.created.pop();
             assert!(safety.is_some(), "a restore takes a safety snapshot");
-            let kept = std::mem::take(&mut volume.discarding).into_iter();
-            let kept = kept
-                .filter_map(|(id, image)| Some((volume.fs.snapshots.get(id).name.clone(), image?)));
-            volume.shared.images_mut().extend(kept);
+            for (id, image) in std::mem::take(&mut volume.discarding) {
+                if let Some(image) = image {
+                    volume.shared.keep_image(volume.fs.snapshots.get(id), image);
+                }
+            }
             let name = volume.shared.name.to_string();
             volume.shared.is_paused.store(false, Ordering::Release);
             let is_ours = |change: &Change| match change {

@@ -237,6 +237,7 @@ fn record(state: State) -> SnapshotRecord {
         exclusive: 0x0606_0607,
         pending: 0x0707_0708,
         lost: 0x0808_0809,
+        deleted_seconds: 0,
         inode_file: tree(1, Kind::Metafile, Layer::Volume),
         active_map: tree(2, Kind::Metafile, Layer::Volume),
         holds: if is_live { holds.collect() } else { Vec::new() },

@@ -12,6 +12,7 @@ use everglade_api::{
 use everglade_engine::{SnapshotInfo, admin};
 
 use super::administrator::{Administrator, Deleted, not_changed};
+use super::units::in_trash;
 use crate::plane::control::Timing;
 
 /// Nanoseconds of a second, and of a microsecond.
@@ -102,23 +103,36 @@ impl Administrator {
         self.snapshot(volume, to).map_err(Problem::after_change)
     }
 
-    /// Removes a snapshot.
+    /// Puts a snapshot into the trash, or removes it.
     ///
     /// # Errors
     /// Nothing was changed.
-    pub fn delete_snapshot(&self, volume: &str, name: &str) -> Result<Deleted, Problem> {
+    pub fn delete_snapshot(
+        &self,
+        volume: &str,
+        name: &str,
+        purge: bool,
+    ) -> Result<Deleted, Problem> {
         let snapshot = self.snapshot(volume, name)?;
         let aggregate = self.aggregate_of(volume)?;
-        self.change(aggregate, deletion(volume, name))?;
-        tracing::info!("deleted snapshot {volume}@{name}");
+        let kept_until = self.trash_until(purge);
+        let change = match kept_until {
+            Some(_) => admin::Change::TrashSnapshot {
+                volume: volume.to_owned(),
+                name: name.to_owned(),
+            },
+            None => deletion(volume, name),
+        };
+        self.change(aggregate, change)?;
+        tracing::info!("deleted snapshot {volume}@{name}{}", in_trash(kept_until));
         Ok(Deleted {
-            kept_until: None,
+            kept_until,
             pending: self.pending_of(aggregate),
             detail: format!(
                 "of {}, {} of its own",
                 snapshot.created,
                 Size(snapshot.exclusive_bytes).said()
-            ),
+            ) + &in_trash(kept_until),
         })
     }
 

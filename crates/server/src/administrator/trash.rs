@@ -1,4 +1,4 @@
-//! The trash: deleted LUNs and volumes come back, or leave when their time is over.
+//! The trash: deleted LUNs, snapshots and volumes come back, or leave when their time is over.
 //!
 //! What is in the trash is known to the engine alone, which also removes the oldest object when
 //! space is short. A round looks for objects whose time is over, and tells what has left by itself.
@@ -7,6 +7,8 @@
 //!    forgotten when it has left for good. Its mappings are forgotten at once, so nobody has access
 //!    to it when it comes back unless that is given again.
 //! 2. A volume that comes back has the snapshot policy of new volumes, not the one that it had.
+//! 3. Only what people delete goes into the trash. A snapshot that its policy deletes, or that a
+//!    restore discards, is gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -90,34 +92,41 @@ impl Administrator {
     pub fn undelete(&self, id: &str, request: &Undelete) -> Result<Undeleted, Problem> {
         let info = self.trashed(id)?;
         let wanted = request.name.as_ref().map(Name::as_str);
-        let (of, had) = match info.name.split_once('/') {
-            Some((volume, lun)) => (Some(volume), lun),
-            None => (None, info.name.as_str()),
+        let named = |had: &str| wanted.unwrap_or(had).to_owned();
+        let (full, change) = match what(&info) {
+            What::Lun { volume, had, lun } => {
+                let name = named(had);
+                let full = format!("{volume}/{name}");
+                let volume = volume.to_owned();
+                (full, Change::UndeleteLun { volume, lun, name })
+            }
+            What::Snapshot {
+                volume,
+                had,
+                snapshot,
+            } => {
+                let name = named(had);
+                let full = format!("{volume}@{name}");
+                let volume = volume.to_owned();
+                let change = Change::UndeleteSnapshot {
+                    volume,
+                    snapshot,
+                    name,
+                };
+                (full, change)
+            }
+            What::Volume => {
+                let (volume, name) = (info.volume.volume, named(&info.name));
+                (name.clone(), Change::UndeleteVolume { volume, name })
+            }
         };
-        let name = wanted.unwrap_or(had).to_owned();
-        let full = match of {
-            Some(volume) => format!("{volume}/{name}"),
-            None => name.clone(),
-        };
-        let change = match (of, info.lun) {
-            (Some(volume), Some(lun)) => Change::UndeleteLun {
-                volume: volume.to_owned(),
-                lun,
-                name,
-            },
-            _ => Change::UndeleteVolume {
-                volume: info.volume.volume,
-                name,
-            },
-        };
-        let is_volume = of.is_none();
         let change = || self.change(info.volume.aggregate, change).map(drop);
-        let made = match is_volume {
-            true => {
+        let made = match kind(&info) {
+            TrashKind::Volume => {
                 let policy = (full.as_str(), self.usual_policy.as_str());
                 self.schedule().bring_back(self.now(), policy, change)
             }
-            false => change(),
+            TrashKind::Lun | TrashKind::Snapshot => change(),
         };
         made.map_err(|problem| match problem.code {
             Code::Exists => Problem::of_field(
@@ -141,20 +150,30 @@ impl Administrator {
     pub fn purge(&self, id: &str) -> Result<Deleted, Problem> {
         let info = self.trashed(id)?;
         self.purge_known(&info)?;
+        let size = match kind(&info) {
+            TrashKind::Snapshot => bytes(info.used_blocks),
+            TrashKind::Lun | TrashKind::Volume => info.size_bytes,
+        };
         Ok(Deleted {
             pending: self.pending_of(info.volume.aggregate),
-            detail: format!("{}, out of the trash", Size(info.size_bytes).said()),
+            detail: format!("{}, out of the trash", Size(size).said()),
             kept_until: None,
         })
     }
 
     fn purge_known(&self, info: &TrashInfo) -> Result<(), Problem> {
-        let change = match (info.name.split_once('/'), info.lun) {
-            (Some((volume, _)), Some(lun)) => Change::PurgeLun {
+        let change = match what(info) {
+            What::Lun { volume, lun, .. } => Change::PurgeLun {
                 volume: volume.to_owned(),
                 lun,
             },
-            _ => Change::PurgeVolume {
+            What::Snapshot {
+                volume, snapshot, ..
+            } => Change::PurgeSnapshot {
+                volume: volume.to_owned(),
+                snapshot,
+            },
+            What::Volume => Change::PurgeVolume {
                 volume: info.volume.volume,
             },
         };
@@ -164,10 +183,40 @@ impl Administrator {
     }
 }
 
+/// What an object in the trash is: for a LUN or a snapshot the volume that it is of, the name that
+/// it had there, and its number.
+enum What<'a> {
+    Lun {
+        volume: &'a str,
+        had: &'a str,
+        lun: u32,
+    },
+    Snapshot {
+        volume: &'a str,
+        had: &'a str,
+        snapshot: u32,
+    },
+    Volume,
+}
+
+fn what(info: &TrashInfo) -> What<'_> {
+    let (lun, snapshot) = (info.name.split_once('/'), info.name.split_once('@'));
+    match (lun.zip(info.lun), snapshot.zip(info.snapshot)) {
+        (Some(((volume, had), lun)), _) => What::Lun { volume, had, lun },
+        (None, Some(((volume, had), snapshot))) => What::Snapshot {
+            volume,
+            had,
+            snapshot,
+        },
+        (None, None) => What::Volume,
+    }
+}
+
 fn kind(info: &TrashInfo) -> TrashKind {
-    match info.lun {
-        Some(_) => TrashKind::Lun,
-        None => TrashKind::Volume,
+    match what(info) {
+        What::Lun { .. } => TrashKind::Lun,
+        What::Snapshot { .. } => TrashKind::Snapshot,
+        What::Volume => TrashKind::Volume,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, header};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
@@ -16,8 +16,9 @@ use super::body::Body;
 use super::caller::Caller;
 use super::desk::Desk;
 use super::entity::{Condition, Tag};
+use super::flags;
 use super::listing::Listing;
-use crate::administrator::Administrator;
+use crate::administrator::{Administrator, PURGE};
 use crate::records::Deed;
 
 /// Returns the routes of snapshots.
@@ -144,8 +145,10 @@ async fn delete(
     State(desk): State<Arc<Desk>>,
     Extension(caller): Extension<Caller>,
     Path((volume, name)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Answer {
+    let [purge] = flags::read(query.as_deref(), [PURGE])?;
     let condition = Condition::read(&headers, &header::IF_MATCH)?;
     let object = format!("{volume}@{name}");
     let editing = desk.edit(&format!("snapshot {object}"))?;
@@ -158,7 +161,7 @@ async fn delete(
         .delete(caller, deed, move |administrator| {
             let _editing = editing;
             condition.allows(&Tag::of_snapshot(&administrator.snapshot(&volume, &name)?))?;
-            administrator.delete_snapshot(&volume, &name)
+            administrator.delete_snapshot(&volume, &name, purge)
         })
         .await?;
     accepted(&job)

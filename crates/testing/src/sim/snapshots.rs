@@ -11,8 +11,8 @@
 //!    other snapshots.
 //! 4. The reported changes between two images are their differences (`diff`): some are compared at
 //!    once, the rest after each start.
-//! 5. A LUN in the trash comes back as it was, and leaves the trash by itself only when space is
-//!    short.
+//! 5. A LUN or a snapshot in the trash comes back as it was, and leaves the trash by itself only
+//!    when space is short.
 //!
 //! A clone of a LUN is an exception: it continues during later requests, and appears, whole, at
 //! some moment (`Cloning`).
@@ -37,6 +37,7 @@ use crate::system::{Geometry, Maker, PoolGrowth, System};
 use crate::world::{Cut, Images, Keep};
 use crate::{Rng, Seed, SimWorld};
 pub(super) use draw::{draw, notes, restorable};
+use trash::{Binned, Item};
 
 /// The first name of the volume.
 const VOLUME: &str = "v";
@@ -62,8 +63,12 @@ pub(super) struct State {
     trash: Image,
     /// Those that were there when each snapshot was taken.
     trashes: BTreeMap<String, Image>,
-    /// Their names, the oldest first.
-    order: Vec<String>,
+    /// Names of the snapshots, the oldest first, each with its place among all that were taken.
+    order: Vec<(u64, String)>,
+    /// Snapshots that were taken so far.
+    taken: u64,
+    /// Snapshots in the trash, no two of one name.
+    bin: BTreeMap<String, Binned>,
     holds: BTreeMap<String, Vec<String>>,
     /// Percent of their pace that scans are held back by.
     held_back: u8,
@@ -140,7 +145,9 @@ impl State {
     /// True if a change would delete a held snapshot, so that it must be refused.
     fn keeps(&self, change: &Change) -> bool {
         match change {
-            Change::DeleteSnapshot { name, .. } => self.is_held(name),
+            Change::DeleteSnapshot { name, .. } | Change::TrashSnapshot { name, .. } => {
+                self.is_held(name)
+            }
             Change::RollBackVolume { discards, .. } => {
                 discards.iter().any(|name| self.is_held(name))
             }
@@ -150,7 +157,8 @@ impl State {
 
     /// Snapshots that were taken after one.
     pub(super) fn newer(&self, snapshot: &str) -> Vec<String> {
-        let mut newer = self.order.iter().skip_while(|name| *name != snapshot);
+        let names = self.order.iter().map(|(_, name)| name);
+        let mut newer = names.skip_while(|name| *name != snapshot);
         newer.next().expect("it is there");
         newer.cloned().collect()
     }
@@ -174,10 +182,10 @@ pub(super) enum Step {
     Look,
     /// Waits until the LUN clone under way is complete.
     AwaitClone,
-    /// Takes a LUN out of the trash, under another name.
-    Undelete(String, String),
-    /// Removes a LUN for good that is in the trash.
-    Purge(String),
+    /// Takes something out of the trash, under another name.
+    Undelete(Item, String),
+    /// Removes something for good that is in the trash.
+    Purge(Item),
 }
 
 pub(super) struct Life<'a> {
@@ -533,6 +541,8 @@ fn apply(state: &mut State, change: &Change) {
         trash,
         trashes,
         order,
+        taken,
+        bin,
         holds,
         volume,
         aggregate,
@@ -542,6 +552,10 @@ fn apply(state: &mut State, change: &Change) {
         cloning,
         geometry: _,
     } = state;
+    let mut take = |name: &String| {
+        *taken += 1;
+        order.push((*taken, name.clone()));
+    };
     match change {
         Change::RenameAggregate { to } => *aggregate = Some(to.clone()),
         Change::SetNotes { text } => notes.clone_from(text),
@@ -586,14 +600,14 @@ fn apply(state: &mut State, change: &Change) {
         Change::CreateSnapshot { name, .. } => {
             snapshots.insert(name.clone(), active.clone());
             trashes.insert(name.clone(), trash.clone());
-            order.push(name.clone());
+            take(name);
         }
         Change::RenameSnapshot { name, to, .. } => {
             let image = snapshots.remove(name).expect("known");
             snapshots.insert(to.clone(), image);
             let image = trashes.remove(name).expect("known");
             trashes.insert(to.clone(), image);
-            for known in order.iter_mut().filter(|known| *known == name) {
+            for (_, known) in order.iter_mut().filter(|(_, known)| known == name) {
                 known.clone_from(to);
             }
             if let Some(tags) = holds.remove(name) {
@@ -603,7 +617,17 @@ fn apply(state: &mut State, change: &Change) {
         Change::DeleteSnapshot { name, .. } => {
             snapshots.remove(name);
             trashes.remove(name);
-            order.retain(|known| known != name);
+            order.retain(|(_, known)| known != name);
+        }
+        Change::TrashSnapshot { name, .. } => {
+            let place = order.iter().position(|(_, known)| known == name);
+            let (taken, _) = order.remove(place.expect("known"));
+            let binned = Binned {
+                image: snapshots.remove(name).expect("known"),
+                trash: trashes.remove(name).expect("known"),
+                taken,
+            };
+            bin.insert(name.clone(), binned);
         }
         Change::HoldSnapshot { name, tag, .. } => {
             holds.entry(name.clone()).or_default().push(tag.clone())
@@ -623,7 +647,7 @@ fn apply(state: &mut State, change: &Change) {
             let then = snapshots[snapshot][lun].clone();
             snapshots.insert(safety.clone(), active.clone());
             trashes.insert(safety.clone(), trash.clone());
-            order.push(safety.clone());
+            take(safety);
             // It may be there that it comes back from.
             trash.retain(|_, lun| lun.number != then.number);
             active.insert(lun.clone(), then);
@@ -635,7 +659,7 @@ fn apply(state: &mut State, change: &Change) {
             snapshots.insert(safety.clone(), std::mem::replace(active, target));
             let target = trashes[snapshot].clone();
             trashes.insert(safety.clone(), std::mem::replace(trash, target));
-            order.push(safety.clone());
+            take(safety);
             if let Some(cloning) = cloning {
                 cloning.is_ended = true;
             }
@@ -647,7 +671,11 @@ fn apply(state: &mut State, change: &Change) {
             trash.clone_from(&trashes[snapshot]);
             snapshots.retain(|name, _| !discards.contains(name));
             trashes.retain(|name, _| !discards.contains(name));
-            order.retain(|name| !discards.contains(name));
+            order.retain(|(_, name)| !discards.contains(name));
+            // What is newer goes, also if it is in the trash.
+            let target = order.iter().find(|(_, name)| name == snapshot);
+            let (target, _) = target.expect("known");
+            bin.retain(|_, binned| binned.taken < *target);
             if let Some(cloning) = cloning {
                 cloning.is_ended = true;
             }
@@ -686,6 +714,8 @@ fn apply(state: &mut State, change: &Change) {
         | Change::SetSync { .. }
         | Change::UndeleteLun { .. }
         | Change::PurgeLun { .. }
+        | Change::UndeleteSnapshot { .. }
+        | Change::PurgeSnapshot { .. }
         | Change::TrashVolume { .. }
         | Change::UndeleteVolume { .. }
         | Change::PurgeVolume { .. }

@@ -1,4 +1,4 @@
-//! LUNs and volumes are deleted and come back.
+//! LUNs, snapshots and volumes are deleted and come back.
 
 use std::time::Duration;
 
@@ -107,6 +107,46 @@ fn a_volume_comes_back_with_its_snapshots() {
     assert_eq!(back["snapshot_policy"], "default", "{back}");
     let mut client = open(&server, "vol0/lun0@monday");
     assert_eq!(client.read(0, 4096).expect("read"), [1; 4096]);
+    server.stop();
+}
+
+#[test]
+fn a_snapshot_that_was_deleted_by_mistake_comes_back() {
+    let dir = TestDir::new();
+    let server = serve(&dir);
+    let mut client = open(&server, "vol0/lun0");
+    client.write(0, &[1; 4096]).expect("written");
+    ask(&dir, &["snapshot", "create", "vol0@monday"]);
+    client.write(0, &[2; 4096]).expect("written");
+    let refusal = ["vol0@monday", "stay in the trash for 1d 0h", "--yes"];
+    refused(&dir, &["snapshot", "delete", "vol0@monday"], 6, &refusal);
+    let job = ask_json(&dir, &["snapshot", "delete", "vol0@monday", "--yes"]);
+    let detail = job["detail"].as_str().expect("a text");
+    assert!(detail.contains("in the trash until 20"), "{job}");
+    assert!(Client::open(&server.tcp, "vol0/lun0@monday").is_err());
+    let item = ask_json(&dir, &["trash", "show"])["trash"][0].clone();
+    assert_eq!(item["kind"], "snapshot", "{item}");
+    assert_eq!(item["name"], "vol0@monday", "{item}");
+    let none = ask_json(&dir, &["snapshot", "show", "vol0"]);
+    assert_eq!(none["snapshots"], serde_json::json!([]));
+    ask(&dir, &["snapshot", "create", "vol0@monday"]);
+    server.stop();
+    let server = serve(&dir);
+    refused(
+        &dir,
+        &["snapshot", "undelete", "vol0@monday"],
+        5,
+        &["vol0@monday exists", "--as"],
+    );
+    let undelete = ["snapshot", "undelete", "vol0@monday", "--as", "back"];
+    let back = ask_json(&dir, &undelete);
+    assert_eq!(back["name"], "vol0@back", "{back}");
+    assert_eq!(back["kind"], "snapshot", "{back}");
+    let mut client = open(&server, "vol0/lun0@back");
+    assert_eq!(client.read(0, 4096).expect("read"), [1; 4096]);
+    drop(client);
+    let mut client = open(&server, "vol0/lun0@monday");
+    assert_eq!(client.read(0, 4096).expect("read"), [2; 4096]);
     server.stop();
 }
 

@@ -177,7 +177,7 @@ fn a_script_gets_the_jobs_id_and_ctrl_c_leaves_the_job_alone() {
     client.flush().expect("flushed");
     // The job has work, and does none of it.
     ask(&dir, &["snapshot", "scan", "vol0", "--pause"]);
-    let said = ask(&dir, &["snapshot", "delete", "vol0@s", "--yes"]);
+    let said = ask(&dir, &["snapshot", "delete", "vol0@s", "--purge", "--yes"]);
     let id = said.trim();
     assert!(
         id.parse::<u64>().is_ok(),

@@ -81,7 +81,7 @@ fn scans_of_a_large_volume_are_killed_on_the_way_and_go_on() {
     drop(client);
     scan(&dir, &["--pause"]);
     for name in ["vol0@b", "vol0@c"] {
-        ask(&dir, &["snapshot", "delete", name, "--yes"]);
+        ask(&dir, &["snapshot", "delete", name, "--purge", "--yes"]);
     }
     let slowly = points(&dir);
     let mut percent = 1;
@@ -98,7 +98,7 @@ fn scans_of_a_large_volume_are_killed_on_the_way_and_go_on() {
         }
         if kill == 1 {
             // One more while the pass is under way: the next pass is for it.
-            ask(&dir, &["snapshot", "delete", "vol0@a", "--yes"]);
+            ask(&dir, &["snapshot", "delete", "vol0@a", "--purge", "--yes"]);
             assert_eq!(number(&scan(&dir, &[]), "waiting_count"), 1);
         }
     }

@@ -295,13 +295,20 @@ fn the_thousand_and_twenty_fourth_snapshot_is_refused_and_room_comes_back() {
         }
     });
     assert_eq!(names(&dir, "vol0").len(), 1023);
-    let remedy = ["1023 snapshots", "delete one", "EVG-2006"];
+    let remedy = ["1023 snapshots", "delete one for good", "EVG-2006"];
     refused(&dir, &["snapshot", "create", "vol0@more"], 5, &remedy);
     refused(&dir, &["snapshot", "restore", "vol0@s7"], 5, &remedy);
     assert_eq!(names(&dir, "vol0").len(), 1023);
     ask(
         &dir,
-        &["snapshot", "delete", "vol0@s500", "--yes", "--wait"],
+        &[
+            "snapshot",
+            "delete",
+            "vol0@s500",
+            "--purge",
+            "--yes",
+            "--wait",
+        ],
     );
     // The last of it is given back by the next consistency points.
     let made = (0..200).any(|_| {

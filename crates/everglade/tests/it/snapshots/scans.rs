@@ -80,7 +80,7 @@ fn a_scan_that_rests_goes_on_when_it_is_told_to() {
     );
     assert_eq!(ask_json(&dir, &["status"])["health"], "healthy", "no harm");
     for name in ["vol0@a", "vol0@b"] {
-        let deleted = ask_json(&dir, &["snapshot", "delete", name, "--yes"]);
+        let deleted = ask_json(&dir, &["snapshot", "delete", name, "--purge", "--yes"]);
         assert_eq!(deleted["detail"], PAUSED, "{deleted}");
     }
     assert_says_why(&dir);

@@ -79,7 +79,10 @@ fn a_clone_that_was_split_outlives_what_it_was_cloned_from() {
     refused(&dir, &["job", "cancel", &id], 5, &["has ended"]);
 
     // What it was cloned from goes, and its blocks are used for something else.
-    ask(&dir, &["snapshot", "delete", "vol0@s", "--yes", "--wait"]);
+    ask(
+        &dir,
+        &["snapshot", "delete", "vol0@s", "--purge", "--yes", "--wait"],
+    );
     ask(&dir, &["volume", "delete", "vol0", "--yes", "--wait"]);
     ask(&dir, &["volume", "create", "other"]);
     ask(&dir, &["lun", "create", "other/l", "--size", "64MiB"]);
@@ -97,7 +100,10 @@ fn a_clone_that_was_split_outlives_what_it_was_cloned_from() {
     let told = ask_json(&dir, &["clone", "split", "show", "test"]);
     assert_eq!(told["state"], "done");
     // The snapshot that it began as is one like others.
-    ask(&dir, &["snapshot", "delete", "test@s", "--yes", "--wait"]);
+    ask(
+        &dir,
+        &["snapshot", "delete", "test@s", "--purge", "--yes", "--wait"],
+    );
     let mut clone = open(&server, "test/lun0");
     assert_eq!(clone.read(0, 4096), Ok(vec![1; 4096]));
     drop(clone);

@@ -270,7 +270,10 @@ fn a_split_goes_on_after_kills_and_an_orderly_end_under_writes() {
         expect(&server, base, None);
     }
     // It needs nothing of what it was cloned from.
-    ask(&dir, &["snapshot", "delete", "vol0@s", "--yes", "--wait"]);
+    ask(
+        &dir,
+        &["snapshot", "delete", "vol0@s", "--purge", "--yes", "--wait"],
+    );
     ask(&dir, &["volume", "delete", "vol0", "--yes", "--wait"]);
     server.stop();
     assert_clean(&dir, 1);

@@ -72,7 +72,10 @@ fn a_snapshot_is_taken_shown_renamed_held_and_deleted() {
     refused(&dir, &delete, 5, &["held by backup", "release", "EVG-2010"]);
     ask(&dir, &["snapshot", "release", "vol0@first", "backup"]);
     let said = ask(&dir, &["snapshot", "delete", "vol0@first", "--dry-run"]);
-    assert!(said.contains("would be lost"), "{said}");
+    assert!(said.contains("would stay in the trash"), "{said}");
+    let dry = ["snapshot", "delete", "vol0@first", "--purge", "--dry-run"];
+    let said = ask(&dir, &dry);
+    assert!(said.contains("would be lost for good"), "{said}");
     refused(&dir, &delete[..3], 6, &["vol0@first", "--yes"]);
     let job = ask_json(&dir, &[&delete[..], &["--wait"]].concat());
     assert_eq!(

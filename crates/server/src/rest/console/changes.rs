@@ -331,12 +331,19 @@ impl Action {
                 let alone = Size(snapshot.exclusive_bytes);
                 Ok(Form {
                     title: format!("Delete snapshot {volume}@{name}"),
-                    lead: vec![format!(
-                        "{alone} are in this snapshot alone and become free. What the volume was \
-                         at {} is gone. This cannot be undone.",
-                        snapshot.created
-                    )],
-                    hidden: vec![tag(&Tag::of_snapshot(&snapshot), filled)],
+                    lead: vec![
+                        format!(
+                            "It holds what the volume was at {}. {alone} are in this snapshot \
+                             alone, and become free when it is gone for good.",
+                            snapshot.created
+                        ),
+                        fate(administrator),
+                    ],
+                    hidden: vec![
+                        tag(&Tag::of_snapshot(&snapshot), filled),
+                        keeps(administrator),
+                    ],
+                    fields: purge_box(administrator, filled),
                     button: "Delete",
                     is_destructive: true,
                     ..Form::default()
@@ -344,7 +351,7 @@ impl Action {
             }
             Action::Undelete(id) => {
                 let item = in_trash(administrator, id)?;
-                let name = item.name.rsplit('/').next().unwrap_or_default();
+                let name = item.name.rsplit(['/', '@']).next().unwrap_or_default();
                 Ok(Form {
                     title: format!("Bring back {} {}", item.kind.noun(), item.name),
                     lead: lines(["It has everything that it had when it was deleted."]),
@@ -580,14 +587,17 @@ fn keeps(administrator: &Administrator) -> (&'static str, String) {
 /// What a visitor may choose about a deletion.
 fn delete_boxes(administrator: &Administrator, filled: &Filled) -> Vec<Field> {
     let mut boxes = vec![disconnect_box(filled)];
-    if administrator.trash_keep_seconds() > 0 {
-        boxes.push(check(
-            filled,
-            "purge",
-            "Delete it for good: not into the trash",
-        ));
-    }
+    boxes.extend(purge_box(administrator, filled));
     boxes
+}
+
+/// The choice to delete for good, if there is another one.
+fn purge_box(administrator: &Administrator, filled: &Filled) -> Vec<Field> {
+    if administrator.trash_keep_seconds() == 0 {
+        return Vec::new();
+    }
+    let text = "Delete it for good: not into the trash";
+    vec![check(filled, "purge", text)]
 }
 
 /// The form of a restore says what would be lost: what was written since the snapshot.

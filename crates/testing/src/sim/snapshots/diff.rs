@@ -22,7 +22,7 @@ impl Life<'_> {
             None => format!("{volume}/{lun}"),
             Some(snapshot) => format!("{volume}/{lun}@{snapshot}"),
         };
-        let order: Vec<&str> = state.order.iter().map(String::as_str).collect();
+        let order: Vec<&str> = state.order.iter().map(|(_, name)| name.as_str()).collect();
         let mut pairs: Vec<(Option<&str>, &str)> =
             order.iter().map(|before| (None, *before)).collect();
         for pair in order.windows(2) {

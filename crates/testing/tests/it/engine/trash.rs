@@ -1,4 +1,4 @@
-//! LUNs and volumes that are deleted and come back, or leave the trash for good.
+//! LUNs, snapshots and volumes that are deleted and come back, or leave the trash for good.
 
 use everglade_engine::admin::{Change, Error};
 use everglade_engine::{State, TrashInfo};
@@ -32,6 +32,31 @@ impl Rig {
         let lun = found.and_then(|it| it.lun).expect("it is in the trash");
         let (volume, name) = (own("v"), own(to));
         self.change(Change::UndeleteLun { volume, lun, name })
+    }
+
+    fn put_snapshot(&mut self, snapshot: &str) {
+        let (volume, name) = (own("v"), own(snapshot));
+        self.change(Change::TrashSnapshot { volume, name })
+            .expect("it is there");
+    }
+
+    /// Number of the snapshot that was put into the trash first under a name.
+    fn trashed_snapshot(&self, name: &str) -> u32 {
+        let known = self.trash();
+        let found = known.iter().find(|it| it.name == format!("v@{name}"));
+        found
+            .and_then(|it| it.snapshot)
+            .expect("it is in the trash")
+    }
+
+    fn undelete_snapshot(&mut self, name: &str, to: &str) -> Result<(), Error> {
+        let snapshot = self.trashed_snapshot(name);
+        let (volume, name) = (own("v"), own(to));
+        self.change(Change::UndeleteSnapshot {
+            volume,
+            snapshot,
+            name,
+        })
     }
 
     fn create(&mut self, name: &str, blocks: u64) -> Result<(), Error> {
@@ -295,5 +320,148 @@ fn the_oldest_leaves_the_trash_before_a_client_is_refused() {
     };
     let read = ask(&rig.world, &mut rig.system, "v/c", op);
     assert!(matches!(read, Ok(Reply::Data(_))), "{read:?}");
+    drop(rig.restart());
+}
+
+#[test]
+fn a_snapshot_comes_back_as_it_was() {
+    let mut rig = Rig::new();
+    rig.write("v/l", 0, 100, 1_000);
+    rig.snapshot("v", "s");
+    rig.write("v/l", 0, 100, 2_000);
+    rig.put_snapshot("s");
+    assert_eq!(rig.snapshot_names("v"), Vec::<String>::new());
+    assert_eq!(rig.trashed_names(), ["v@s"]);
+    // The name is free.
+    rig.snapshot("v", "s");
+    rig.write("v/l", 0, 100, 3_000);
+    rig.put_snapshot("s");
+    rig.rest();
+    let mut rig = rig.restart();
+    let found = rig.trash();
+    assert_eq!(found.len(), 2);
+    assert!(found[0].used_blocks >= 100, "it has them alone: {found:?}");
+    assert_eq!(found[0].size_bytes, BLOCKS * BLOCK);
+    let op = Op::Flush;
+    let gone = ask(&rig.world, &mut rig.system, "v/l@s", op);
+    assert!(gone.is_err(), "{gone:?}");
+    rig.undelete_snapshot("s", "old").expect("the name is free");
+    rig.undelete_snapshot("s", "s").expect("the name is free");
+    rig.expect("v/l@old", 0, 100, 1_000);
+    rig.expect("v/l@s", 0, 100, 2_000);
+    let taken = rig.change(Change::CreateSnapshot {
+        volume: own("v"),
+        name: own("old"),
+    });
+    assert!(matches!(taken, Err(Error::Exists(_))), "{taken:?}");
+    let mut rig = rig.restart();
+    assert_eq!(rig.snapshot_names("v"), ["old", "s"]);
+    rig.expect("v/l@old", 0, 100, 1_000);
+    rig.expect("v/l@s", 0, 100, 2_000);
+    drop(rig.restart());
+}
+
+#[test]
+fn what_holds_a_snapshot_keeps_it_out_of_the_trash() {
+    let mut rig = Rig::new();
+    rig.write("v/l", 0, 10, 1_000);
+    rig.snapshot("v", "s");
+    let put = || Change::TrashSnapshot {
+        volume: own("v"),
+        name: own("s"),
+    };
+    let (handle, _) = rig.system.target(0).open("v/l@s").expect("it is there");
+    let refused = rig.change(put());
+    assert!(matches!(refused, Err(Error::Busy(_))), "{refused:?}");
+    rig.system.target(0).close(handle);
+    rig.clone_of("c", "v", "s").expect("a new name");
+    let refused = rig.change(put());
+    assert!(matches!(refused, Err(Error::Busy(_))), "{refused:?}");
+    rig.delete_volume("c").expect("nothing needs it");
+    rig.rest();
+    rig.change(put()).expect("nothing holds it");
+    let clone = rig.clone_of("c", "v", "s");
+    assert!(matches!(clone, Err(Error::NotFound(_))), "{clone:?}");
+    let snapshot = 12_345;
+    let missing = rig.change(Change::PurgeSnapshot {
+        volume: own("v"),
+        snapshot,
+    });
+    assert!(matches!(missing, Err(Error::NotFound(_))), "{missing:?}");
+    let snapshot = rig.trashed_snapshot("s");
+    rig.change(Change::PurgeSnapshot {
+        volume: own("v"),
+        snapshot,
+    })
+    .expect("it is in the trash");
+    rig.rest();
+    assert_eq!(rig.pending("v"), 0, "the scan has released it");
+    drop(rig.restart());
+}
+
+#[test]
+fn what_is_newer_goes_with_a_rollback_also_out_of_the_trash() {
+    let mut rig = Rig::new();
+    rig.write("v/l", 0, 50, 1_000);
+    rig.snapshot("v", "older");
+    rig.write("v/l", 0, 50, 2_000);
+    rig.snapshot("v", "target");
+    rig.write("v/l", 0, 50, 3_000);
+    rig.snapshot("v", "newer");
+    rig.put_snapshot("older");
+    rig.put_snapshot("newer");
+    rig.change(Change::RollBackVolume {
+        volume: own("v"),
+        snapshot: own("target"),
+        discards: vec![],
+    })
+    .expect("what is in the trash needs no name");
+    rig.expect("v/l", 0, 50, 2_000);
+    assert_eq!(rig.trashed_names(), ["v@older"]);
+    let mut rig = rig.restart();
+    assert_eq!(rig.trashed_names(), ["v@older"]);
+    rig.undelete_snapshot("older", "older").expect("it is free");
+    rig.expect("v/l@older", 0, 50, 1_000);
+    drop(rig.restart());
+}
+
+#[test]
+fn the_trash_gives_its_places_to_new_snapshots() {
+    let mut rig = Rig::new();
+    let take = |rig: &mut Rig, name: String| {
+        let volume = own("v");
+        rig.change(Change::CreateSnapshot { volume, name })
+    };
+    for number in 0..4 {
+        take(&mut rig, format!("t{number}")).expect("there is room");
+        rig.put_snapshot(&format!("t{number}"));
+    }
+    // Those in the trash count, too, until there are nearly as many as there can be.
+    for number in 0..1_023 {
+        take(&mut rig, format!("s{number}")).expect("the trash makes room");
+    }
+    assert_eq!(rig.trashed_names(), Vec::<String>::new());
+    let full = take(&mut rig, own("one-more"));
+    assert!(matches!(full, Err(Error::Limit(_))), "{full:?}");
+    drop(rig.restart());
+}
+
+#[test]
+fn a_volume_in_the_trash_keeps_its_snapshots_in_the_trash() {
+    let mut rig = Rig::new();
+    rig.write("v/l", 0, 50, 1_000);
+    rig.snapshot("v", "s");
+    rig.put_snapshot("s");
+    rig.change(Change::TrashVolume { name: own("v") })
+        .expect("nothing needs it");
+    assert_eq!(rig.trashed_names(), ["v"]);
+    let mut rig = rig.restart();
+    let volume = rig.trash()[0].volume.volume;
+    let name = own("v");
+    rig.change(Change::UndeleteVolume { volume, name })
+        .expect("the name is free");
+    assert_eq!(rig.trashed_names(), ["v@s"]);
+    rig.undelete_snapshot("s", "s").expect("the name is free");
+    rig.expect("v/l@s", 0, 50, 1_000);
     drop(rig.restart());
 }
