@@ -91,6 +91,9 @@ pub struct Aggregate {
     /// The reason, if the aggregate is read-only, failed or unavailable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// It was imported to be read only: nothing is written to its devices.
+    #[serde(default)]
+    pub imported_read_only: bool,
     /// How its devices protect each other: `none` or `mirror`; `unknown` if the aggregate is
     /// unavailable.
     pub raid: String,

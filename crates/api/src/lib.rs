@@ -100,7 +100,9 @@ pub use snapshot::{
 };
 pub use spare::{Spare, SpareDrive, Spares};
 pub use split::{Split, SplitState};
-pub use statistics::{AggregateStatistics, CpuTime, Operation, Statistics};
+pub use statistics::{
+    AggregateStatistics, CpuTime, DeviceOperation, DeviceStatistics, Operation, Statistics,
+};
 pub use status::{AggregateSummary, Condition, Health, Status};
 pub use token::{CreateToken, MadeToken, Token, Tokens};
 pub use trash::{Trash, TrashItem, TrashKind, Undelete, Undeleted};

@@ -19,6 +19,9 @@ pub struct ImportAggregate {
     /// Also import devices that are all older than what this daemon has seen of the aggregate.
     #[schema(required = false)]
     pub accept_rollback: bool,
+    /// Open the aggregate for reading: nothing is written to the devices.
+    #[schema(required = false)]
+    pub read_only: bool,
     /// Only show which aggregate the devices have.
     #[schema(required = false)]
     pub dry_run: bool,
@@ -38,6 +41,7 @@ impl ImportAggregate {
             devices: fields.strings("devices", DEVICES_MAX)?,
             name: fields.parsed("name")?,
             accept_rollback: fields.flag("accept_rollback")?,
+            read_only: fields.flag("read_only")?,
             dry_run: fields.flag("dry_run")?,
         };
         fields.finish()?;
@@ -143,6 +147,7 @@ mod tests {
             devices: vec!["/dev/sdb".to_owned()],
             name: Some("old".parse().expect("a name")),
             accept_rollback: true,
+            read_only: true,
             dry_run: true,
         };
         let body = serde_json::to_vec(&import).expect("JSON");

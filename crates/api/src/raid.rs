@@ -124,7 +124,7 @@ impl CreateAggregate {
     ///
     /// # Errors
     /// The first field that does not.
-    pub(crate) fn check_raid(&self) -> Result<(), Problem> {
+    pub fn check_raid(&self) -> Result<(), Problem> {
         if self.raid == Raid::None {
             let Some(size) = self.group_size else {
                 return Ok(());

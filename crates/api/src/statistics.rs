@@ -24,6 +24,35 @@ pub struct Statistics {
     pub cpu: Vec<CpuTime>,
     /// Aggregates.
     pub aggregates: Vec<AggregateStatistics>,
+    /// Devices of the aggregates.
+    #[serde(default)]
+    pub devices: Vec<DeviceStatistics>,
+}
+
+/// What a device did since it was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DeviceStatistics {
+    /// Path of the device.
+    pub path: String,
+    /// The aggregate that it is a device of.
+    pub aggregate: String,
+    /// Operations that failed.
+    pub error_count: u64,
+    /// Reads, writes and flushes.
+    pub operations: Vec<DeviceOperation>,
+}
+
+/// Operations of one kind on a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DeviceOperation {
+    /// `read`, `write` or `flush`.
+    pub op: String,
+    /// Number of operations that are done, also of those that failed.
+    pub count: u64,
+    /// Bytes transferred.
+    pub bytes: u64,
+    /// Sum of the durations.
+    pub duration_us: u64,
 }
 
 /// CPU time of one subsystem, summed over all reactors.

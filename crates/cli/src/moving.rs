@@ -48,6 +48,7 @@ pub(crate) fn import(
         devices: devices.collect::<Result<_, _>>()?,
         name: import.name.clone(),
         accept_rollback: import.accept_rollback,
+        read_only: import.read_only,
         dry_run: import.dry_run,
     };
     let path = "/v1/aggregates/actions/import";

@@ -1,6 +1,7 @@
 //! `everglade top`: current activity as differences of counters, drawn anew at every interval.
 //!
-//! It has kinds of operations, aggregates, and the busiest clients of each LUN ([`crate::used`]).
+//! It has kinds of operations, aggregates, and the busiest clients of each LUN ([`crate::used`]) or
+//! the devices.
 //!
 //! On a terminal each picture replaces the one before; elsewhere pictures follow each other, so
 //! that they can be logged.
@@ -10,7 +11,9 @@ use std::io::{self, IsTerminal};
 use std::thread::sleep;
 use std::time::Duration;
 
-use everglade_api::{AggregateStatistics, Operation, Size, Statistics};
+use everglade_api::{
+    AggregateStatistics, DeviceOperation, DeviceStatistics, Operation, Size, Statistics,
+};
 
 use crate::failure::{Failure, exit};
 use crate::output::Output;
@@ -18,7 +21,7 @@ use crate::rate::per_second;
 use crate::session::Session;
 use crate::table::heading;
 use crate::used::Used;
-use crate::verb::Top;
+use crate::verb::{Top, TopBy};
 
 pub(crate) fn run(top: &Top, session: &Session, output: &Output) -> Result<u8, Failure> {
     let draws_over = io::stdout().is_terminal();
@@ -32,7 +35,10 @@ pub(crate) fn run(top: &Top, session: &Session, output: &Output) -> Result<u8, F
         output.stream(&now.raw, || {
             let ms = elapsed_ms(&before.meant, &now.meant);
             let mut picture = picture(&before.meant, &now.meant);
-            picture.push_str(&used.since(&used_before, ms));
+            picture.push_str(&match top.by {
+                TopBy::Device => devices(&before.meant, &now.meant, ms),
+                _ => used.since(&used_before, ms),
+            });
             // Move the cursor home, clear each line to its end, then clear the lines below.
             if draws_over {
                 let drawn = picture.replace('\n', "\x1b[K\n");
@@ -117,6 +123,73 @@ fn picture(before: &Statistics, now: &Statistics) -> String {
     text
 }
 
+/// The table of what devices did between two samples, those that were busy longest first.
+fn devices(before: &Statistics, now: &Statistics, ms: u64) -> String {
+    let mut rows: Vec<(u64, Vec<String>)> = Vec::new();
+    for device in &now.devices {
+        let mut earlier = before.devices.iter();
+        let earlier = earlier.find(|known| known.path == device.path);
+        let since = |op: &str| {
+            let find = |known: &DeviceStatistics| {
+                let mut operations = known.operations.iter();
+                operations.find(|it| it.op == op).cloned()
+            };
+            let then = earlier.and_then(find).unwrap_or_default();
+            let now = find(device).unwrap_or_default();
+            DeviceOperation {
+                op: now.op,
+                count: now.count.saturating_sub(then.count),
+                bytes: now.bytes.saturating_sub(then.bytes),
+                duration_us: now.duration_us.saturating_sub(then.duration_us),
+            }
+        };
+        let rate = |count: u64| per_second(0, count, ms).to_string();
+        let through = |bytes: u64| format!("{}/s", Size(per_second(0, bytes, ms)));
+        let mean = |it: &DeviceOperation| {
+            let us = it.duration_us.checked_div(it.count);
+            us.map_or_else(|| "-".to_owned(), |us| format!("{us} us"))
+        };
+        let [reads, writes, flushes] = ["read", "write", "flush"].map(since);
+        let busy = [&reads, &writes, &flushes].map(|it| it.duration_us);
+        rows.push((
+            busy.iter().sum(),
+            vec![
+                device.path.clone(),
+                device.aggregate.clone(),
+                rate(reads.count),
+                through(reads.bytes),
+                mean(&reads),
+                rate(writes.count),
+                through(writes.bytes),
+                mean(&writes),
+                rate(flushes.count),
+                mean(&flushes),
+                rate(
+                    device
+                        .error_count
+                        .saturating_sub(earlier.map_or(0, |it| it.error_count)),
+                ),
+            ],
+        ));
+    }
+    rows.sort_by_key(|row| std::cmp::Reverse(row.0));
+    let mut table = heading(&[
+        "DEVICE",
+        "AGGREGATE",
+        "READS/S",
+        "READ",
+        "MEAN",
+        "WRITES/S",
+        "WRITTEN",
+        "MEAN",
+        "FLUSHES/S",
+        "MEAN",
+        "ERRORS/S",
+    ]);
+    rows.into_iter().for_each(|(_, row)| table.row(row));
+    format!("\n{}", table.text(true))
+}
+
 fn elapsed_ms(before: &Statistics, now: &Statistics) -> u64 {
     now.uptime_ms.saturating_sub(before.uptime_ms).max(1)
 }
@@ -146,6 +219,34 @@ mod tests {
     use everglade_api::CpuTime;
 
     use super::*;
+
+    #[test]
+    fn devices_are_told_by_what_kept_them_busy() {
+        let look = |count: u64| {
+            let device = |path: &str, us: u64| DeviceStatistics {
+                path: path.to_owned(),
+                aggregate: "aggr0".to_owned(),
+                error_count: 0,
+                operations: vec![DeviceOperation {
+                    op: "write".to_owned(),
+                    count,
+                    bytes: count << 16,
+                    duration_us: count * us,
+                }],
+            };
+            Statistics {
+                devices: vec![device("/dev/quick", 100), device("/dev/slow", 9_000)],
+                ..Statistics::default()
+            }
+        };
+        let text = devices(&look(100), &look(300), 2000);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[2].starts_with("/dev/slow "), "{text}");
+        for part in ["100", "6.3 MiB/s", "9000 us", "-"] {
+            assert!(lines[2].contains(part), "{part}: {text}");
+        }
+        assert!(lines[3].contains(" 100 us"), "{text}");
+    }
 
     #[test]
     fn a_picture_is_of_what_happened_between_two_looks() {

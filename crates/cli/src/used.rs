@@ -46,7 +46,7 @@ impl Used {
             let client = session.host.unwrap_or(session.client);
             let all = || "-".to_owned();
             let who = match by {
-                TopBy::Both => (session.lun, client, session.protocol),
+                TopBy::Both | TopBy::Device => (session.lun, client, session.protocol),
                 TopBy::Lun => (session.lun, all(), all()),
                 TopBy::Client => (all(), client, all()),
             };

@@ -924,7 +924,7 @@ pub struct Top {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
 
-    /// One line for each client of a LUN, for each LUN, or for each client
+    /// One line for each client of a LUN, for each LUN, for each client, or for each device
     #[arg(long, value_enum, default_value_t = TopBy::Both)]
     pub by: TopBy,
 }
@@ -938,4 +938,6 @@ pub enum TopBy {
     Lun,
     /// A client, with all its LUNs.
     Client,
+    /// A device of an aggregate.
+    Device,
 }

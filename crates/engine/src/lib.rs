@@ -54,6 +54,7 @@ mod home;
 mod media;
 mod mend;
 mod mount;
+mod open;
 mod ops;
 mod pool;
 mod reactor;
@@ -74,6 +75,7 @@ pub use crate::mount::create::{
 };
 pub use crate::mount::grow_error::GrowError;
 pub use crate::mount::labels::Expected;
+pub use crate::mount::opening::Opening;
 pub use crate::mount::refusal::Refusal;
 pub use crate::mount::wanted::{Growth, GrowthInfo};
 pub use crate::pool::aggregate::State;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use everglade_affinity::{Affinities, AggregateAffinities, Permit, RANGES};
+use everglade_affinity::{Affinities, Permit};
 use everglade_env::lock::{Mutex, RwLock};
 use everglade_env::{BLOCK_SIZE, DeviceId, Nanos, SegmentFault, Storage};
 use everglade_format::Seat;
@@ -14,20 +14,16 @@ use everglade_pagecache::PageCache;
 use crate::admin::removal;
 use crate::background::split;
 use crate::cp::freeze::RECLAIM_REGIONS;
+use crate::media::Media;
 use crate::media::copies::{CopiesInfo, DriveFaults};
 use crate::media::devices::StripesInfo;
-use crate::media::heal::Healing;
 use crate::media::next::NextGeometry;
-use crate::media::{Layout, Media};
-use crate::mend::Mender;
 use crate::mount::copies::{self, LostCopy};
 use crate::mount::grow_error::GrowError;
 use crate::mount::growth;
-use crate::mount::labels::{self, Labels};
-use crate::mount::lost;
+use crate::mount::labels::{self};
 use crate::mount::members::Missing;
 use crate::mount::mounting::Mounting;
-use crate::mount::raid_log;
 use crate::mount::records::Records;
 use crate::mount::refusal::Refusal;
 use crate::mount::replacement;
@@ -45,7 +41,7 @@ use crate::pool::refused::RefusedInfo;
 use crate::pool::removal::{RemovalInfo, RemovalPlan};
 use crate::pool::scrub::ScrubInfo;
 use crate::pool::shares::{Lane, Turn, Waits};
-use crate::pool::space::{Space, Usage};
+use crate::pool::space::Usage;
 use crate::pool::trash::{self, PurgedInfo, TrashInfo};
 use crate::pool::trigger::CpCounts;
 use crate::pool::volume::Volume;
@@ -137,7 +133,7 @@ pub(crate) struct Shared {
     /// An aggregate with groups of drives was opened.
     pub(crate) has_groups: AtomicBool,
     /// Serialises the opening of aggregates.
-    opening: Mutex<()>,
+    pub(crate) opening: Mutex<()>,
     pub(crate) mailboxes: Vec<Mutex<VecDeque<Message>>>,
     /// CPU time of each reactor.
     pub(crate) cpu: Vec<CpuTimes>,
@@ -164,6 +160,8 @@ pub struct AggregateInfo {
     pub epoch: u64,
     /// State of the aggregate.
     pub state: State,
+    /// It was opened to be read only ([`crate::Opening::is_for_reading`]).
+    pub is_for_reading: bool,
     /// The last committed consistency point.
     pub committed_cp: u64,
     /// The one it was opened with, before its journal was replayed.
@@ -308,56 +306,6 @@ impl Engine {
         self.0.cpu.iter().map(CpuTimes::read).collect()
     }
 
-    /// Opens the aggregate on these devices: reads labels and superblock at once, and leaves
-    /// mounting to the home reactor, which must be woken. If the caller remembers the aggregate, it
-    /// must be the same one. Devices of `joining` may turn out not to be members: their joining was
-    /// cut. Watch [`Engine::aggregates`] for the outcome, and for the devices.
-    ///
-    /// # Errors
-    /// A refusal has three parts: found, expected and remedy. Nothing is written.
-    pub fn open(
-        &self,
-        storage: &dyn Storage,
-        devices: &[DeviceId],
-        joining: &[DeviceId],
-        expected: Option<&labels::Expected>,
-    ) -> Result<u32, Refusal> {
-        let labels = labels::read(storage, devices, joining, expected, Missing::IfSafe)?;
-        self.open_labelled(storage, labels, None)
-    }
-
-    /// Opens an aggregate like [`Engine::open`], also if members are missing that may have newer
-    /// data, as long as each mirror has a drive. What only the missing ones have is lost.
-    ///
-    /// # Errors
-    /// See [`Engine::open`].
-    pub fn open_degraded(
-        &self,
-        storage: &dyn Storage,
-        devices: &[DeviceId],
-        joining: &[DeviceId],
-        expected: Option<&labels::Expected>,
-    ) -> Result<u32, Refusal> {
-        let labels = labels::read(storage, devices, joining, expected, Missing::Allowed)?;
-        self.open_labelled(storage, labels, None)
-    }
-
-    /// Opens an aggregate like [`Engine::open`], under another name if there is one. The name is on
-    /// the devices when clients are admitted.
-    ///
-    /// # Errors
-    /// See [`Engine::open`].
-    pub fn open_as(
-        &self,
-        storage: &dyn Storage,
-        devices: &[DeviceId],
-        expected: Option<&labels::Expected>,
-        name: Option<&str>,
-    ) -> Result<u32, Refusal> {
-        let labels = labels::read(storage, devices, &[], expected, Missing::IfSafe)?;
-        self.open_labelled(storage, labels, name)
-    }
-
     /// Reads which aggregate these devices have, without opening it.
     ///
     /// # Errors
@@ -387,107 +335,6 @@ impl Engine {
         Some((newest.uuid, newest.name))
     }
 
-    fn open_labelled(
-        &self,
-        storage: &dyn Storage,
-        labels: Labels,
-        name: Option<&str>,
-    ) -> Result<u32, Refusal> {
-        let shared = &self.0;
-        // Reactors use the table of aggregates all the time, so they do not wait while devices are
-        // read here.
-        let opening = shared.opening.lock();
-        let _alone = opening;
-        let known = shared.all();
-        let mut open = known.iter().filter(|known| !known.is_forgotten());
-        if let Some(twin) = open.find(|known| known.uuid == labels.config.uuid) {
-            return Err(Refusal::new(
-                format!("aggregate {} is open already", twin.name),
-                "each aggregate once",
-                "Remove one of the copies. Nothing was changed",
-            ));
-        }
-        let id = u32::try_from(known.len()).expect("few aggregates");
-        let mut layout = Layout::new(labels.config, labels.devices).map_err(|damage| {
-            Refusal::new(damage.to_string(), "a valid label", "Nothing was changed")
-        })?;
-        let affinities = AggregateAffinities::add(&shared.affinities, RANGES)
-            .map_err(|gone| Refusal::new(gone.to_string(), "a running engine", "Start again"))?;
-        let (superblock, astray, former) = (labels.superblock, labels.astray, labels.removed);
-        let lost = lost::find(storage, &mut layout, &superblock, &astray)?;
-        // After the crash of a daemon, the content read here may still be in a device's cache. A
-        // flush is answered from committed content, so that content must be stable now.
-        for device in layout.devices().collect::<Vec<DeviceId>>() {
-            if layout.is_out(device) {
-                continue;
-            }
-            let (found, expected, remedy) = match storage.flush(device) {
-                _ if astray.contains(&device) => (
-                    "another commit of the same number".to_owned(),
-                    "the same commit on all devices",
-                    "Take the device away. Nothing was changed",
-                ),
-                Ok(()) => continue,
-                Err(error) => (
-                    error.to_string(),
-                    "a device that can be flushed",
-                    "Replace the device's host storage, then start again",
-                ),
-            };
-            layout = layout.without(device).ok_or_else(|| {
-                Refusal::new(format!("device {}: {found}", device.0), expected, remedy)
-            })?;
-        }
-        let highest = labels.highest_epoch;
-        let highest_epoch = raid_log::recover(storage, &mut layout, &superblock, highest)?;
-        let has_groups = layout.config.has_groups();
-        shared.has_groups.fetch_or(has_groups, Ordering::Relaxed);
-        let healing = Healing::find(storage, &layout, &superblock);
-        let backed = superblock.areas_used * layout.geometry.area_blocks();
-        let backed = backed.min(layout.config.staying_blocks());
-        let space = Space::new(
-            layout.config.staying_blocks(),
-            layout.config.reserve_blocks,
-            superblock.blocks_used,
-            backed,
-        );
-        let home = id as usize % shared.options.reactors;
-        let mut aggregate = Aggregate::new(
-            id,
-            layout,
-            highest_epoch,
-            affinities,
-            home,
-            &superblock,
-            space,
-        );
-        aggregate.add_former(&former);
-        aggregate.commits_first = healing.is_needed();
-        if let Some(name) = name {
-            aggregate.begin_as(name);
-        }
-        (aggregate.lost_segments, aggregate.spared_segments) = (lost.missed, lost.spared);
-        let aggregate = Arc::new(aggregate);
-        let aggregates = shared.aggregates.write();
-        let mut aggregates = aggregates;
-        aggregates.push(aggregate.clone());
-        share_dirty_memory(&shared.options, &aggregates);
-        drop(aggregates);
-        let mender = Mender::new(&aggregate, superblock.inode_file.clone(), superblock.cp);
-        let mounting = Mounting {
-            aggregate,
-            superblock,
-            healing,
-            affinities: BTreeMap::new(),
-            begun: None,
-            mender,
-            derived: Vec::new(),
-            leaves_out: false,
-        };
-        shared.post(home, Message::Mount(Box::new(mounting)));
-        Ok(id)
-    }
-
     /// Returns the segment files that were lost when the aggregate was opened. Nothing is written
     /// there for as long as it is open.
     ///
@@ -510,7 +357,11 @@ impl Engine {
     /// Rewrites lost copies of an aggregate's labels; returns the lost copies, and those that could
     /// not be written. Called after the aggregate is online. Blocks the caller.
     pub fn mend_labels(&self, storage: &dyn Storage, id: u32) -> Vec<LostCopy> {
-        let media = &self.0.aggregate(id).media;
+        let aggregate = self.0.aggregate(id);
+        if aggregate.is_for_reading {
+            return Vec::new();
+        }
+        let media = &aggregate.media;
         // Whoever changes the devices writes all labels.
         let Some(_turn) = media.begin_change() else {
             return Vec::new();
@@ -667,6 +518,7 @@ impl Engine {
             removal: aggregate.removal(),
             former: aggregate.former(),
             purged: aggregate.purged.info(),
+            is_for_reading: aggregate.is_for_reading,
         };
         let all = self.0.all();
         let listed = all.iter().filter(|aggregate| !aggregate.is_forgotten());
@@ -900,7 +752,7 @@ impl Engine {
 }
 
 /// Aggregates share the memory that may be dirty.
-fn share_dirty_memory(options: &Options, aggregates: &[Arc<Aggregate>]) {
+pub(crate) fn share_dirty_memory(options: &Options, aggregates: &[Arc<Aggregate>]) {
     let live = || aggregates.iter().filter(|known| !known.is_forgotten());
     let pages = dirty_memory(options.memory_bytes) / BLOCK_SIZE as u64;
     let share = pages / live().count().max(1) as u64;

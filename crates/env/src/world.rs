@@ -179,6 +179,15 @@ impl World {
         self.0.admit(device::open_block(path, self.0.access)?)
     }
 
+    /// Opens whatever is at the path for reading only. Other readers may have it open as well, and
+    /// no writer. All writes fail.
+    ///
+    /// # Errors
+    /// [`OpenError`], with nothing changed.
+    pub fn open_to_read(&self, path: &Path) -> Result<DeviceId, OpenError> {
+        self.0.admit(device::open(path, Access::ReadOnly)?)
+    }
+
     /// Makes a device larger, while reactors use it, and returns its size. A directory gets the
     /// given size, or stays as it is without one. A file or block device gets no size, and becomes
     /// as large as the host says that it is now, if that is larger. No device becomes smaller.

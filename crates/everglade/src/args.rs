@@ -9,7 +9,7 @@ use everglade_server::config::{
     UnixListen,
 };
 use everglade_server::openapi::Role;
-use everglade_server::{Ablation, Interval, Name, Settings, Size};
+use everglade_server::{Ablation, Interval, Name, Raid, Settings, Size};
 
 /// A copy-on-write storage server in user space: thin volumes on pooled files or devices, served
 /// over NBD, iSCSI and NVMe/TCP.
@@ -347,6 +347,36 @@ pub(crate) struct Serve {
     )]
     pub(crate) snapshot_policy: Option<Name>,
 
+    /// Devices of the aggregate made at first start: empty directories, regular files or block
+    /// devices, or 'none' to make no aggregate [default: a directory in the data directory]
+    #[arg(
+        long,
+        value_name = "PATH,PATH,…",
+        env = "EVERGLADE_DEVICES",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    pub(crate) devices: Vec<PathBuf>,
+
+    /// How they protect each other: none, mirror, single, double or triple [default: none]
+    #[arg(
+        long,
+        value_name = "RAID",
+        env = "EVERGLADE_RAID",
+        hide_env_values = true
+    )]
+    pub(crate) raid: Option<Raid>,
+
+    /// Drives of each group [default: of a mirror 2; with parity all]
+    #[arg(
+        long,
+        value_name = "N",
+        env = "EVERGLADE_GROUP_SIZE",
+        hide_env_values = true,
+        value_parser = clap::value_parser!(u64).range(2..=31)
+    )]
+    pub(crate) group_size: Option<u64>,
+
     /// Size of the thin aggregate made at first start [default: 64GiB]
     #[arg(
         long,
@@ -415,6 +445,9 @@ impl Serve {
             metrics_tcp: self.metrics_tcp,
             journal_device: self.journal_device.clone(),
             journal_half_size: self.journal_half_size,
+            devices: self.devices.clone(),
+            raid: self.raid,
+            group_size: self.group_size,
             aggregate_size: self.aggregate_size,
             lun_size: self.lun_size,
             cp_interval: self.cp_interval,

@@ -152,6 +152,7 @@ mod tests {
         let aggregate = |name: &str| AggregateState {
             name: name.to_owned(),
             phase: Phase::Ready,
+            read_only: false,
             epoch: 1,
             uuid: None,
             devices: vec![device.clone()],

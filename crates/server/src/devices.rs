@@ -119,6 +119,7 @@ fn open(
 ) -> Result<DeviceId, DeviceError> {
     let path = data_dir.join(&device.path);
     let opened = patiently(|| match device.kind {
+        _ if aggregate.read_only => world.open_to_read(&path),
         DeviceKind::Directory => world.open_directory(&path, device.size_bytes, false),
         DeviceKind::File => world.open_file(&path),
         DeviceKind::Block => world.open_block(&path),

@@ -64,7 +64,7 @@ pub use config::{Ablation, Config, Settings};
 pub use datadir::DataDir;
 pub use descriptors::Descriptors;
 pub use error::{ServeError, StartError};
-pub use everglade_api::{Name, Size, openapi};
+pub use everglade_api::{Name, Raid, Size, openapi};
 pub use interval::Interval;
 pub use serve::serve;
 pub use stop::Stop;

@@ -70,7 +70,7 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
     }
     let doors = Doors { unix, tcp, tokens };
     let (metrics, metrics_at) = listen::bind_metrics(&config.metrics)?.unzip();
-    let is_first = administrator::first_start::is_needed(&directory);
+    let is_first = administrator::first_start::is_needed(&directory, config);
     let endpoints = Endpoints {
         api_unix: config.api_unix.clone(),
         api_tcp,

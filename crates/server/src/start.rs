@@ -132,7 +132,7 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
     let engine = Engine::new(switched.fold(options, |options, it| it.apply(options)));
     let plane = Arc::new(Plane::new(world.clone(), stop.clone(), config.reactors));
     creation::undo_unfinished(&world, &mut directory);
-    let is_first = first_start::is_needed(&directory);
+    let is_first = first_start::is_needed(&directory, config);
     if is_first {
         first_start::create_aggregate(&plane, &engine, config, &mut directory)?;
     }

@@ -39,6 +39,7 @@ const TABLE: [(&str, &[&str]); 8] = [
             "cp",
             "mount",
             "shared",
+            "open",
             "reactor",
         ],
     ),

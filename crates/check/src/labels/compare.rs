@@ -41,10 +41,13 @@ impl Labels {
                 findings.add(Kind::LabelSlot, &object, place, expected, found);
             }
             Copy::Valid(record) if record.epoch > epoch => {
-                // With groups, a start without some of the devices skips epochs that were seen.
+                // With groups, and for removals, the record after a change that was cut skips the
+                // epochs that were seen.
+                let has_removals = self.config.has_removals() || record.has_removals();
+                let skips = self.config.has_groups() || has_removals;
                 let kind = match record.epoch - epoch {
                     1 => Kind::ChangeCut,
-                    _ if self.config.has_groups() && !is_in_its_slot => Kind::ChangeCut,
+                    _ if skips && !is_in_its_slot => Kind::ChangeCut,
                     _ => Kind::EpochBehind,
                 };
                 let expected = format_args!("config records up to epoch {epoch}");

@@ -24,6 +24,7 @@ Examples:
   everglade aggregate import /dev/sdb /dev/sdc
   everglade aggregate import /mnt/old/everglade/aggregates/aggr0/dev0 --as old
   everglade aggregate import /dev/sdb --dry-run
+  everglade aggregate import /mnt/copy/disk.img --read-only --as copy
   everglade aggregate import --scan /dev --scan /mnt
 
 No other program may use the devices. Do not import a copy of a device, or a device that another
@@ -45,6 +46,10 @@ pub struct AggregateImport {
     /// was written since is lost
     #[arg(long)]
     pub accept_rollback: bool,
+
+    /// Only read: nothing is written to the devices, which may be copies, or be write-protected
+    #[arg(long)]
+    pub read_only: bool,
 
     /// Show which aggregate the devices have; change nothing
     #[arg(long)]

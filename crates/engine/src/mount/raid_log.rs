@@ -90,6 +90,39 @@ pub(crate) fn recover(
     }
 }
 
+/// Looks whether the aggregate can be read without that: reads need parity only of drives that are
+/// missing. Writes nothing.
+///
+/// # Errors
+/// A drive is missing or fails, and parity is to be made right.
+pub(crate) fn check(
+    storage: &dyn Storage,
+    layout: &Layout,
+    superblock: &Superblock,
+) -> Result<(), Refusal> {
+    if !layout.has_losses() {
+        return Ok(());
+    }
+    let key = TagKey::new(&layout.config.secret);
+    let all = layout.all_rows().iter();
+    for rows in all.filter(|rows| !layout.config.is_removed(rows.members[0])) {
+        match find(storage, layout, rows, superblock.cp.next(), &key) {
+            Ok(found) if found.headers.is_empty() => {}
+            Ok(_) => {
+                return Err(Refusal::new(
+                    "a drive is missing, and the last writes to the others were cut off",
+                    "parity of all stripes, to read what the missing drive has",
+                    "Attach the missing drive, or import the aggregate without --read-only, which \
+                     writes to it. Nothing was changed",
+                ));
+            }
+            Err(Trouble::Drive(device, error)) => return Err(failed(storage, device, &error)),
+            Err(Trouble::Refused(refusal)) => return Err(*refusal),
+        }
+    }
+    Ok(())
+}
+
 /// Why parity is not made right.
 enum Trouble {
     /// A drive fails.

@@ -67,6 +67,8 @@ pub(crate) struct Aggregate {
     /// A consistency point comes before clients: when it was opened, a copy of a superblock was to
     /// be healed ([`crate::media::heal`]), or it has got another name.
     pub(crate) commits_first: bool,
+    /// It was opened to be read only: it never writes to its devices.
+    pub(crate) is_for_reading: bool,
     /// The journal, unless it has none.
     pub(crate) log: Option<Log>,
     pub(crate) counts: Counts,
@@ -105,6 +107,9 @@ pub(crate) struct Aggregate {
     pub(crate) standing: Standing,
 }
 
+/// Why an aggregate that was opened to be read only cannot be changed.
+const FOR_READING: &str = "it was imported with --read-only; export it, and import it without that";
+
 impl Aggregate {
     pub(crate) fn new(
         id: u32,
@@ -139,6 +144,7 @@ impl Aggregate {
             spared_segments: Vec::new(),
             has_cut_change: highest_epoch > config.epoch,
             commits_first: false,
+            is_for_reading: false,
             topology: AtomicU64::new(0),
             recovery: Mutex::new(None),
             uuid: config.uuid,
@@ -352,6 +358,12 @@ impl Aggregate {
     pub(crate) fn halt(&self, reason: String) {
         self.standing
             .halt(self.with_cause(reason), self.stop_requested());
+    }
+
+    /// It is opened to be read only. Before it is mounted.
+    pub(crate) fn begin_for_reading(&mut self) {
+        self.is_for_reading = true;
+        self.standing.halt(FOR_READING.to_owned(), false);
     }
 
     /// Makes the aggregate unusable.

@@ -3,7 +3,7 @@
 
 mod connected;
 mod deletion;
-mod devices;
+pub(crate) mod devices;
 mod failing;
 mod garden;
 mod growing;
@@ -34,7 +34,7 @@ use crate::running::{Server, TestDir, code, stderr, stdout};
 use crate::tools::must;
 
 const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
+pub(crate) const GIB: u64 = 1 << 30;
 
 /// A small first start.
 pub(crate) fn serve(dir: &TestDir) -> Server {

@@ -407,6 +407,11 @@ impl Administrator {
                     .ok_or_else(|| Problem::not_found("aggregate", name))
             }
             None if usable.len() == 1 && self.unavailable().is_empty() => Ok(usable.remove(0)),
+            None if usable.is_empty() => Err(Problem::new(
+                Code::NotFound,
+                "there is no aggregate that could have a volume; make one with 'everglade \
+                 aggregate create', or take one up with 'everglade aggregate import'",
+            )),
             None => {
                 let names: Vec<_> = usable.iter().map(|known| known.name.as_str()).collect();
                 let text = format!(

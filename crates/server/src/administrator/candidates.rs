@@ -752,6 +752,7 @@ mod tests {
         let aggregate = AggregateState {
             name: "b".to_owned(),
             phase: Phase::Ready,
+            read_only: false,
             epoch: 1,
             uuid: Some(Uuid([1; 16])),
             devices: devices.collect(),
@@ -776,6 +777,7 @@ mod tests {
         let aggregate = AggregateState {
             name: "a".to_owned(),
             phase: Phase::Ready,
+            read_only: false,
             epoch: 1,
             uuid: Some(Uuid([1; 16])),
             devices: vec![own(0)],
@@ -833,6 +835,7 @@ mod tests {
         let aggregate = AggregateState {
             name: "a".to_owned(),
             phase: Phase::Ready,
+            read_only: false,
             epoch: 1,
             uuid: Some(Uuid([1; 16])),
             devices: vec![member.clone(), joining],

@@ -119,6 +119,7 @@ pub(super) fn create(
         let aggregate = AggregateState {
             name: name.to_owned(),
             phase: Phase::Creating,
+            read_only: false,
             epoch: 0,
             uuid: Some(Uuid(plan.uuid)),
             devices: wanted.devices,

@@ -49,6 +49,13 @@ impl Administrator {
             let text = format!("aggregate {name} is deleted; the next start clears what is left");
             return Err(Problem::new(Code::Unavailable, text));
         }
+        if recorded.read_only {
+            let text = format!(
+                "aggregate {name} was imported to be read only, so its devices are not cleared; \
+                 export it to close it"
+            );
+            return Err(Problem::new(Code::ReadOnly, text));
+        }
         self.close_for_volumes(name, &directory, discard_volumes)?;
         if let Err(error) = record_deleting(&mut directory, name) {
             self.ready().insert(name.to_owned());

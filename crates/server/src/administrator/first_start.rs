@@ -5,27 +5,25 @@
 //! first start is repeated from nothing, and no later start finds a pool without its LUN, or its
 //! volume without a schedule.
 
-use everglade_api::{Moment, Problem};
+use everglade_api::{CreateAggregate, Moment, Problem};
 use everglade_engine::{Engine, admin};
 use everglade_format::volume::Sync;
 
 use super::candidates::{self, Protection, Wanted, WantedJournal};
-use super::creation::{self, Contents};
+use super::creation::{self, Contents, CreationError};
 use super::room;
-use crate::config::BLOCK_BYTES;
+use crate::config::{BLOCK_BYTES, FirstDevices};
 use crate::datadir::{Device, Phase};
 use crate::plane::control::{Control, Plane};
 use crate::schedule::Schedule;
 use crate::{Config, DataDir, StartError};
 
-/// Returns whether there never was an aggregate whose creation was finished: the last one is not
-/// deleted.
-pub(crate) fn is_needed(directory: &DataDir) -> bool {
-    directory
-        .state()
-        .aggregates
-        .iter()
-        .all(|aggregate| aggregate.phase == Phase::Creating)
+/// Returns whether an aggregate is to be made: there never was one whose creation was finished,
+/// because the last one is not deleted, and one is wanted.
+pub(crate) fn is_needed(directory: &DataDir, config: &Config) -> bool {
+    let mut aggregates = directory.state().aggregates.iter();
+    let is_wanted = config.first_start.devices != FirstDevices::None;
+    is_wanted && aggregates.all(|aggregate| aggregate.phase == Phase::Creating)
 }
 
 /// Refuses a first start that the file system of the data directory has no room for, before
@@ -34,10 +32,11 @@ pub(crate) fn is_needed(directory: &DataDir) -> bool {
 /// # Errors
 /// One line that says how much is needed.
 pub fn refuse_full_host(config: &Config) -> Result<(), StartError> {
-    if !DataDir::is_blank(&config.data_dir) {
+    let first = &config.first_start;
+    // Given devices are looked at when they are open.
+    if !DataDir::is_blank(&config.data_dir) || first.devices != FirstDevices::Own {
         return Ok(());
     }
-    let first = &config.first_start;
     let journal = WantedJournal {
         has_device: false,
         // A journal on its own device gets its size when that device is checked.
@@ -65,38 +64,73 @@ fn half_blocks(config: &Config) -> Option<u64> {
     half.map(|half| half.bytes() / BLOCK_BYTES)
 }
 
-/// Creates the aggregate on a directory device and opens it.
+/// Creates the aggregate and opens it.
 pub(crate) fn create_aggregate(
     plane: &Plane,
     engine: &Engine,
     config: &Config,
     directory: &mut DataDir,
 ) -> Result<(), StartError> {
+    let name = &config.first_start.aggregate;
+    let wanted = wanted(config, directory)?;
+    let made = creation::create(plane, engine, directory, name, wanted, Contents::Kept);
+    made.map(drop).map_err(|error| match error {
+        CreationError::HoldsData { path } => StartError::Engine(format!(
+            "--devices: {path} holds data, which would be overwritten; choose another device, or \
+             clear it with 'wipefs --all' or 'blkdiscard'; nothing was changed"
+        )),
+        error => StartError::engine(error),
+    })
+}
+
+/// Returns what the aggregate is made of.
+fn wanted(config: &Config, directory: &DataDir) -> Result<Wanted, StartError> {
     let first = &config.first_start;
-    let mut devices = vec![directory_device(config)];
     let half_blocks = half_blocks(config);
-    if let Some(path) = &first.journal.device {
-        let device = candidates::journal_device(directory, path, half_blocks);
-        devices.push(device.map_err(|problem| refused_journal(&problem))?);
-    }
-    let wanted = Wanted {
-        journal: WantedJournal {
-            has_device: devices.len() > 1,
-            half_blocks,
-        },
-        devices,
-        protection: Protection::NONE,
+    let FirstDevices::Given {
+        paths,
+        raid,
+        group_size,
+    } = &first.devices
+    else {
+        let mut devices = vec![directory_device(config)];
+        if let Some(path) = &first.journal.device {
+            let device = candidates::journal_device(directory, path, half_blocks);
+            devices.push(device.map_err(|problem| refused_journal(&problem))?);
+        }
+        return Ok(Wanted {
+            journal: WantedJournal {
+                has_device: devices.len() > 1,
+                half_blocks,
+            },
+            devices,
+            protection: Protection::NONE,
+        });
     };
-    creation::create(
-        plane,
-        engine,
-        directory,
-        &first.aggregate,
-        wanted,
-        Contents::Kept,
-    )
-    .map(drop)
-    .map_err(StartError::engine)
+    let request = CreateAggregate {
+        name: first.aggregate.parse().expect("a name"),
+        raid: *raid,
+        group_size: *group_size,
+        devices: paths.clone(),
+        size_bytes: first.is_size_chosen.then_some(first.aggregate_size.bytes()),
+        journal_device: first.journal.device.clone(),
+        journal_half_bytes: half_blocks.map(|blocks| blocks * BLOCK_BYTES),
+        discard_contents: false,
+        dry_run: false,
+    };
+    let checked = request.check_raid();
+    let chosen = checked.and_then(|()| candidates::chosen(directory, &request));
+    chosen.map_err(|problem| {
+        let option = match problem.field.as_deref() {
+            Some("raid") => "--raid",
+            Some("group_size") => "--group-size",
+            Some("size_bytes") => "--aggregate-size",
+            Some("journal_device") => "--journal-device",
+            _ => "--devices",
+        };
+        let text = format!("{option}: {}; nothing was changed", problem.detail);
+        StartError::Engine(text)
+    })
 }
 
 fn refused_journal(problem: &Problem) -> StartError {

@@ -7,16 +7,15 @@
 use std::collections::BTreeMap;
 
 use everglade_api::{
-    Aggregate, AggregateState, AggregateStatistics, AggregateSummary, Aggregates, CatchingUp, Code,
-    Condition, ConsistencyPoints, CpuTime, Damage, Device, DeviceKind, Health, Journal, Lun, Luns,
-    Operation, Problem, Recovery, Size, Statistics, Status, Sync, Version, Volume, Volumes,
-    counted,
+    Aggregate, AggregateState, AggregateSummary, Aggregates, CatchingUp, Code, Condition,
+    ConsistencyPoints, Damage, Device, DeviceKind, Health, Journal, Lun, Luns, Problem, Recovery,
+    Size, Status, Sync, Version, Volume, Volumes, counted,
 };
 use everglade_engine::{
-    AggregateInfo, Cleaned, JournalInfo, LunInfo, PhaseTimes, RecoveryInfo, State, Subsystem,
-    TrashInfo, VolumeInfo,
+    AggregateInfo, Cleaned, JournalInfo, LunInfo, PhaseTimes, RecoveryInfo, State, TrashInfo,
+    VolumeInfo,
 };
-use everglade_env::{DeviceFiles, DeviceId, Nanos, TrafficInfo};
+use everglade_env::{DeviceFiles, DeviceId, TrafficInfo};
 use everglade_format::volume::Sync as MediaSync;
 
 use super::administrator::{Administrator, split};
@@ -26,6 +25,9 @@ use super::units::bytes;
 use crate::datadir::{Uuid, format_file};
 use crate::fronts::Counts;
 use crate::records::course::percent;
+
+/// Snapshots that are named when space is short.
+const LARGEST_SNAPSHOTS: usize = 3;
 
 /// See [`Administrator::engine_counts`].
 pub struct EngineCounts {
@@ -162,6 +164,7 @@ impl Administrator {
             uuid: Uuid(info.uuid).to_string(),
             state: self.state_of_aggregate(info),
             reason,
+            imported_read_only: info.is_for_reading,
             raid: drives::raid(info).to_owned(),
             group_size: drives::group_size(info),
             size_bytes: bytes(usage.total_blocks),
@@ -330,6 +333,31 @@ impl Administrator {
         found.ok_or_else(|| Problem::not_found("LUN", format!("{volume}/{name}")))
     }
 
+    /// Says which snapshots of an aggregate hold most alone.
+    fn largest_snapshots(&self, aggregate: &str) -> String {
+        let volumes = self.engine.volumes().into_iter();
+        let here = volumes.filter(|volume| volume.aggregate == aggregate);
+        let mut found: Vec<(u64, String)> = here
+            .flat_map(|volume| {
+                let snapshots = self.engine.snapshots(&volume.name).into_iter();
+                snapshots.map(move |it| {
+                    let name = format!("{}@{}", volume.name, it.name);
+                    (it.exclusive_bytes, name)
+                })
+            })
+            .filter(|(alone, _)| *alone > 0)
+            .collect();
+        found.sort_by(|one, other| other.cmp(one));
+        let largest = found.into_iter().take(LARGEST_SNAPSHOTS);
+        let largest: Vec<String> = largest
+            .map(|(alone, name)| format!("{name} with {}", Size(alone)))
+            .collect();
+        match largest.is_empty() {
+            true => String::new(),
+            false => format!("; the largest snapshots: {}", largest.join(", ")),
+        }
+    }
+
     /// Returns the health of the server, with all conditions.
     #[must_use]
     pub fn status(&self) -> Status {
@@ -341,7 +369,14 @@ impl Administrator {
             .collect();
         let mut conditions: Vec<_> = aggregates
             .iter()
-            .flat_map(|known| conditions(known, closed.get(&known.name).copied()))
+            .flat_map(|known| {
+                let mut found = conditions(known, closed.get(&known.name).copied());
+                let full = Code::AggregateNearlyFull.to_string();
+                for condition in found.iter_mut().filter(|it| it.code == full) {
+                    condition.what += &self.largest_snapshots(&known.name);
+                }
+                found
+            })
             .collect();
         conditions.extend(self.found_at_start());
         conditions.extend(self.schedule().conditions());
@@ -434,71 +469,6 @@ impl Administrator {
         }
     }
 
-    /// Returns the counters for `top`.
-    #[must_use]
-    pub fn statistics(&self) -> Statistics {
-        let (cache_hits, cache_misses) = self.engine.cache_counts();
-        let view = |info: &AggregateInfo| AggregateStatistics {
-            name: info.name.clone(),
-            committed_cp: info.committed_cp,
-            used_bytes: bytes(info.usage.used_blocks),
-            free_bytes: bytes(free_blocks(info)),
-            dirty_bytes: bytes(info.usage.dirty_pages),
-            pending_free_bytes: bytes(info.usage.pending_blocks),
-        };
-        Statistics {
-            uptime_ms: u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX),
-            connection_count: u64::from(self.plane.placement.connections()),
-            memory_bytes: bytes(everglade_env::pages_in_use() as u64),
-            cache_hits,
-            cache_misses,
-            operations: self.operations(),
-            cpu: self.cpu(),
-            aggregates: self.engine.aggregates().iter().map(view).collect(),
-        }
-    }
-
-    /// Returns the CPU time of reactors by subsystem.
-    pub(crate) fn cpu_times(&self) -> Vec<Vec<(&'static str, Nanos)>> {
-        let named = |times: [Nanos; Subsystem::ALL.len()]| {
-            let names = Subsystem::ALL.iter().map(|it| it.name());
-            names.zip(times).collect()
-        };
-        self.engine.cpu_times().into_iter().map(named).collect()
-    }
-
-    /// The same, summed over all reactors.
-    fn cpu(&self) -> Vec<CpuTime> {
-        let all = self.cpu_times();
-        let sum = |(index, subsystem): (usize, &Subsystem)| CpuTime {
-            subsystem: subsystem.name().to_owned(),
-            time_us: all.iter().map(|reactor| reactor[index].1).sum::<Nanos>() / 1000,
-        };
-        Subsystem::ALL.iter().enumerate().map(sum).collect()
-    }
-
-    /// Returns the operations of clients by kind, summed over all protocols.
-    fn operations(&self) -> Vec<Operation> {
-        let mut operations: Vec<Operation> = Vec::new();
-        let counts = self.plane.counts().into_iter();
-        for counted in counts.flat_map(|(_, counts)| counts.sessions.operations) {
-            let known = operations.iter().position(|it| it.op == counted.name);
-            let index = known.unwrap_or_else(|| {
-                operations.push(Operation {
-                    op: counted.name.to_owned(),
-                    ..Operation::default()
-                });
-                operations.len() - 1
-            });
-            let sum = &mut operations[index];
-            sum.count += counted.requests;
-            sum.error_count += counted.errors;
-            sum.bytes += counted.bytes;
-            sum.duration_us += counted.duration / 1000;
-        }
-        operations
-    }
-
     /// Returns the version of the running daemon.
     #[must_use]
     pub fn version(&self) -> Version {
@@ -552,7 +522,7 @@ fn view_recovery(info: &RecoveryInfo) -> Option<Recovery> {
 }
 
 /// Returns the blocks that clients can still fill.
-fn free_blocks(info: &AggregateInfo) -> u64 {
+pub(super) fn free_blocks(info: &AggregateInfo) -> u64 {
     let usage = info.usage;
     let unused = usage.total_blocks.saturating_sub(usage.used_blocks);
     unused.saturating_sub(usage.reserve_blocks)
@@ -599,6 +569,11 @@ fn conditions(aggregate: &Aggregate, closed: Option<Code>) -> Vec<Condition> {
             format!("it could not be opened and serves nothing: {reason}"),
             "do what the message says, then start the daemon again; nothing was written to it",
         );
+        return conditions;
+    }
+    if aggregate.imported_read_only && aggregate.state == AggregateState::ReadOnly {
+        drives::degraded(aggregate, &mut add);
+        damaged(&aggregate.damage, &mut add);
         return conditions;
     }
     if let (AggregateState::ReadOnly, Some(reason)) = (aggregate.state, &aggregate.reason) {
@@ -691,6 +666,7 @@ fn held(aggregate: &Aggregate) -> String {
         ("snapshots alone hold", aggregate.snapshot_exclusive_bytes),
         ("the trash has", aggregate.trash_bytes),
         ("deletions have yet to free", aggregate.pending_free_bytes),
+        ("the reserve is", aggregate.reserve_bytes),
     ];
     let parts = parts.iter().filter(|(_, bytes)| *bytes > 0);
     let parts: Vec<String> = parts
@@ -764,6 +740,7 @@ pub(crate) fn example() -> Aggregate {
         uuid: String::new(),
         state: AggregateState::Online,
         reason: None,
+        imported_read_only: false,
         raid: "none".to_owned(),
         group_size: None,
         size_bytes: 1000,

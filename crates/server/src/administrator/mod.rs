@@ -54,6 +54,7 @@ mod sessions;
 mod snapshots;
 mod spares;
 mod splits;
+mod statistics;
 mod trash;
 mod unavailable;
 mod units;

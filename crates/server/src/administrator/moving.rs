@@ -14,14 +14,14 @@
 //!    devices have at most some more consistency points, and can be imported again.
 //! 3. Two aggregates never have the same name, not for a moment: the name that the labels say is
 //!    compared before the aggregate is opened, and a new name is there when it is opened
-//!    ([`Engine::open_as`](everglade_engine::Engine::open_as)).
+//!    ([`Engine::open_with`]).
 //! 4. A recorded aggregate that could not be opened can be imported from other paths: the record
 //!    has these paths from then on.
 //! 5. The last aggregate cannot be exported, because without aggregates the next start would create
 //!    the default one.
 
 use everglade_api::{Aggregate, Code, ExportedAggregate, ImportAggregate, ImportPlan, Problem};
-use everglade_engine::{Engine, Expected, Found, Refusal, State};
+use everglade_engine::{Engine, Expected, Found, Opening, Refusal, State};
 use everglade_env::{DeviceId, Storage as _};
 
 use super::administrator::{AGGREGATES_MAX, Administrator, LOOK_EVERY, host};
@@ -160,6 +160,7 @@ impl Administrator {
             phase: Phase::Ready,
             epoch: found.epoch,
             uuid: Some(Uuid(found.uuid)),
+            read_only: request.read_only,
             devices: members.into_iter().map(|(_, device)| device).collect(),
         };
         let mut state = directory.state().clone();
@@ -174,7 +175,10 @@ impl Administrator {
         points::see(&self.engine, &mut directory);
         self.ready().insert(name.clone());
         drop(directory);
-        tracing::info!("imported aggregate {name}");
+        match request.read_only {
+            true => tracing::info!("imported aggregate {name}, to be read only"),
+            false => tracing::info!("imported aggregate {name}"),
+        }
         self.aggregate(&name).map_err(Problem::after_change)
     }
 
@@ -203,6 +207,7 @@ impl Administrator {
         for mut device in devices {
             let path = directory.device_path(&device);
             let id = patiently(|| match device.kind {
+                _ if request.read_only => world.open_to_read(&path),
                 DeviceKind::Directory => world.open_directory(&path, 0, false),
                 DeviceKind::File => world.open_file(&path),
                 DeviceKind::Block => world.open_block(&path),
@@ -278,11 +283,16 @@ impl Administrator {
             epoch: 0,
             cp: if request.accept_rollback { 0 } else { seen },
         };
-        let new_name = Some(name).filter(|name| *name != found.name);
+        let opening = Opening {
+            name: Some(name).filter(|name| *name != found.name),
+            is_degraded: false,
+            is_for_reading: request.read_only,
+        };
         let world = &self.plane.world;
         let result = self.plane.open(|| {
-            let engine = &self.engine;
-            engine.open_as(world, &opened.ids, Some(&expected), new_name)
+            let devices = (opened.ids.as_slice(), [].as_slice());
+            self.engine
+                .open_with(world, devices, Some(&expected), opening)
         });
         let result = result
             .ok_or_else(|| Problem::new(Code::Unavailable, "the daemon is stopping".to_owned()))?;

@@ -13,7 +13,7 @@
 //! | a mirror whose missing drives may have newer data (decision 0041) | `--degraded` |
 
 use everglade_api::Code;
-use everglade_engine::{AggregateInfo, Engine, Expected, Refusal};
+use everglade_engine::{AggregateInfo, Engine, Expected, Opening, Refusal};
 use everglade_env::{DeviceId, Storage, World};
 
 use super::drives::IdleDrives;
@@ -271,11 +271,15 @@ impl Opener<'_> {
             cp,
         });
         let (world, engine, expected) = (self.world, self.engine, expected.as_ref());
-        let (members, joining) = (&devices.members, &devices.joining);
-        match is_degraded {
-            false => engine.open(world, members, joining, expected),
-            true => engine.open_degraded(world, members, joining, expected),
-        }
+        let devices = (devices.members.as_slice(), devices.joining.as_slice());
+        // Its labels may have another name, which they keep.
+        let name = aggregate.read_only.then_some(aggregate.name.as_str());
+        let opening = Opening {
+            name,
+            is_degraded,
+            is_for_reading: aggregate.read_only,
+        };
+        engine.open_with(world, devices, expected, opening)
     }
 
     /// Closes devices that are no members, and says which of them should be.

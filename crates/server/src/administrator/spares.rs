@@ -15,7 +15,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use everglade_api::{
-    Aggregate, Device, DeviceKind, DeviceState, Problem, ReplaceDrive, Spare, SpareDrive, Spares,
+    Aggregate, AggregateState, Device, DeviceKind, DeviceState, Problem, ReplaceDrive, Spare,
+    SpareDrive, Spares,
 };
 
 use super::administrator::{Administrator, host};
@@ -114,6 +115,9 @@ impl SpareRounds {
         let is_settled = administrator.since.elapsed() >= MISSING_FOR;
         let mut notices = Vec::new();
         for aggregate in administrator.aggregates().aggregates {
+            if aggregate.state != AggregateState::Online {
+                continue;
+            }
             for drive in lost(&aggregate, is_settled) {
                 let key = (aggregate.name.clone(), drive.path.clone());
                 if self.refused.contains_key(&key) {

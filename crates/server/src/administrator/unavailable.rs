@@ -62,6 +62,7 @@ impl Unavailable {
             uuid: self.uuid.clone(),
             state: Shown::Unavailable,
             reason: Some(self.reason.clone()),
+            imported_read_only: false,
             raid: "unknown".to_owned(),
             group_size: None,
             size_bytes: 0,

@@ -45,7 +45,7 @@ pub use rollback::AcceptRollback;
 pub use switch::Switch;
 
 use everglade_api::openapi::Role;
-use everglade_api::{DEFAULT_POLICY, Name};
+use everglade_api::{DEFAULT_POLICY, Name, Raid};
 
 use crate::{Interval, Size};
 
@@ -163,6 +163,12 @@ pub struct Settings {
     pub journal_device: Option<PathBuf>,
     /// Size of each half of the journal, at first start.
     pub journal_half_size: Option<Size>,
+    /// Devices of the aggregate made at first start; `none` alone: none is made.
+    pub devices: Vec<PathBuf>,
+    /// How they protect each other.
+    pub raid: Option<Raid>,
+    /// How many of them are in a group.
+    pub group_size: Option<u64>,
     /// Size of the aggregate made at first start.
     pub aggregate_size: Option<Size>,
     /// Size of the LUN made at first start.
@@ -207,6 +213,12 @@ impl Settings {
             metrics_tcp: self.metrics_tcp.or(lower.metrics_tcp),
             journal_device: self.journal_device.or(lower.journal_device),
             journal_half_size: self.journal_half_size.or(lower.journal_half_size),
+            devices: match self.devices.is_empty() {
+                true => lower.devices,
+                false => self.devices,
+            },
+            raid: self.raid.or(lower.raid),
+            group_size: self.group_size.or(lower.group_size),
             aggregate_size: self.aggregate_size.or(lower.aggregate_size),
             lun_size: self.lun_size.or(lower.lun_size),
             cp_interval: self.cp_interval.or(lower.cp_interval),
@@ -327,12 +339,32 @@ pub struct Journal {
     pub half_size: Option<Size>,
 }
 
+/// Where a first start makes the aggregate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FirstDevices {
+    /// In a directory of the data directory.
+    Own,
+    /// On these devices.
+    Given {
+        /// Absolute paths; text, because it goes into records.
+        paths: Vec<String>,
+        /// How they protect each other.
+        raid: Raid,
+        /// How many of them are in a group, if somebody said so.
+        group_size: Option<u64>,
+    },
+    /// Nowhere: the daemon waits for an aggregate to be made or imported.
+    None,
+}
+
 /// The objects that a first start creates (docs/reference/conventions.md#first-start).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirstStart {
-    /// Name of the aggregate, on one directory device.
+    /// Name of the aggregate.
     pub aggregate: String,
-    /// Its size, thin.
+    /// Where it is made.
+    pub devices: FirstDevices,
+    /// Its size, or that of each of its directories, thin.
     pub aggregate_size: Size,
     /// Somebody chose this size; it is not the default.
     pub is_size_chosen: bool,
@@ -425,7 +457,11 @@ impl Config {
             snapshot_policy: settings
                 .snapshot_policy
                 .map_or_else(|| DEFAULT_POLICY.to_owned(), |name| name.to_string()),
-            first_start: first_start(settings.aggregate_size, settings.lun_size, journal)?,
+            first_start: first_start(
+                first_devices(settings.devices, settings.raid, settings.group_size)?,
+                (settings.aggregate_size, settings.lun_size),
+                journal,
+            )?,
             accept_rollback: settings.accept_rollback,
             degraded: settings.degraded,
             data_dir,
@@ -434,17 +470,8 @@ impl Config {
 }
 
 fn journal(device: Option<PathBuf>, half_size: Option<Size>) -> Result<Journal, ConfigError> {
-    let device = match device {
-        None => None,
-        Some(path) => {
-            let text = place::absolute(path)?.into_os_string().into_string();
-            Some(text.map_err(|path| ConfigError::OutOfRange {
-                key: "journal.device".into(),
-                found: path.display().to_string(),
-                expected: "a path in UTF-8".to_owned(),
-            })?)
-        }
-    };
+    let device = device.map(|path| recordable("journal.device", path));
+    let device = device.transpose()?;
     let half_size = match half_size {
         None => None,
         Some(half) => Some(in_range(
@@ -454,6 +481,46 @@ fn journal(device: Option<PathBuf>, half_size: Option<Size>) -> Result<Journal, 
         )?),
     };
     Ok(Journal { device, half_size })
+}
+
+/// Returns an absolute path as text for a record.
+fn recordable(key: &'static str, path: PathBuf) -> Result<String, ConfigError> {
+    let text = place::absolute(path)?.into_os_string().into_string();
+    text.map_err(|path| ConfigError::OutOfRange {
+        key: key.into(),
+        found: path.display().to_string(),
+        expected: "a path in UTF-8".to_owned(),
+    })
+}
+
+fn first_devices(
+    devices: Vec<PathBuf>,
+    raid: Option<Raid>,
+    group_size: Option<u64>,
+) -> Result<FirstDevices, ConfigError> {
+    let is_none = devices.iter().any(|path| path.as_os_str() == "none");
+    if devices.is_empty() || is_none {
+        let (key, found) = match (raid, group_size) {
+            (Some(raid), _) => ("raid", raid.to_string()),
+            (None, Some(size)) => ("group-size", size.to_string()),
+            (None, None) if is_none && devices.len() > 1 => {
+                ("devices", "none, and others".to_owned())
+            }
+            (None, None) if is_none => return Ok(FirstDevices::None),
+            (None, None) => return Ok(FirstDevices::Own),
+        };
+        return Err(ConfigError::OutOfRange {
+            key: key.into(),
+            found,
+            expected: "devices that it is for".to_owned(),
+        });
+    }
+    let paths = devices.into_iter().map(|path| recordable("devices", path));
+    Ok(FirstDevices::Given {
+        paths: paths.collect::<Result<_, _>>()?,
+        raid: raid.unwrap_or_default(),
+        group_size,
+    })
 }
 
 /// Returns the path of a Unix socket; `flag` is the flag that sets it.
@@ -476,8 +543,8 @@ fn unix_socket(
 }
 
 fn first_start(
-    aggregate_size: Option<Size>,
-    lun_size: Option<Size>,
+    devices: FirstDevices,
+    (aggregate_size, lun_size): (Option<Size>, Option<Size>),
     journal: Journal,
 ) -> Result<FirstStart, ConfigError> {
     let is_size_chosen = aggregate_size.is_some();
@@ -491,6 +558,7 @@ fn first_start(
     let lun_size = in_range("lun-size", lun_size, Size(BLOCK_BYTES)..=POOL_BYTES_MAX)?;
     Ok(FirstStart {
         aggregate: "aggr0".to_owned(),
+        devices,
         aggregate_size: whole_blocks("aggregate-size", aggregate_size)?,
         is_size_chosen,
         volume: "vol0".to_owned(),

@@ -166,6 +166,7 @@ mod tests {
         let aggregate = |number: &u8| AggregateState {
             name: format!("a{number}"),
             phase: Phase::Ready,
+            read_only: false,
             epoch: 1,
             uuid: Some(Uuid([*number; 16])),
             devices: vec![Device {

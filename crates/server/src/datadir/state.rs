@@ -97,6 +97,9 @@ pub struct AggregateState {
     /// The UUID in its labels; while it is being created, the future UUID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<Uuid>,
+    /// It is opened for reading: nothing is written to its devices.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub read_only: bool,
     /// Its devices, in the order of the label's table.
     #[serde(rename = "device")]
     pub devices: Vec<Device>,
@@ -363,6 +366,7 @@ mod tests {
                 AggregateState {
                     name: "a".to_owned(),
                     phase: Phase::Ready,
+                    read_only: false,
                     epoch: 7,
                     uuid: Some(Uuid(std::array::from_fn(|i| {
                         u8::try_from(i).expect("small")
@@ -372,6 +376,7 @@ mod tests {
                 AggregateState {
                     name: "b".to_owned(),
                     phase: Phase::Creating,
+                    read_only: false,
                     epoch: 0,
                     uuid: None,
                     devices: vec![block],

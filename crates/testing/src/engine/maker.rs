@@ -32,6 +32,8 @@ pub struct Opening {
     pub is_degraded: bool,
     /// What the data directory of the daemon remembers.
     pub expected: Option<Expected>,
+    /// Nothing is to be written.
+    pub is_for_reading: bool,
 }
 
 /// Makes engines of one shape.
@@ -328,10 +330,12 @@ impl EngineMaker {
         let mut devices = world.devices();
         devices.retain(|device| !joining.contains(device));
         let (storage, expected) = (world.storage(), opening.expected.as_ref());
-        let opened = match opening.is_degraded {
-            false => engine.open(&*storage, &devices, &joining, expected),
-            true => engine.open_degraded(&*storage, &devices, &joining, expected),
+        let how = everglade_engine::Opening {
+            name: None,
+            is_degraded: opening.is_degraded,
+            is_for_reading: opening.is_for_reading,
         };
+        let opened = engine.open_with(&*storage, (&devices, &joining), expected, how);
         let aggregate = opened.map_err(|refusal| NotMounted::Refused(refusal.to_string()))?;
         let known = engine.aggregates().swap_remove(0).devices;
         for device in joining.iter().filter(|device| known.contains(device)) {

@@ -32,7 +32,7 @@ use everglade_target::{Error, Op};
 use super::asker::{Asker, Ended, Lun};
 use super::{Background, Failure, Growth, Report, growth};
 use crate::engine::BUSY;
-use crate::engine::{EngineMaker, EngineSystem};
+use crate::engine::{EngineMaker, EngineSystem, Opening};
 use crate::system::{Geometry, Maker, PoolGrowth, System};
 use crate::world::{Cut, Images, Keep};
 use crate::{Rng, Seed, SimWorld};
@@ -776,6 +776,7 @@ pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failur
     let mut growths = plan.grows.then_some(growths);
     let mut trash = Rng::for_part(seed.0, "trash");
     let mut trash = trash.one_in(3).then_some(trash);
+    let mut readers = Rng::for_part(seed.0, "readers");
     let mut world = SimWorld::new(seed, reactors, &maker.devices(plan.bytes));
     maker
         .format(&world)
@@ -813,12 +814,38 @@ pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failur
         maker
             .check(&offline)
             .map_err(|error| Failure::new(error).within(format!("check after life {life}")))?;
+        if readers.one_in(6) {
+            let world = SimWorld::restart(images.clone(), seed, reactors);
+            read_only(&world, maker, states.clone())
+                .map_err(|failure| failure.within(format!("reading after life {life}")))?;
+        }
         world = SimWorld::restart(images, Seed(seed.0.wrapping_add(life + 1)), reactors);
         report.cuts += 1;
         report.recoveries += 1;
     }
     report.digest = world.digest();
     Ok(report)
+}
+
+/// Whoever opens the aggregate for reading finds what everybody finds, and writes nothing.
+fn read_only(world: &SimWorld, maker: &EngineMaker, states: Vec<State>) -> Result<(), Failure> {
+    let opening = Opening {
+        is_for_reading: true,
+        ..Opening::default()
+    };
+    let before = world.writes();
+    let system = match maker.mount_as(world, &opening) {
+        // Parity can be made right by writing only.
+        Err(refused) if refused.to_string().contains("parity of all stripes") => return Ok(()),
+        mounted => mounted.map_err(|error| Failure::new(error.to_string()).within("mount"))?,
+    };
+    settle(&mut Life::new(world, system, states))?;
+    match world.writes() - before {
+        0 => Ok(()),
+        writes => Err(Failure::new(format!(
+            "Exports: {writes} writes of an aggregate that was opened for reading"
+        ))),
+    }
 }
 
 fn cut(world: &SimWorld, rng: &mut Rng) -> Images {

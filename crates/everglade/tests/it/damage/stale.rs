@@ -29,6 +29,7 @@ fn with_two_devices() -> TestDir {
     let mut aggregate = AggregateState {
         name: NAME.to_owned(),
         phase: Phase::Creating,
+        read_only: false,
         epoch: 0,
         uuid: None,
         devices: devices.to_vec(),

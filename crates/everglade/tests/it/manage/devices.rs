@@ -12,7 +12,7 @@ use super::{
 use crate::tools::{have, must, skip};
 
 /// A regular file as a device: sparse, so that only what is used is taken.
-pub(super) fn sparse(dir: &TestDir, name: &str, bytes: u64) -> PathBuf {
+pub(crate) fn sparse(dir: &TestDir, name: &str, bytes: u64) -> PathBuf {
     let path = dir.file(name);
     let file = File::create(&path).expect("create");
     file.set_len(bytes).expect("a sparse file");

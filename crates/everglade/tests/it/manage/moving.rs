@@ -315,3 +315,61 @@ fn aggregates_are_found_by_their_devices_alone() {
     from.stop();
     to.stop();
 }
+
+#[test]
+fn a_copy_can_be_read_and_stays_as_it_is() {
+    let Pair {
+        here,
+        there,
+        file,
+        from,
+        to,
+    } = pair();
+    // The journal has the newest writes, because the daemon is killed.
+    let (mut client, _) = Client::open(&from.tcp, "v/l").expect("opened");
+    client.write(16_384, &[8; 4096]).expect("written");
+    client.flush().expect("flushed");
+    from.kill();
+    let copy = there.file("copy.img");
+    fs::copy(&file, &copy).expect("copied");
+    let original = fs::read(&copy).expect("read");
+    let is_unchanged = || fs::read(&copy).expect("read") == original;
+    let copy = copy.to_str().expect("UTF-8").to_owned();
+    ask(
+        &there,
+        &["aggregate", "import", &copy, "--read-only", "--as", "copy"],
+    );
+    let assert_readable = |server: &Server| {
+        assert_data(server, "v/l");
+        let (mut client, _) = Client::open(&server.tcp, "v/l").expect("opened");
+        assert_eq!(client.read(16_384, 4096).expect("read"), [8; 4096]);
+        assert!(client.write(0, &[9; 4096]).is_err(), "it is read-only");
+    };
+    assert_readable(&to);
+    let shown = ask_json(&there, &["aggregate", "show", "copy"]);
+    assert_eq!(shown["state"], "read-only", "{shown}");
+    assert_eq!(shown["imported_read_only"], true, "{shown}");
+    assert_eq!(ask_json(&there, &["status"])["health"], "healthy");
+    let read_only = ["imported with --read-only", "import it without"];
+    let change = ["lun", "create", "v/m", "--size", "1MiB"];
+    refused(&there, &change, 1, &read_only);
+    let delete = ["aggregate", "delete", "copy", "--discard-volumes", "--yes"];
+    refused(&there, &delete, 1, &["export it to close it"]);
+    // Another start finds it as it is, and the original is served meanwhile.
+    to.stop();
+    assert!(is_unchanged());
+    let (from, to) = (serve(&here), serve(&there));
+    assert_data(&from, "v/l");
+    assert_readable(&to);
+    let found = ask_json(&there, &["event", "show", "--where", "severity!=info"]);
+    assert_eq!(found["events"], serde_json::json!([]), "{found}");
+    ask(&there, &["aggregate", "export", "copy"]);
+    assert!(is_unchanged());
+    // Now for writing.
+    ask(&there, &["aggregate", "import", &copy, "--as", "mine"]);
+    let (mut client, _) = Client::open(&to.tcp, "v/l").expect("opened");
+    client.write(0, &[9; 4096]).expect("written");
+    assert_eq!(client.read(16_384, 4096).expect("read"), [8; 4096]);
+    from.stop();
+    to.stop();
+}

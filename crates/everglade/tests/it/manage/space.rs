@@ -155,7 +155,7 @@ fn a_request_that_finds_no_space_is_one_line_of_the_log_and_an_event() {
     );
     assert!(lines[0].contains(&part), "{part}: {lines:?}");
     assert!(
-        log.contains(" are left; delete or discard"),
+        log.contains(" are left; the reserve is ") && log.contains("; delete or discard"),
         "the alert: {log}"
     );
     drop(client);

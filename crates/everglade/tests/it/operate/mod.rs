@@ -18,4 +18,5 @@ mod scripting;
 mod service;
 mod serving;
 mod silent;
+mod starting;
 mod tags;

@@ -76,6 +76,7 @@ impl Setting {
         let opening = Opening {
             is_degraded: !self.standing(images)?.opens(),
             expected: None,
+            ..Opening::default()
         };
         let mounted = self.maker.mount_as(world, &opening);
         mounted.map_err(|error| Failure::new(error).within("mount"))

@@ -176,6 +176,7 @@ impl<'a> Judging<'a> {
         let opening = Opening {
             is_degraded,
             expected: None,
+            ..Opening::default()
         };
         let before = world.writes();
         match self.setting.maker.mount_as(&world, &opening) {
@@ -227,6 +228,7 @@ impl<'a> Judging<'a> {
         let opening = Opening {
             is_degraded,
             expected: None,
+            ..Opening::default()
         };
         let mounted = self.setting.maker.mount_as(&world, &opening);
         let mut system = mounted.map_err(|error| traced(Failure::new(error).within("mount")))?;

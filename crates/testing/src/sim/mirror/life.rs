@@ -187,6 +187,7 @@ impl Setting {
         let opening = Opening {
             is_degraded: begun.is_by_hand,
             expected: None,
+            ..Opening::default()
         };
         let mounted = self.maker.mount_as(world, &opening);
         let mut system = mounted.map_err(|error| Failure::new(error).within("mount"))?;

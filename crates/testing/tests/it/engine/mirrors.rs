@@ -329,10 +329,12 @@ fn the_half_that_missed_something_is_refused_alone() {
     let by_hand = Opening {
         is_degraded: true,
         expected: None,
+        ..Opening::default()
     };
     let remembered = Opening {
         is_degraded: true,
         expected: Some(Expected { uuid, epoch: 2, cp }),
+        ..Opening::default()
     };
     assert!(!refused(&rig.maker, &good, &alone));
     assert!(refused(&rig.maker, &stale, &alone));
@@ -360,6 +362,7 @@ fn two_of_three_that_missed_something_are_refused_if_that_is_remembered() {
     let remembered = Opening {
         is_degraded: false,
         expected: Some(Expected { uuid, epoch, cp }),
+        ..Opening::default()
     };
     let stale = images.with_away(&[2]);
     assert!(refused(&rig.maker, &stale, &remembered));
@@ -391,6 +394,7 @@ fn a_half_starts_alone_if_the_pool_was_shut_down_with_it() {
         let expected = |epoch, cp| Opening {
             is_degraded: false,
             expected: Some(Expected { uuid, epoch, cp }),
+            ..Opening::default()
         };
         assert!(refused(&rig.maker, &half, &Opening::default()));
         assert!(refused(&rig.maker, &half, &expected(1, cp - 1)));
@@ -406,6 +410,7 @@ fn two_halves_that_went_on_by_themselves_are_not_put_together() {
     let by_hand = Opening {
         is_degraded: true,
         expected: None,
+        ..Opening::default()
     };
     let go_on = |images: &Images, away: usize, name: &str| {
         let world = SimWorld::restart(images.with_away(&[away]), Seed(11), 1);
@@ -609,6 +614,7 @@ fn labels_and_journal_are_on_each_drive() {
         let by_hand = Opening {
             is_degraded: true,
             expected: None,
+            ..Opening::default()
         };
         let mut system = rig.maker.mount_as(&world, &by_hand).expect("by hand");
         let recovery = system.recovery().expect("it has a journal");

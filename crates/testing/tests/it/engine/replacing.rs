@@ -175,6 +175,7 @@ fn a_new_drive_catches_up_at_once_and_has_everything_then() {
         let by_hand = Opening {
             is_degraded: true,
             expected: None,
+            ..Opening::default()
         };
         let system = rig.maker.mount_as(&world, &by_hand).expect("by hand");
         let volumes = system.volumes().expect("an engine tells");
@@ -231,6 +232,7 @@ fn blocks_that_the_new_drive_cannot_get_are_counted() {
     let by_hand = Opening {
         is_degraded: true,
         expected: None,
+        ..Opening::default()
     };
     let system = rig.maker.mount_as(&rig.world, &by_hand).expect("by hand");
     let actions = [replace(0)].into_iter().chain(until_caught_up());
@@ -256,6 +258,7 @@ fn a_drive_that_was_replaced_and_went_on_by_itself_does_not_win() {
     let remembered = Opening {
         is_degraded: false,
         expected: Some(Expected { uuid, epoch, cp }),
+        ..Opening::default()
     };
     let world = SimWorld::restart(old.clone(), Seed(4), 1);
     for opening in [Opening::default(), remembered] {
@@ -264,6 +267,7 @@ fn a_drive_that_was_replaced_and_went_on_by_itself_does_not_win() {
     let by_hand = Opening {
         is_degraded: true,
         expected: None,
+        ..Opening::default()
     };
     let mut system = rig.maker.mount_as(&world, &by_hand).expect("by hand");
     let create = |number: u64| Change::CreateVolume {
