@@ -345,6 +345,9 @@ pub struct DriveFaults {
     pub wrong_block_count: u64,
     /// Writes and flushes that failed. The first one costs the drive.
     pub write_error_count: u64,
+    /// Times that it did not end an operation in time. The first one costs the drive.
+    #[serde(default)]
+    pub hung_count: u64,
     /// Blocks that were written again, with the contents of another drive.
     pub mended_block_count: u64,
     /// Blocks in use that it did not get when it caught up, since no drive in use had them right.

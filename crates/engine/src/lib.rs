@@ -98,6 +98,7 @@ pub use crate::pool::trigger::{Cleaned, CpCounts, PHASE_BOUNDS, PhaseTimes};
 pub use crate::pool::volume_info::{VolumeId, VolumeInfo};
 pub use crate::reactor::{AdminDone, Core, Joined};
 pub use crate::shared::{
-    AggregateInfo, Engine, Found, LUNS_TOGETHER, LunInfo, MemberInfo, Options, SHARE_DEPTH,
+    AggregateInfo, DRIVE_TIMEOUT, Engine, Found, LUNS_TOGETHER, LunInfo, MemberInfo, Options,
+    SHARE_DEPTH,
 };
 pub use crate::tree::notes::Unreadable;

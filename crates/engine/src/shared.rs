@@ -77,7 +77,13 @@ pub struct Options {
     /// Most operations of an aggregate that are under way while others wait for their shares. This
     /// is for up to four devices; an aggregate of twice as many has twice as many operations.
     pub share_depth: usize,
+    /// An operation on a drive that takes longer costs the drive its place, if another drive has
+    /// its blocks; nanoseconds.
+    pub drive_timeout: Nanos,
 }
+
+/// The usual [`Options::drive_timeout`]: kernels try for about as long.
+pub const DRIVE_TIMEOUT: Nanos = 30_000_000_000;
 
 /// The usual [`Options::share_depth`]: enough for a few drives, and few enough that a client with
 /// the usual queue of 32 has some that wait beside another one.
@@ -98,6 +104,7 @@ impl Default for Options {
             writes_after_read: false,
             luns_together: LUNS_TOGETHER,
             share_depth: SHARE_DEPTH,
+            drive_timeout: DRIVE_TIMEOUT,
         }
     }
 }

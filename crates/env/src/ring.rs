@@ -14,7 +14,7 @@
 //!
 //! Memory: from `push` until `turn` returns the key, the file, the memory and the array that names
 //! the memory belong to the kernel, whatever the calls in between return. There is no cancellation,
-//! and the owner waits for everything before it drops anything.
+//! and the owner waits for everything before it drops anything, or drops nothing.
 #![expect(
     unsafe_code,
     reason = "the kernel takes raw memory; see the contract of `push`"
@@ -185,10 +185,13 @@ impl Ring {
         );
     }
 
-    /// Waits until something is complete. False if this thread cannot: it does not own the ring.
+    /// Waits until something is complete, up to a second. False if this thread cannot: it does not
+    /// own the ring.
     pub(crate) fn wait(&mut self) -> bool {
         self.enable();
-        let result = self.ring.submitter().submit_and_wait(1);
+        let second = types::Timespec::new().sec(1);
+        let limit = types::SubmitArgs::new().timespec(&second);
+        let result = self.ring.submitter().submit_with_args(1, &limit);
         !result.is_err_and(|error| error.raw_os_error() == Some(libc::EEXIST))
     }
 

@@ -8,12 +8,16 @@
 )]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 
 use crate::transfer::{RawResult, Transfer};
 use crate::waker::Waker;
 use crate::workers::Workers;
+
+/// Longest wait for a completion.
+const WAIT: Duration = Duration::from_secs(1);
 
 /// One reactor's access to the crew of I/O threads.
 pub(crate) struct Threads {
@@ -45,7 +49,7 @@ impl Threads {
         self.crew.run(move || {
             // SAFETY: the pusher vouches for it until the key below has been received.
             let outcome = unsafe { transfer.run() };
-            // A reactor waits for all its transfers before it ends, so the receiver exists.
+            // A reactor waits for all its transfers before it ends, unless a device hangs.
             let _ = sender.send((transfer.key, outcome));
             waker.wake();
         });
@@ -59,8 +63,8 @@ impl Threads {
         done.extend(self.receiver.try_iter());
     }
 
-    /// Waits for a completion and takes it.
+    /// Waits for a completion, up to [`WAIT`], and takes it.
     pub(crate) fn wait(&mut self, done: &mut Vec<(u64, RawResult)>) {
-        done.push(self.receiver.recv().expect("this end holds a sender"));
+        done.extend(self.receiver.recv_timeout(WAIT));
     }
 }

@@ -301,6 +301,16 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NAME")]
     pub(crate) ablation: Vec<Ablation>,
 
+    /// How long an operation on a drive may take before the drive is left out, if another drive has
+    /// the same blocks [default: 30s]
+    #[arg(
+        long,
+        value_name = "TIME",
+        env = "EVERGLADE_DRIVE_TIMEOUT",
+        hide_env_values = true
+    )]
+    pub(crate) drive_timeout: Option<Interval>,
+
     /// Time from the beginning of a scrub to that of the next one; 0 for never [default: 7d]
     #[arg(
         long,
@@ -451,6 +461,7 @@ impl Serve {
             aggregate_size: self.aggregate_size,
             lun_size: self.lun_size,
             cp_interval: self.cp_interval,
+            drive_timeout: self.drive_timeout,
             scrub_interval: self.scrub_interval,
             trash_keep: self.trash_keep,
             garden_on_demand: self.garden_on_demand,

@@ -195,8 +195,12 @@ fn failure(aggregate: &Aggregate, device: &Device) -> String {
         devices.filter(|other| other.group == device.group)
     };
     let online = group().filter(|other| other.state == Some(DeviceState::Online));
+    let what = match device.faults {
+        Some(faults) if faults.hung_count > 0 => "hangs",
+        _ => "failed",
+    };
     format!(
-        "drive {} failed and is not used any more; group {} has {} of {} drives left",
+        "drive {} {what} and is not used any more; group {} has {} of {} drives left",
         device.path,
         device.group.unwrap_or_default(),
         online.count(),

@@ -121,6 +121,8 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         memory_bytes: config.memory.bytes(),
         cp_interval: u64::try_from(config.cp_interval.duration().as_nanos())
             .expect("at most an hour"),
+        drive_timeout: u64::try_from(config.drive_timeout.duration().as_nanos())
+            .expect("at most an hour"),
         cleans_on_demand: config.garden_on_demand.is_on(),
         writes_after_read: config.garden_write_after_read.is_on(),
         ..Options::default()

@@ -55,6 +55,8 @@ pub struct DriveFaults {
     pub wrong_blocks: u64,
     /// Writes, flushes and other changes that failed. The first one costs the drive.
     pub write_errors: u64,
+    /// Times that it did not end an operation in time. The first one costs the drive.
+    pub hung: u64,
     /// Blocks that were written again, with the contents of another drive.
     pub mended: u64,
     /// Blocks in use that it did not get when it caught up: no drive in use had them right.

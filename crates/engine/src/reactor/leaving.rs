@@ -48,7 +48,8 @@ impl<O: Outside> Core<O> {
             let Operation { queued, loads, .. } = &self.operations[*driver];
             *queued || *loads > 0
         };
-        self.inflight.iter().any(|(_, inflight)| concerns(inflight))
+        let mut flights = self.inflight.iter();
+        flights.any(|(_, flight)| flight.what.as_ref().is_some_and(concerns))
             || self.drivers.get(&id).is_some_and(is_awake)
             || self.homes.get(&id).is_some_and(|home| home.is_entering)
     }

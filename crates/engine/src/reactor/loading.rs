@@ -166,11 +166,6 @@ fn key(aggregate: u32, pointer: Pointer) -> LoadKey {
 }
 
 impl<O: Outside> Core<O> {
-    pub(super) fn submit(&mut self, op: Op, inflight: Inflight) {
-        let token = self.inflight.insert(inflight) as u64;
-        self.outside.submit(op, token);
-    }
-
     pub(super) fn submit_cp(&mut self, aggregate: u32, (op, reach): (Op, Reach)) {
         let (blocks, device) = (blocks_of(&op), op.device());
         let write = |drive| Inflight::Write {
@@ -451,13 +446,13 @@ impl<O: Outside> Core<O> {
     }
 
     pub(super) fn complete(&mut self, completion: Completion) {
-        let token = usize::try_from(completion.token).expect("tokens are places of the slab");
-        let inflight = self.inflight.remove(token);
-        self.settle(inflight, completion);
+        if let Some(inflight) = self.landed(&completion) {
+            self.settle(inflight, completion);
+        }
     }
 
     /// An operation has completed on all drives that it went to.
-    fn settle(&mut self, inflight: Inflight, completion: Completion) {
+    pub(super) fn settle(&mut self, inflight: Inflight, completion: Completion) {
         self.enter_for_completion(&inflight);
         match inflight {
             Inflight::Read {

@@ -20,6 +20,7 @@
 //!    dropped.
 
 mod ahead;
+mod hangs;
 mod held;
 mod home;
 mod host;
@@ -53,8 +54,9 @@ use crate::pool::cpu::{Meter, Subsystem};
 use crate::pool::limit::Applied;
 use crate::pool::volume::Lun;
 use crate::reactor::ahead::{Ahead, Stream};
+use crate::reactor::hangs::{Flight, Hangs};
 use crate::reactor::held::Held;
-use crate::reactor::loading::{ColumnOp, Inflight, LoadKey, Waiters};
+use crate::reactor::loading::{ColumnOp, LoadKey, Waiters};
 use crate::reactor::logging::LeadGroup;
 use crate::reactor::reconstruction::{ReconstructedRun, Reconstruction};
 use crate::reactor::replay::Replay;
@@ -155,7 +157,8 @@ pub struct Core<O: Outside> {
     /// Operations that used up their slice of a turn: ready from the next turn on.
     next_turn: Vec<usize>,
     granted: VecDeque<(usize, Permit)>,
-    inflight: Slab<Inflight>,
+    inflight: Slab<Flight>,
+    hangs: Hangs,
     /// Operations on all drives of a column.
     columns: Slab<ColumnOp>,
     reconstructions: Slab<Reconstruction>,
@@ -210,6 +213,7 @@ impl<O: Outside> Core<O> {
             next_turn: Vec::new(),
             granted: VecDeque::new(),
             inflight: Slab::new(),
+            hangs: Hangs::default(),
             columns: Slab::new(),
             reconstructions: Slab::new(),
             reconstructed_runs: Slab::new(),
@@ -262,6 +266,7 @@ impl<O: Outside> Core<O> {
             self.complete(completion);
         }
         self.completions = completions;
+        self.look_for_hangs();
         self.read_mail();
         // Granted operations hold their affinities already.
         self.run_granted();
@@ -306,7 +311,13 @@ impl<O: Outside> Core<O> {
         let resting = self.resting.iter().filter_map(|id| self.homes.get(id));
         let scrubs = resting.filter_map(|home| home.scrub.rests_until());
         let held = self.held.next();
-        begins.map(|(at, _)| at).chain(scrubs).chain(held).min()
+        let looks = self.next_look();
+        begins
+            .map(|(at, _)| at)
+            .chain(scrubs)
+            .chain(held)
+            .chain(looks)
+            .min()
     }
 
     /// Starts an administrative change of the aggregate that holds (or, for a new volume, is to
@@ -364,7 +375,7 @@ impl<O: Outside> Core<O> {
         let ahead = self.operations.iter().filter(|(_, one)| is_ahead(one));
         (
             self.operations.len() - self.drivers.len() - ahead.count(),
-            self.inflight.len(),
+            self.awaited(),
         )
     }
 

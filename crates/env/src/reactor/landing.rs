@@ -5,6 +5,8 @@
     reason = "hands memory to the lane; kept in place by `flight`"
 )]
 
+use std::time::{Duration, Instant};
+
 use super::flight::Report;
 use super::launch::pages_of;
 use super::slots::Slots;
@@ -12,6 +14,9 @@ use super::{IN_LANE_MAX, Real};
 use crate::DiskError;
 use crate::action::Action;
 use crate::transfer::{Fault, Progress, RawResult};
+
+/// Longest wait for the last operations of a reactor that ends.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Real {
     pub(super) fn push_queued(&mut self) {
@@ -142,13 +147,15 @@ impl Real {
         }
     }
 
-    /// Waits for everything the lane has.
+    /// Waits for everything the lane has, but not for ever: a device may hang.
     pub(super) fn drain(&mut self) {
+        let end = Instant::now() + DRAIN_PATIENCE;
         let mut outcomes = std::mem::take(&mut self.outcomes);
         while self.in_lane > 0 {
-            if !self.lane.wait(&mut outcomes) {
-                // Dropped on a thread that is not the ring's: it cannot collect completions. The
-                // kernel may still write into this memory, so it is never used again.
+            if !self.lane.wait(&mut outcomes) || Instant::now() >= end {
+                // A device hangs, or this is not the ring's thread, which cannot collect
+                // completions. The kernel may still write into this memory, so it is never used
+                // again.
                 std::mem::forget(std::mem::replace(&mut self.jobs, Slots::new()));
                 std::mem::forget(std::mem::replace(&mut self.parts, Slots::new()));
                 return;

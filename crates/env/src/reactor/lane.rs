@@ -72,7 +72,7 @@ impl Lane {
         }
     }
 
-    /// Waits for at least one outcome. False if this thread cannot wait for this lane.
+    /// Waits for an outcome, up to a second. False if this thread cannot wait for this lane.
     pub(super) fn wait(&mut self, done: &mut Vec<(u64, RawResult)>) -> bool {
         match self {
             Lane::Ring(ring) => {

@@ -14,7 +14,7 @@
 //!
 //! A `Real` may be made on one thread and used on another; the first `poll` or `wait` fixes the
 //! thread. Its drop waits for everything in the lane, because the kernel owns that memory until
-//! then.
+//! then. If a device hangs, the drop does not wait for ever, and leaves the memory to the kernel.
 
 mod flight;
 mod landing;

@@ -7,6 +7,7 @@ pub(crate) mod devices;
 mod failing;
 mod garden;
 mod growing;
+mod hanging;
 mod hosts;
 mod larger_groups;
 mod limits;

@@ -168,6 +168,7 @@ fn faults(member: &MemberInfo) -> DriveFaults {
         read_error_count: faults.read_errors,
         wrong_block_count: faults.wrong_blocks,
         write_error_count: faults.write_errors,
+        hung_count: faults.hung,
         mended_block_count: faults.mended,
         not_copied_block_count: faults.not_copied,
     }

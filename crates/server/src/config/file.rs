@@ -20,7 +20,7 @@ use super::{ConfigError, Settings, suggest};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Keys this version honours.
-pub const KEYS: [&str; 34] = [
+pub const KEYS: [&str; 35] = [
     "data_dir",
     "memory",
     "reactors",
@@ -50,6 +50,7 @@ pub const KEYS: [&str; 34] = [
     "journal.device",
     "journal.half_size",
     "cp.interval",
+    "drive.timeout",
     "scrub.interval",
     "trash.keep",
     "garden.on_demand",
@@ -162,6 +163,7 @@ impl Source<'_> {
             "journal.half_size" => settings.journal_half_size = Some(self.parsed(key, value)?),
             "cp.interval" => settings.cp_interval = Some(self.parsed(key, value)?),
             "trash.keep" => settings.trash_keep = Some(self.parsed(key, value)?),
+            "drive.timeout" => settings.drive_timeout = Some(self.parsed(key, value)?),
             "scrub.interval" => settings.scrub_interval = Some(self.parsed(key, value)?),
             "garden.on_demand" => settings.garden_on_demand = Some(self.parsed(key, value)?),
             "garden.write_after_read" => {

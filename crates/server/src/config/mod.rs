@@ -59,6 +59,10 @@ const MEMORY_MIN: Size = Size::mib(256);
 const REACTORS_DEFAULT_MAX: usize = 8;
 const REACTORS_MAX: usize = 64;
 /// A week.
+const DRIVE_TIMEOUT_DEFAULT: Interval = Interval::seconds(30);
+/// A drive of a group that takes so long is slow, and not dead.
+const DRIVE_TIMEOUT_MIN: Interval = Interval::seconds(1);
+const DRIVE_TIMEOUT_MAX: Interval = Interval::seconds(3600);
 const SCRUB_INTERVAL_DEFAULT: Interval = Interval::seconds(7 * 86_400);
 /// A year.
 const SCRUB_INTERVAL_MAX: Interval = Interval::seconds(365 * 86_400);
@@ -175,6 +179,8 @@ pub struct Settings {
     pub lun_size: Option<Size>,
     /// Longest time between consistency points while there is something to write.
     pub cp_interval: Option<Interval>,
+    /// How long an operation on a drive may take, if another drive has the same blocks.
+    pub drive_timeout: Option<Interval>,
     /// Time from the beginning of a scrub to that of the next one; 0 for never.
     pub scrub_interval: Option<Interval>,
     /// How long deleted objects can come back; 0 for not at all.
@@ -222,6 +228,7 @@ impl Settings {
             aggregate_size: self.aggregate_size.or(lower.aggregate_size),
             lun_size: self.lun_size.or(lower.lun_size),
             cp_interval: self.cp_interval.or(lower.cp_interval),
+            drive_timeout: self.drive_timeout.or(lower.drive_timeout),
             scrub_interval: self.scrub_interval.or(lower.scrub_interval),
             trash_keep: self.trash_keep.or(lower.trash_keep),
             garden_on_demand: self.garden_on_demand.or(lower.garden_on_demand),
@@ -263,6 +270,8 @@ pub struct Config {
     pub metrics: Metrics,
     /// Longest time between consistency points while there is something to write.
     pub cp_interval: Interval,
+    /// How long an operation on a drive may take, if another drive has the same blocks.
+    pub drive_timeout: Interval,
     /// Time from the beginning of a scrub to that of the next one; 0 for never.
     pub scrub_interval: Interval,
     /// How long deleted LUNs and volumes can come back; 0 for not at all.
@@ -446,6 +455,11 @@ impl Config {
                 "trash.keep",
                 settings.trash_keep.unwrap_or(TRASH_KEEP_DEFAULT),
                 Interval::seconds(0)..=TRASH_KEEP_MAX,
+            )?,
+            drive_timeout: in_range(
+                "drive.timeout",
+                settings.drive_timeout.unwrap_or(DRIVE_TIMEOUT_DEFAULT),
+                DRIVE_TIMEOUT_MIN..=DRIVE_TIMEOUT_MAX,
             )?,
             scrub_interval: in_range(
                 "scrub.interval",

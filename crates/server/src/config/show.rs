@@ -123,6 +123,7 @@ impl Config {
                 journal.half_size.map(|half| half.bytes().to_string()),
             ),
             ("cp.interval", Some(self.cp_interval.to_string())),
+            ("drive.timeout", Some(self.drive_timeout.to_string())),
             ("scrub.interval", Some(self.scrub_interval.to_string())),
             ("trash.keep", Some(self.trash_keep.to_string())),
             ("garden.on_demand", Some(self.garden_on_demand.to_string())),

@@ -283,6 +283,7 @@ fn drives(page: &mut Page, aggregates: &[Aggregate]) {
                 ("read", faults.read_error_count),
                 ("wrong", faults.wrong_block_count),
                 ("write", faults.write_error_count),
+                ("hung", faults.hung_count),
                 ("mended", faults.mended_block_count),
                 ("not_copied", faults.not_copied_block_count),
             ] {

@@ -2,7 +2,8 @@
 
 use everglade_check::Kind;
 use everglade_engine::{
-    Engine, Expected, LUNS_TOGETHER, Options, ParityPlan, Plan, RECLAIM_REGIONS, SHARE_DEPTH, State,
+    DRIVE_TIMEOUT, Engine, Expected, LUNS_TOGETHER, Options, ParityPlan, Plan, RECLAIM_REGIONS,
+    SHARE_DEPTH, State,
 };
 use everglade_env::{BLOCK_SIZE, DeviceId, Nanos};
 use everglade_format::Config;
@@ -190,6 +191,7 @@ impl EngineMaker {
             writes_after_read: self.writes_after_read,
             luns_together: self.luns_together,
             share_depth: if self.changes_limits { 2 } else { SHARE_DEPTH },
+            drive_timeout: DRIVE_TIMEOUT,
         }
     }
 

@@ -11,6 +11,8 @@ use super::fault::Faults;
 pub enum Breakage {
     /// It vanishes: everything under way and everything later fails.
     Vanishes,
+    /// It hangs: everything that begins later takes very long.
+    Hangs,
     /// From then on it has these faults.
     Fails(Faults),
 }

@@ -101,6 +101,8 @@ pub(super) struct Device {
     /// Blocks that cannot be read until they are written again.
     pub(super) bad: BTreeSet<u64>,
     pub(super) gone: bool,
+    /// Operations take [`HANG`].
+    pub(super) hangs: bool,
     /// It was taken away while the power was off.
     pub(super) is_away: bool,
     pub(super) damage: Damage,
@@ -110,6 +112,11 @@ pub(super) struct Device {
     pub(super) counts: FaultCounts,
     pub(super) rng: Rng,
 }
+
+/// How long an operation takes on a device that hangs: longer than anybody waits for it, and for
+/// some of them so long that they end.
+const HANG: Nanos = 60_000_000_000;
+const NEVER: Nanos = 1 << 60;
 
 impl Device {
     pub(super) fn new(spec: DeviceSpec, durable: Image, allocated: BlockSet, rng: Rng) -> Device {
@@ -124,6 +131,7 @@ impl Device {
             previous: Image::default(),
             bad: BTreeSet::new(),
             gone: false,
+            hangs: false,
             is_away: false,
             damage: Damage::default(),
             is_joining: false,
@@ -345,6 +353,13 @@ impl Device {
 
     /// Draws the duration of an operation, with a long tail now and then.
     pub(super) fn latency(&mut self, (shortest, longest): (Nanos, Nanos)) -> Nanos {
+        if self.hangs {
+            self.counts.loud(Fault::Vanished);
+            return match self.rng.one_in(2) {
+                true => HANG,
+                false => NEVER,
+            };
+        }
         let usual = self.rng.between(shortest, longest);
         let tail = if self.rng.one_in(64) { 10 } else { 1 };
         if self.faults.slow > 1 {

@@ -175,6 +175,7 @@ impl State {
             let device = &mut self.devices[device];
             match breakage {
                 Breakage::Vanishes => device.gone = true,
+                Breakage::Hangs => device.hangs = true,
                 Breakage::Fails(faults) => device.faults = faults,
             }
         }

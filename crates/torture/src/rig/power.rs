@@ -164,6 +164,20 @@ impl Power {
         leftover.settle(loss, &backing, random)
     }
 
+    /// The device answers nothing any more, or everything again.
+    ///
+    /// # Panics
+    /// Without power.
+    pub fn hang(&self, hangs: bool) {
+        let on = self.on.as_ref().expect("the power is on");
+        let pid = rustix::process::Pid::from_child(&on.nbdkit.0);
+        let signal = match hangs {
+            true => rustix::process::Signal::STOP,
+            false => rustix::process::Signal::CONT,
+        };
+        rustix::process::kill_process(pid, signal).expect("our own child");
+    }
+
     /// After a cut: whoever still waits for an answer of the device gets an error. (nbdfuse alone
     /// is not to be trusted with that; when it is gone, the kernel does it.)
     pub fn give_up(&mut self) {

@@ -119,6 +119,17 @@ fn a_drive_of_two_mirrors_vanishes_and_any_write_may_be_the_last_with_any_drives
     );
 }
 
+/// Whoever waits for the drive is answered without it.
+#[test]
+fn a_drive_hangs_and_any_write_may_be_the_last_with_any_drives() {
+    for (drive, after) in [(0, 3), (1, 12)] {
+        let report = cut(mirror(2), vec![(drive, after, Breakage::Hangs)], 16);
+        expect_met(&report, &TWO);
+    }
+    let report = cut(mirror(3), vec![(1, 4, Breakage::Hangs)], 10);
+    expect_met(&report, &TWO);
+}
+
 #[test]
 fn a_drive_of_three_vanishes_and_any_write_may_be_the_last_with_any_drives() {
     let report = cut(mirror(3), vec![(1, 4, Breakage::Vanishes)], 16);

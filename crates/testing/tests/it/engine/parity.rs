@@ -58,6 +58,15 @@ fn a_drive_vanishes_and_any_write_may_be_the_last_with_any_drives() {
 }
 
 #[test]
+fn a_drive_hangs_and_any_write_may_be_the_last_with_any_drives() {
+    for (drive, after) in [(0, 3), (2, 12)] {
+        cut(group(3, 1), vec![(drive, after, Breakage::Hangs)], 10);
+    }
+    let breaks = vec![(0, 3, Breakage::Hangs), (1, 9, Breakage::Vanishes)];
+    cut(group(4, 2), breaks, 5);
+}
+
+#[test]
 fn two_drives_break_one_after_the_other() {
     let fails = Breakage::Fails(Faults::no_writes());
     for (drive, after) in [(0, 3), (3, 12)] {
