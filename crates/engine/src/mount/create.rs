@@ -17,6 +17,7 @@ use everglade_journal::Position;
 
 use crate::alloc::filesystem::FileSystem;
 use crate::media::reserve::reserve_for;
+use crate::pool::space::RESERVE_LEAST;
 
 /// Areas that a device with data has at least.
 pub(crate) const AREAS_LEAST: u64 = 4;
@@ -461,7 +462,8 @@ pub fn host_bytes(sizes: &[u64], plan: &Plan) -> Vec<u64> {
     let total = lengths.iter().sum::<u64>() * data_columns;
     let with_data = lengths.iter().filter(|length| **length > 0);
     let extents = with_data.count() as u64 * data_columns;
-    let reserve = reserve_for(total, plan.area_blocks) / plan.area_blocks;
+    let reserve = reserve_for(total, plan.area_blocks).min(RESERVE_LEAST);
+    let reserve = reserve.div_ceil(plan.area_blocks);
     let areas = reserve.div_ceil(extents.max(1)) + 1;
     let bytes = (0..sizes.len()).map(|device| {
         let taken = (areas * plan.area_blocks).min(lengths[device / plan.drives_together()]);
@@ -557,7 +559,10 @@ fn allocate_reserve(
     devices: &[DeviceId],
     config: &Config,
 ) -> Result<(), CreateError> {
-    let areas = (config.reserve_blocks / config.area_blocks).div_ceil(config.extents.len() as u64);
+    let reserve = config.reserve_blocks.min(RESERVE_LEAST);
+    let areas = reserve
+        .div_ceil(config.area_blocks)
+        .div_ceil(config.extents.len() as u64);
     let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
     for extent in &config.extents {
         let length = (areas * config.area_blocks).min(extent.length);

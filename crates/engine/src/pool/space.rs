@@ -26,17 +26,27 @@
 //!
 //! Charges of a consistency point end when it commits and its real use is known.
 //!
+//! The reserve of a large pool that has little in it is small, so that the host need not give much
+//! before anything is written. It is [`RESERVE_LEAST`], or a part in [`RESERVE_PART`] of what is in
+//! use, and at most the whole reserve of the pool. It becomes larger at a commit, and only by what
+//! is free and backed then. So what is said above is true of it at any time.
+//!
 //! Charging is loose by design. Reactors add to shared counters, without the tokens of A-12. Two
 //! operations that race may overdraw by one operation each, which the reserve covers.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
+use everglade_env::BLOCK_SIZE;
 use everglade_format::CpNumber;
 
 /// Blocks of the reserve that a page of dirty data costs at most: its level-1 block, level-1 blocks
 /// of the container for the replaced block, for the replaced level-1 block and for the new ones,
 /// and map blocks (four and a half of six are left when overwrites are admitted last).
 const METADATA_FACTOR: u64 = 6;
+/// The reserve of a pool that has nothing in it, if the whole reserve is larger: 128 MiB.
+pub(crate) const RESERVE_LEAST: u64 = (128 << 20) / BLOCK_SIZE as u64;
+/// The whole reserve is a hundredth of the pool; this is twice as much of what is in use.
+const RESERVE_PART: u64 = 50;
 /// Consistency points in a row without a waiting writer, after which space for a larger dirty limit
 /// is no longer kept.
 const CALM_AFTER: u32 = 64;
@@ -63,6 +73,9 @@ pub(crate) enum Class {
 pub(crate) struct Space {
     /// Changed in the freeze only, when the aggregate grows or shrinks.
     total: AtomicU64,
+    /// Kept back when the pool is full.
+    whole_reserve: AtomicU64,
+    /// Kept back now.
     reserve: AtomicU64,
     backed: AtomicI64,
     used: AtomicU64,
@@ -123,7 +136,8 @@ impl Space {
     pub(crate) fn new(total: u64, reserve: u64, used: u64, backed: u64) -> Self {
         let space = Space {
             total: AtomicU64::new(total),
-            reserve: AtomicU64::new(reserve),
+            whole_reserve: AtomicU64::new(reserve),
+            reserve: AtomicU64::new(reserve.min(RESERVE_LEAST)),
             backed: AtomicI64::new(signed(backed)),
             used: AtomicU64::new(used),
             charged: Default::default(),
@@ -141,8 +155,24 @@ impl Space {
             refused: AtomicU64::new(0),
             committed: AtomicU64::new(0),
         };
+        space.settle_reserve();
         space.limit_dirty();
         space
+    }
+
+    /// The reserve that what is in use asks for.
+    pub(crate) fn wanted_reserve(&self) -> u64 {
+        let whole = self.whole_reserve();
+        let part = self.used.load(Ordering::Relaxed) / RESERVE_PART;
+        part.max(RESERVE_LEAST).min(whole)
+    }
+
+    /// The reserve follows what is in use, as far as the host has given space.
+    fn settle_reserve(&self) {
+        let there = u64::try_from(self.free_backed()).unwrap_or(0);
+        let most = there.max(self.reserve()).max(RESERVE_LEAST);
+        let reserve = self.wanted_reserve().min(most);
+        self.reserve.store(reserve, Ordering::Relaxed);
     }
 
     /// Sets the number of pages that may be dirty within the memory limit.
@@ -226,7 +256,7 @@ impl Space {
     /// that clients were admitted for, and a hundredth of the pool (of the space that the host has
     /// provided, if it provides no more) for new client writes.
     pub(crate) fn has_room_beside(&self, blocks: u64) -> bool {
-        let needed = signed(self.reserve()) + signed(blocks);
+        let needed = signed(self.whole_reserve()) + signed(blocks);
         let margin = signed(self.total() / 100);
         let used = signed(self.used.load(Ordering::Relaxed)) + self.charged();
         let of_backed = match self.host_full.load(Ordering::Relaxed) {
@@ -326,12 +356,14 @@ impl Space {
         self.used.store(used, Ordering::Relaxed);
         self.backed.store(signed(backed), Ordering::Relaxed);
         self.pending.store(pending, Ordering::Relaxed);
+        self.settle_reserve();
         self.limit_dirty();
     }
 
     /// Sets the number of blocks for which the host has given space.
     pub(crate) fn set_backed(&self, blocks: u64) {
         self.backed.store(signed(blocks), Ordering::Relaxed);
+        self.settle_reserve();
         self.limit_dirty();
     }
 
@@ -380,7 +412,8 @@ impl Space {
         if !has_trash || self.pending.load(Ordering::Relaxed) > 0 {
             return false;
         }
-        let floor = signed(self.reserve()) + signed(self.total() / 100);
+        let margin = signed(self.total() / 100);
+        let floor = signed(self.whole_reserve()) + margin;
         match self.is_asking_host() {
             true => signed(self.total()) - signed(self.committed_blocks()) < floor,
             false => self.refused_since(1) || self.free_backed() < floor,
@@ -403,7 +436,7 @@ impl Space {
     /// True if an operation was refused for lack of space and may wait, or soon would be.
     pub(crate) fn is_short(&self) -> bool {
         let used = signed(self.used.load(Ordering::Relaxed)) + self.charged();
-        let floor = signed(self.reserve()) + signed(self.total() / 100);
+        let floor = signed(self.whole_reserve()) + signed(self.total() / 100);
         self.refused_since(0)
             || signed(self.total()) - used < floor
             || self.host_full.load(Ordering::Relaxed)
@@ -438,8 +471,14 @@ impl Space {
         self.total.load(Ordering::Relaxed)
     }
 
+    /// Blocks that are kept back now.
     pub(crate) fn reserve(&self) -> u64 {
         self.reserve.load(Ordering::Relaxed)
+    }
+
+    /// Blocks that are kept back when the pool is full.
+    pub(crate) fn whole_reserve(&self) -> u64 {
+        self.whole_reserve.load(Ordering::Relaxed)
     }
 
     /// The aggregate has this many blocks from now on, of which `reserve` are kept back. In the
@@ -447,7 +486,8 @@ impl Space {
     pub(crate) fn grow(&self, total: u64, reserve: u64) {
         assert!(total >= self.total(), "an aggregate only grows");
         self.total.store(total, Ordering::Relaxed);
-        self.reserve.store(reserve, Ordering::Relaxed);
+        self.whole_reserve.store(reserve, Ordering::Relaxed);
+        self.settle_reserve();
         self.host_full.store(false, Ordering::Relaxed);
         self.limit_dirty();
     }
@@ -466,14 +506,15 @@ impl Space {
             "an aggregate that grows has another way"
         );
         self.total.store(total, Ordering::Relaxed);
-        self.reserve.store(reserve, Ordering::Relaxed);
+        self.whole_reserve.store(reserve, Ordering::Relaxed);
+        self.settle_reserve();
     }
 
     pub(crate) fn usage(&self) -> Usage {
         Usage {
             total_blocks: self.total(),
             used_blocks: self.used.load(Ordering::Relaxed),
-            reserve_blocks: self.reserve(),
+            reserve_blocks: self.whole_reserve(),
             backed_blocks: u64::try_from(self.backed.load(Ordering::Relaxed)).unwrap_or(0),
             pending_blocks: self.pending.load(Ordering::Relaxed),
             dirty_pages: u64::try_from(self.dirty()).unwrap_or(0),
@@ -486,6 +527,36 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_reserve_of_a_large_pool_follows_what_is_in_use() {
+        let (total, whole) = (1 << 28, 1 << 21);
+        let space = Space::new(total, whole, 0, RESERVE_LEAST + 1000);
+        assert_eq!(space.reserve(), RESERVE_LEAST);
+        let cp = CpNumber(1);
+        assert!(space.charge(Class::Grow, 1000, cp));
+        assert!(!space.charge(Class::Grow, 1, cp), "the rest is kept back");
+        // Half of what is wanted is there.
+        let used = 100 * RESERVE_LEAST;
+        let backed = used + 3 * RESERVE_LEAST / 2;
+        space.commit(cp, used, backed, 0);
+        assert_eq!(space.wanted_reserve(), 2 * RESERVE_LEAST);
+        assert_eq!(space.reserve(), 3 * RESERVE_LEAST / 2);
+        let overwrite = space.charge(Class::Overwrite, RESERVE_LEAST / 4, cp.next());
+        assert!(overwrite && !space.charge(Class::Grow, 1, cp.next()));
+        space.commit(cp.next(), used, backed - RESERVE_LEAST / 4, 0);
+        assert_eq!(
+            space.reserve(),
+            3 * RESERVE_LEAST / 2,
+            "it does not shrink for that"
+        );
+        space.set_backed(used + 9 * RESERVE_LEAST);
+        assert_eq!(space.reserve(), 2 * RESERVE_LEAST);
+        space.commit(cp, total - whole, total, 0);
+        assert_eq!(space.reserve(), whole, "a full pool has all of it");
+        space.commit(cp.next(), 0, total, 0);
+        assert_eq!(space.reserve(), RESERVE_LEAST);
+    }
+
+    #[test]
     fn an_aggregate_that_grew_admits_more_when_the_host_gave_the_space() {
         let space = Space::new(1000, 100, 0, 1000);
         let cp = CpNumber(1);
@@ -494,7 +565,7 @@ mod tests {
         // All areas had their space, so there was nothing more to ask the host for.
         space.set_host_full(true);
         space.grow(2000, 120);
-        assert_eq!((space.total(), space.reserve()), (2000, 120));
+        assert_eq!((space.total(), space.whole_reserve()), (2000, 120));
         assert!(!space.charge(Class::Grow, 1, cp), "the space is not backed");
         assert!(space.is_asking_host() && space.may_improve());
         space.note_backed(256);

@@ -31,7 +31,8 @@ impl Home {
         let space = &self.aggregate.space;
         let ahead = READY_AHEAD * self.fs.area_blocks + self.fs.area_blocks / 2;
         let ahead = ahead.max(space.wanted_beyond());
-        space.free_backed() >= i64::try_from(space.reserve() + ahead + blocks).expect("40 bits")
+        space.free_backed()
+            >= i64::try_from(space.wanted_reserve() + ahead + blocks).expect("40 bits")
     }
 
     /// True if a ready area should go back to the host. A host that has not plenty gets all that is
@@ -43,7 +44,7 @@ impl Home {
             return ready > READY_AHEAD * extents && self.has_enough_without(self.fs.area_blocks);
         }
         let space = &self.aggregate.space;
-        let kept = (space.reserve() + space.wanted_beyond()).div_ceil(self.fs.area_blocks);
+        let kept = (space.wanted_reserve() + space.wanted_beyond()).div_ceil(self.fs.area_blocks);
         ready > kept + READY_MOST.max(READY_AHEAD * extents)
     }
 
@@ -174,7 +175,8 @@ impl<O: Outside> Core<O> {
         let is_refusing = now < home.prepare_after;
         let space = &home.aggregate.space;
         // The reserve may have all the host has; the margin is for what goes beyond it.
-        let is_reserve = space.free_backed() < i64::try_from(space.reserve()).expect("40 bits");
+        let is_reserve =
+            space.free_backed() < i64::try_from(space.wanted_reserve()).expect("40 bits");
         // Space may be enough in total, but not for the area that is taken next.
         let nearly_free = nearly_free(home.fs.area_blocks);
         let is_new_next = |areas: &Areas| {

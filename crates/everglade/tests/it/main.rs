@@ -8,6 +8,7 @@ mod full_host;
 mod guest;
 mod host_space;
 mod manage;
+mod newcomer;
 mod operate;
 mod power;
 mod refusals;

@@ -790,8 +790,10 @@ fn refuse_full_host<'a>(
     devices: impl Iterator<Item = &'a Device> + Clone,
     field: &str,
 ) -> Result<(), Problem> {
+    // The reserve grows later, with what is in use.
     let present = pool.known.usage.reserve_blocks;
-    let reserve = bytes(info.reserve_blocks_after.saturating_sub(present));
+    let more = info.reserve_blocks_after.saturating_sub(present);
+    let reserve = bytes(more.min(pool.known.usage.used_blocks / 50));
     let full = room::refuse_full_hosts_of_growth(directory.path(), devices, reserve);
     full.map_err(|full| Problem::of_field(Code::NoSpace, field, full))
 }

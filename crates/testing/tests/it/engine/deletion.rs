@@ -355,7 +355,7 @@ fn a_thousand_snapshots_go_in_one_pass_and_those_that_stay_read_as_before() {
         .snapshot("too-early")
         .expect_err("those that are being deleted count");
     assert!(
-        refusal.to_string().contains("those being deleted included"),
+        refusal.to_string().contains("those being deleted and"),
         "{refusal}"
     );
     rig.rest();
