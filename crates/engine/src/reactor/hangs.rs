@@ -7,7 +7,9 @@
 //!    nobody waits for it.
 //! 3. The memory of an operation belongs to the device until the operation ends. What ends after it
 //!    was answered has no effect.
-//! 4. A lost drive is not used again before the aggregate is opened anew. That cannot happen before
+//! 4. If the machine stood still, all operations look old at once. So a reactor that could not look
+//!    for a while looks again a little later, before it gives up a drive.
+//! 5. A lost drive is not used again before the aggregate is opened anew. That cannot happen before
 //!    all operations on it have ended: until then its files are locked. So a write that ends late
 //!    changes nothing that is read.
 
@@ -36,7 +38,8 @@ pub(crate) struct Flight {
 pub(crate) struct Hangs {
     /// The time at the beginning of the turn, if there are groups.
     now: Nanos,
-    /// The next look.
+    /// The last look, and the next one.
+    looked: Nanos,
     look: Nanos,
     /// Operations that were answered before they ended.
     answered: usize,
@@ -82,7 +85,11 @@ impl<O: Outside> Core<O> {
         if now < self.hangs.look {
             return;
         }
-        self.hangs.look = now + limit / LOOKS;
+        let gap = now.saturating_sub(self.hangs.looked);
+        (self.hangs.looked, self.hangs.look) = (now, now + limit / LOOKS);
+        if gap > limit / 2 {
+            return;
+        }
         let old = self.inflight.iter().filter_map(|(_, flight)| {
             let aggregate = flight.what.as_ref()?.drive_of()?;
             let is_old = now.saturating_sub(flight.since) >= limit;
