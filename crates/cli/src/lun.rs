@@ -157,12 +157,9 @@ fn remove(
         if !removal.dry_run {
             return Err(Failure::not_confirmed_deletion(what, kept.as_deref(), None));
         }
-        let (lost, kept_) = match &kept {
-            None => (json!({"lun": lun}), json!(null)),
-            Some(_) => (json!(null), json!({"lun": lun})),
-        };
+        let (lost, in_trash) = trash::lost_and_kept(kept.as_deref(), json!({"lun": lun}));
         let raw = listing::versioned(json!({
-            "would": "lun delete", "object": name.to_string(), "lost": lost, "trash": kept_,
+            "would": "lun delete", "object": name.to_string(), "lost": lost, "trash": in_trash,
         }));
         output.data(&raw, || match &kept {
             None => format!("{what} would be lost for good\n"),

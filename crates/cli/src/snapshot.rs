@@ -184,10 +184,7 @@ fn remove(
             Some(_) => 0,
         };
         let object = json!({"snapshot": snapshot});
-        let (lost, in_trash) = match kept {
-            None => (object, json!(null)),
-            Some(_) => (json!(null), object),
-        };
+        let (lost, in_trash) = trash::lost_and_kept(kept.as_deref(), object);
         let raw = listing::versioned(json!({
             "would": "snapshot delete", "object": name.to_string(),
             "frees_bytes": frees, "obstacle": obstacle, "lost": lost, "trash": in_trash,

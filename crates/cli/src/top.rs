@@ -17,7 +17,7 @@ use everglade_api::{
 
 use crate::failure::{Failure, exit};
 use crate::output::Output;
-use crate::rate::per_second;
+use crate::rate::{mean, per_second};
 use crate::session::Session;
 use crate::table::heading;
 use crate::used::Used;
@@ -79,15 +79,12 @@ fn picture(before: &Statistics, now: &Statistics) -> String {
         let none = Operation::default();
         let earlier = earlier.unwrap_or(&none);
         let count = op.count.saturating_sub(earlier.count);
-        let mean = op
-            .duration_us
-            .saturating_sub(earlier.duration_us)
-            .checked_div(count);
+        let us = op.duration_us.saturating_sub(earlier.duration_us);
         table.row(vec![
             op.op.clone(),
             per_second(earlier.count, op.count).to_string(),
             format!("{}/s", Size(per_second(earlier.bytes, op.bytes))),
-            mean.map_or_else(|| "-".to_owned(), |mean| format!("{mean} us")),
+            mean(us, count),
             per_second(earlier.error_count, op.error_count).to_string(),
         ]);
     }
@@ -145,10 +142,7 @@ fn devices(before: &Statistics, now: &Statistics, ms: u64) -> String {
         };
         let rate = |count: u64| per_second(0, count, ms).to_string();
         let through = |bytes: u64| format!("{}/s", Size(per_second(0, bytes, ms)));
-        let mean = |it: &DeviceOperation| {
-            let us = it.duration_us.checked_div(it.count);
-            us.map_or_else(|| "-".to_owned(), |us| format!("{us} us"))
-        };
+        let mean = |it: &DeviceOperation| mean(it.duration_us, it.count);
         let [reads, writes, flushes] = ["read", "write", "flush"].map(since);
         let busy = [&reads, &writes, &flushes].map(|it| it.duration_us);
         rows.push((

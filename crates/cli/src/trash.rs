@@ -1,7 +1,7 @@
 //! `everglade trash …`, and `undelete` of LUNs, snapshots and volumes.
 
 use everglade_api::{Job, Name, Size, Status, Trash, TrashItem, TrashKind, Undelete, Undeleted};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::failure::{Failure, exit};
 use crate::job;
@@ -169,6 +169,15 @@ pub(crate) fn fate(session: &Session, purge: bool) -> Result<Option<String>, Fai
         .meant
         .trash_keep_seconds;
     Ok((keep > 0).then(|| format!("stay in the trash for {}", duration(keep))))
+}
+
+/// What a dry run says of objects that would be deleted: those that would be lost, and those that
+/// would go into the trash.
+pub(crate) fn lost_and_kept(kept: Option<&str>, objects: Value) -> (Value, Value) {
+    match kept {
+        None => (objects, Value::Null),
+        Some(_) => (Value::Null, objects),
+    }
 }
 
 /// Says where something that was deleted is, and how it comes back.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use everglade_api::{Limits, Session as Client, Sessions, Size, Work};
 
 use crate::failure::Failure;
-use crate::rate::per_second;
+use crate::rate::{mean, per_second};
 use crate::session::Session;
 use crate::table::heading;
 use crate::verb::TopBy;
@@ -25,7 +25,11 @@ pub(crate) struct Used {
 }
 
 impl Used {
+    /// Asks the daemon, unless the devices are shown instead.
     pub(crate) fn ask(session: &Session, by: TopBy) -> Result<Used, Failure> {
+        if by == TopBy::Device {
+            return Ok(Used::default());
+        }
         let sessions = session.get::<Sessions>("/v1/sessions")?.meant.sessions;
         let limits = session.get::<Limits>("/v1/limits")?.meant.limits;
         let held = limits
@@ -63,10 +67,7 @@ impl Used {
             let done = now.since(&before.clients.get(who).copied().unwrap_or_default());
             let rates = done.counts.map(|count| per_second(0, count, ms));
             let through = per_second(0, done.bytes[0] + done.bytes[1], ms);
-            let mean = |index: usize| {
-                let us = done.us[index].checked_div(done.counts[index]);
-                us.map_or_else(|| "-".to_owned(), |us| format!("{us} us"))
-            };
+            let mean = |index: usize| mean(done.us[index], done.counts[index]);
             let (lun, client, protocol) = who;
             // One without a limit may be held for that of its volume.
             let volume = lun.split_once('/').map(|(volume, _)| volume);

@@ -136,10 +136,7 @@ fn remove(
         }
         let luns = session.get::<Luns>(&format!("{path}/luns"))?.meant.luns;
         let objects = json!({"volume": volume, "luns": luns});
-        let (lost, in_trash) = match &kept {
-            None => (objects, json!(null)),
-            Some(_) => (json!(null), objects),
-        };
+        let (lost, in_trash) = trash::lost_and_kept(kept.as_deref(), objects);
         let raw = listing::versioned(json!({
             "would": "volume delete", "object": name.as_str(), "obstacle": obstacle,
             "lost": lost, "trash": in_trash,

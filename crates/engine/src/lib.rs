@@ -92,7 +92,7 @@ pub use crate::pool::refused::RefusedInfo;
 pub use crate::pool::removal::{RemovalInfo, RemovalPlan};
 pub use crate::pool::scrub::{ScrubInfo, ScrubState};
 pub use crate::pool::shares::Waits;
-pub use crate::pool::space::Usage;
+pub use crate::pool::space::{RESERVE_PART, Usage};
 pub use crate::pool::trash::{PurgedInfo, TrashInfo};
 pub use crate::pool::trigger::{Cleaned, CpCounts, PHASE_BOUNDS, PhaseTimes};
 pub use crate::pool::volume_info::{VolumeId, VolumeInfo};

@@ -38,25 +38,6 @@ impl Engine {
         self.open_with(storage, (devices, joining), expected, Opening::default())
     }
 
-    /// Opens an aggregate like [`Engine::open`], also if members are missing that may have newer
-    /// data, as long as each mirror has a drive. What only the missing ones have is lost.
-    ///
-    /// # Errors
-    /// See [`Engine::open`].
-    pub fn open_degraded(
-        &self,
-        storage: &dyn Storage,
-        devices: &[DeviceId],
-        joining: &[DeviceId],
-        expected: Option<&labels::Expected>,
-    ) -> Result<u32, Refusal> {
-        let opening = Opening {
-            is_degraded: true,
-            ..Opening::default()
-        };
-        self.open_with(storage, (devices, joining), expected, opening)
-    }
-
     /// Opens an aggregate like [`Engine::open`], in a particular way. A new name is on the devices
     /// when clients are admitted, unless the aggregate is opened for reading.
     ///

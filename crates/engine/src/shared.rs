@@ -74,8 +74,8 @@ pub struct Options {
     /// LUNs of which one step of cleaning takes changed regions, at least one (D-23). With one,
     /// each LUN is cleaned by itself, for comparison.
     pub luns_together: usize,
-    /// Most operations of an aggregate that are under way while others wait for their shares. This
-    /// is for up to four devices; an aggregate of twice as many has twice as many operations.
+    /// While operations of an aggregate wait for their shares, at most this number of others is
+    /// under way, if the aggregate has up to four devices. One of eight devices has twice as many.
     pub share_depth: usize,
     /// An operation on a drive that takes longer costs the drive its place, if another drive has
     /// its blocks; nanoseconds.

@@ -136,9 +136,9 @@ fn name_at(record: &[u8], at: usize, length: u8, what: &'static str) -> Result<S
 }
 
 impl SnapshotRecord {
-    /// True if state, flags and holds agree: only a deleting snapshot is in a pass, and then
-    /// folded; only a live snapshot is held, or in the trash, and not both; a gone snapshot is only
-    /// a node of the history (F-10).
+    /// True if state, flags and holds agree (F-10). Only a deleting snapshot is in a pass, and it
+    /// is folded then. Only a live snapshot has holds or is in the trash, and it never has both. A
+    /// gone snapshot has neither flags nor holds.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let is_held = !self.holds.is_empty();

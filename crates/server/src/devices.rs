@@ -110,6 +110,21 @@ pub(crate) fn patiently(
     }
 }
 
+/// Opens one device, patiently. A directory must be as large as its record says.
+pub(crate) fn open_one(
+    world: &World,
+    path: &Path,
+    device: &Device,
+    read_only: bool,
+) -> Result<DeviceId, OpenError> {
+    patiently(|| match device.kind {
+        _ if read_only => world.open_to_read(path),
+        DeviceKind::Directory => world.open_directory(path, device.size_bytes, false),
+        DeviceKind::File => world.open_file(path),
+        DeviceKind::Block => world.open_block(path),
+    })
+}
+
 fn open(
     world: &World,
     data_dir: &Path,
@@ -118,12 +133,7 @@ fn open(
     device: &Device,
 ) -> Result<DeviceId, DeviceError> {
     let path = data_dir.join(&device.path);
-    let opened = patiently(|| match device.kind {
-        _ if aggregate.read_only => world.open_to_read(&path),
-        DeviceKind::Directory => world.open_directory(&path, device.size_bytes, false),
-        DeviceKind::File => world.open_file(&path),
-        DeviceKind::Block => world.open_block(&path),
-    });
+    let opened = open_one(world, &path, device, aggregate.read_only);
     let aggregate = || aggregate.name.clone();
     let id = opened.map_err(|source| DeviceError::Unusable {
         aggregate: aggregate(),

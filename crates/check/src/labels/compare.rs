@@ -41,8 +41,8 @@ impl Labels {
                 findings.add(Kind::LabelSlot, &object, place, expected, found);
             }
             Copy::Valid(record) if record.epoch > epoch => {
-                // With groups, and for removals, the record after a change that was cut skips the
-                // epochs that were seen.
+                // A change after one that was cut gets an epoch beyond those that were seen, if
+                // there are groups or if members are removed.
                 let has_removals = self.config.has_removals() || record.has_removals();
                 let skips = self.config.has_groups() || has_removals;
                 let kind = match record.epoch - epoch {

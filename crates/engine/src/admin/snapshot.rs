@@ -67,7 +67,7 @@ pub(crate) fn delete(home: &mut Home, volume: &str, name: &str) -> Result<(), Er
     Ok(())
 }
 
-/// Takes a snapshot that may be deleted away from clients. Returns it with its volume and its
+/// Takes a snapshot away from clients, if it may be deleted. Returns its volume, its number and its
 /// image.
 pub(super) fn take_away<'a>(
     home: &'a mut Home,
@@ -258,8 +258,7 @@ pub(crate) fn roll_back(
         )));
     }
     // Nobody has to name what is in the trash.
-    let kept = snapshots.live().chain(snapshots.trashed());
-    let newer = kept.filter(|record| record.id > target);
+    let newer = snapshots.kept().filter(|record| record.id > target);
     let mut doomed = Vec::new();
     for record in newer {
         if record.is_named() && !discards.contains(&record.name) {

@@ -201,6 +201,9 @@ fn not_there(what: &str) -> Error {
 /// nearly as many snapshots as it may have: its oldest in the trash goes. Returns whether something
 /// was removed.
 pub(crate) fn make_room(home: &mut Home, permit: &Permit, context: &mut Context<'_>) -> bool {
+    if !home.aggregate.space.has_trash() {
+        return false;
+    }
     let is_full = |volume: &VolumeHome| {
         let has_trash = !volume.shared.trashed_snapshots.read().is_empty();
         has_trash && volume.fs.snapshots.count() + PLACES_KEPT > SNAPSHOTS_MAX

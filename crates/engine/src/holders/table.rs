@@ -346,6 +346,11 @@ impl Snapshots {
         self.all().filter(|record| record.is_in_trash())
     }
 
+    /// Both: all that are live.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = &SnapshotRecord> {
+        self.all().filter(|record| record.state == State::Live)
+    }
+
     /// Returns the snapshots that the delete scan under way releases, or that the next scan will
     /// release.
     pub(crate) fn victims(&self) -> Vec<SnapshotId> {

@@ -462,15 +462,21 @@ pub fn host_bytes(sizes: &[u64], plan: &Plan) -> Vec<u64> {
     let total = lengths.iter().sum::<u64>() * data_columns;
     let with_data = lengths.iter().filter(|length| **length > 0);
     let extents = with_data.count() as u64 * data_columns;
-    let reserve = reserve_for(total, plan.area_blocks).min(RESERVE_LEAST);
-    let reserve = reserve.div_ceil(plan.area_blocks);
-    let areas = reserve.div_ceil(extents.max(1)) + 1;
+    let reserve = reserve_for(total, plan.area_blocks);
+    let areas = areas_of_reserve(reserve, plan.area_blocks, extents.max(1)) + 1;
     let bytes = (0..sizes.len()).map(|device| {
         let taken = (areas * plan.area_blocks).min(lengths[device / plan.drives_together()]);
         let blocks = 2 * LABEL_BLOCKS + columns.of_device(device).log_blocks + taken;
         blocks * BLOCK_SIZE as u64
     });
     bytes.collect()
+}
+
+/// Areas of each extent that the reserve of an empty pool takes, if it is `reserve` when the pool
+/// is full.
+fn areas_of_reserve(reserve: u64, area_blocks: u64, extents: u64) -> u64 {
+    let areas = reserve.min(RESERVE_LEAST).div_ceil(area_blocks);
+    areas.div_ceil(extents)
 }
 
 /// The place of the journal: behind the first label of each drive of its column. `sizes` are those
@@ -559,10 +565,8 @@ fn allocate_reserve(
     devices: &[DeviceId],
     config: &Config,
 ) -> Result<(), CreateError> {
-    let reserve = config.reserve_blocks.min(RESERVE_LEAST);
-    let areas = reserve
-        .div_ceil(config.area_blocks)
-        .div_ceil(config.extents.len() as u64);
+    let extents = config.extents.len() as u64;
+    let areas = areas_of_reserve(config.reserve_blocks, config.area_blocks, extents);
     let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
     for extent in &config.extents {
         let length = (areas * config.area_blocks).min(extent.length);

@@ -588,7 +588,7 @@ fn load_side(fs: &FileSystem, cx: &mut LoadCx<'_>, side: FileId, kind: Kind) -> 
 fn load_images(snapshots: &Snapshots, cx: &mut LoadCx<'_>) -> Result<Images, Stop> {
     let mut images = Vec::new();
     let mut gather = Gather::default();
-    for record in snapshots.live().chain(snapshots.trashed()) {
+    for record in snapshots.kept() {
         let luns = match image::load(cx, record).map_err(Stop::settled) {
             Ok(luns) => Ok(luns),
             Err(Stop::Failed(error)) => Err(error.to_string()),

@@ -104,8 +104,7 @@ pub(crate) fn check(
         return Ok(());
     }
     let key = TagKey::new(&layout.config.secret);
-    let all = layout.all_rows().iter();
-    for rows in all.filter(|rows| !layout.config.is_removed(rows.members[0])) {
+    for rows in staying_rows(layout) {
         match find(storage, layout, rows, superblock.cp.next(), &key) {
             Ok(found) if found.headers.is_empty() => {}
             Ok(_) => {
@@ -130,6 +129,12 @@ enum Trouble {
     Refused(Box<Refusal>),
 }
 
+/// The rows of groups that were not removed.
+fn staying_rows(layout: &Layout) -> impl Iterator<Item = &Rows> {
+    let all = layout.all_rows().iter();
+    all.filter(|rows| !layout.config.is_removed(rows.members[0]))
+}
+
 fn recover_all(
     storage: &dyn Storage,
     layout: &Layout,
@@ -138,8 +143,7 @@ fn recover_all(
 ) -> Result<(), Trouble> {
     let key = TagKey::new(&layout.config.secret);
     let mut is_announced = false;
-    let all = layout.all_rows().iter();
-    for rows in all.filter(|rows| !layout.config.is_removed(rows.members[0])) {
+    for rows in staying_rows(layout) {
         let cp = superblock.cp.next();
         let found = find(storage, layout, rows, cp, &key)?;
         if found.headers.is_empty() {

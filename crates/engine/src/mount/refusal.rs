@@ -17,7 +17,7 @@ pub struct Refusal {
     /// [`crate::Expected::cp`].
     pub rolled_back_to: Option<u64>,
     /// True if the devices are refused only because others are missing that may have newer data:
-    /// [`crate::Engine::open_degraded`] opens them.
+    /// [`crate::Opening::is_degraded`] opens them.
     pub can_be_degraded: bool,
 }
 

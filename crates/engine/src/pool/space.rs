@@ -26,10 +26,11 @@
 //!
 //! Charges of a consistency point end when it commits and its real use is known.
 //!
-//! The reserve of a large pool that has little in it is small, so that the host need not give much
-//! before anything is written. It is [`RESERVE_LEAST`], or a part in [`RESERVE_PART`] of what is in
-//! use, and at most the whole reserve of the pool. It becomes larger at a commit, and only by what
-//! is free and backed then. So what is said above is true of it at any time.
+//! A large pool with little in it has a small reserve, so that the host need not give much before
+//! anything is written: one block for [`RESERVE_PART`] blocks in use, at least [`RESERVE_LEAST`],
+//! at most the whole reserve of the pool. The reserve grows only at a commit, and only into blocks
+//! that are free and backed then. So it always consists of blocks that are there, as the rules
+//! above assume.
 //!
 //! Charging is loose by design. Reactors add to shared counters, without the tokens of A-12. Two
 //! operations that race may overdraw by one operation each, which the reserve covers.
@@ -45,8 +46,9 @@ use everglade_format::CpNumber;
 const METADATA_FACTOR: u64 = 6;
 /// The reserve of a pool that has nothing in it, if the whole reserve is larger: 128 MiB.
 pub(crate) const RESERVE_LEAST: u64 = (128 << 20) / BLOCK_SIZE as u64;
-/// The whole reserve is a hundredth of the pool; this is twice as much of what is in use.
-const RESERVE_PART: u64 = 50;
+/// Blocks in use for each block of the reserve. The whole reserve is a hundredth of the pool, so
+/// half of a pool in use asks for all of it.
+pub const RESERVE_PART: u64 = 50;
 /// Consistency points in a row without a waiting writer, after which space for a larger dirty limit
 /// is no longer kept.
 const CALM_AFTER: u32 = 64;
@@ -397,7 +399,12 @@ impl Space {
     /// trash is freed when space is short.
     pub(crate) fn is_growing(&self) -> bool {
         let has_pending = self.pending.load(Ordering::Relaxed) > 0;
-        has_pending || self.trash.load(Ordering::Relaxed) > 0 || self.is_asking_host()
+        has_pending || self.has_trash() || self.is_asking_host()
+    }
+
+    /// True if something is in the trash, as of the last freeze.
+    pub(crate) fn has_trash(&self) -> bool {
+        self.trash.load(Ordering::Relaxed) > 0
     }
 
     /// Sets the number of objects in the trash.
@@ -408,12 +415,10 @@ impl Space {
     /// True if something has to leave the trash: space is short, the host has no more to give, and
     /// no deletion is under way that may be enough.
     pub(crate) fn needs_trash(&self) -> bool {
-        let has_trash = self.trash.load(Ordering::Relaxed) > 0;
-        if !has_trash || self.pending.load(Ordering::Relaxed) > 0 {
+        if !self.has_trash() || self.pending.load(Ordering::Relaxed) > 0 {
             return false;
         }
-        let margin = signed(self.total() / 100);
-        let floor = signed(self.whole_reserve()) + margin;
+        let floor = signed(self.whole_reserve()) + signed(self.total() / 100);
         match self.is_asking_host() {
             true => signed(self.total()) - signed(self.committed_blocks()) < floor,
             false => self.refused_since(1) || self.free_backed() < floor,

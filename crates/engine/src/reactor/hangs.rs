@@ -21,7 +21,7 @@ use everglade_env::{Completion, DeviceId, DiskError, Nanos, Op, Outside};
 use crate::reactor::Core;
 use crate::reactor::loading::Inflight;
 
-/// Looks for operations that do not end, in one time limit.
+/// How often a reactor looks for operations that do not end, in one time limit.
 const LOOKS: Nanos = 4;
 
 /// A device operation in flight.

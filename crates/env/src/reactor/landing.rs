@@ -15,7 +15,7 @@ use crate::DiskError;
 use crate::action::Action;
 use crate::transfer::{Fault, Progress, RawResult};
 
-/// Longest wait for the last operations of a reactor that ends.
+/// How long a reactor that ends waits for its last operations.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Real {

@@ -22,7 +22,7 @@
 use std::path::PathBuf;
 
 use everglade_api::{AddDevices, Code, GrownDevice, Growth, Outcome, Problem, ResizeAggregate};
-use everglade_engine::{AggregateInfo, GrowError, GrowthInfo, State, admin};
+use everglade_engine::{AggregateInfo, GrowError, GrowthInfo, RESERVE_PART, State, admin};
 use everglade_env::{DeviceId, DiskError, OpenError, Storage};
 use everglade_format::Role;
 
@@ -793,7 +793,7 @@ fn refuse_full_host<'a>(
     // The reserve grows later, with what is in use.
     let present = pool.known.usage.reserve_blocks;
     let more = info.reserve_blocks_after.saturating_sub(present);
-    let reserve = bytes(more.min(pool.known.usage.used_blocks / 50));
+    let reserve = bytes(more.min(pool.known.usage.used_blocks / RESERVE_PART));
     let full = room::refuse_full_hosts_of_growth(directory.path(), devices, reserve);
     full.map_err(|full| Problem::of_field(Code::NoSpace, field, full))
 }

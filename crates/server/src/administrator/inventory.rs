@@ -571,12 +571,11 @@ fn conditions(aggregate: &Aggregate, closed: Option<Code>) -> Vec<Condition> {
         );
         return conditions;
     }
-    if aggregate.imported_read_only && aggregate.state == AggregateState::ReadOnly {
-        drives::degraded(aggregate, &mut add);
-        damaged(&aggregate.damage, &mut add);
-        return conditions;
-    }
-    if let (AggregateState::ReadOnly, Some(reason)) = (aggregate.state, &aggregate.reason) {
+    let is_read_only = aggregate.state == AggregateState::ReadOnly;
+    // One that was imported to be read only is as somebody wanted it.
+    let halted = aggregate.reason.as_ref();
+    let halted = halted.filter(|_| is_read_only && !aggregate.imported_read_only);
+    if let Some(reason) = halted {
         let unlogged = aggregate
             .journal
             .as_ref()
@@ -597,6 +596,8 @@ fn conditions(aggregate: &Aggregate, closed: Option<Code>) -> Vec<Condition> {
             ),
             READ_ONLY_ACTION,
         );
+    }
+    if is_read_only {
         drives::degraded(aggregate, &mut add);
         damaged(&aggregate.damage, &mut add);
         return conditions;

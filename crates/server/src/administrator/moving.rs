@@ -28,8 +28,8 @@ use super::administrator::{AGGREGATES_MAX, Administrator, LOOK_EVERY, host};
 use super::candidates;
 use super::points;
 use crate::DataDir;
-use crate::datadir::{AggregateState, Device, DeviceKind, Phase, Uuid};
-use crate::devices::patiently;
+use crate::datadir::{AggregateState, Device, Phase, Uuid};
+use crate::devices::open_one;
 
 const FIELD: &str = "devices";
 
@@ -206,13 +206,7 @@ impl Administrator {
         let world = &self.plane.world;
         for mut device in devices {
             let path = directory.device_path(&device);
-            let id = patiently(|| match device.kind {
-                _ if request.read_only => world.open_to_read(&path),
-                DeviceKind::Directory => world.open_directory(&path, 0, false),
-                DeviceKind::File => world.open_file(&path),
-                DeviceKind::Block => world.open_block(&path),
-            });
-            match id {
+            match open_one(world, &path, &device, request.read_only) {
                 Ok(id) => {
                     device.size_bytes = world.size_bytes(id);
                     opened.devices.push(device);

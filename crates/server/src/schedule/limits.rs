@@ -34,7 +34,7 @@ pub(crate) enum Wanted {
     Policy(String),
 }
 
-/// What a limit says, without what it does not limit.
+/// Returns the rates of a limit. A rate that is not limited is absent.
 pub(crate) fn rates_of(settings: LimitSettings) -> SetQosPolicy {
     let rate = |rate: u64| (rate > 0).then_some(rate);
     let small = |number: u32| (number > 0).then_some(number);

@@ -2,8 +2,8 @@
 //! (L-03).
 
 use everglade_engine::admin::Change;
-use everglade_engine::{AggregateInfo, Core, Engine, Options, Plan, State};
-use everglade_env::{BLOCK_SIZE, DeviceId};
+use everglade_engine::{AggregateInfo, Core, Engine, Opening, Options, Plan, Refusal, State};
+use everglade_env::{BLOCK_SIZE, DeviceId, Storage};
 use everglade_format::label::{LABEL_BLOCKS, size_for};
 use everglade_format::volume::Sync;
 use everglade_format::{Role, SeatState};
@@ -35,6 +35,19 @@ fn options() -> Options {
         cp_interval: 200_000_000,
         ..Options::default()
     }
+}
+
+fn open(
+    engine: &Engine,
+    storage: &dyn Storage,
+    devices: &[DeviceId],
+    is_degraded: bool,
+) -> Result<u32, Refusal> {
+    let opening = Opening {
+        is_degraded,
+        ..Opening::default()
+    };
+    engine.open_with(storage, (devices, &[]), None, opening)
 }
 
 fn plan(drives: usize, copies: usize) -> Plan {
@@ -82,10 +95,7 @@ impl Pool {
         let mut devices = world.devices();
         devices.retain(|device| !away.contains(device));
         let storage = world.storage();
-        let opened = match degraded {
-            true => engine.open_degraded(&*storage, &devices, &[], None),
-            false => engine.open(&*storage, &devices, &[], None),
-        };
+        let opened = open(&engine, &*storage, &devices, degraded);
         opened.unwrap_or_else(|refusal| panic!("life {life}: {refusal}"));
         let core = Core::new(&engine, 0, world.reactor(0));
         let mut pool = Pool {
@@ -377,10 +387,7 @@ fn half_of_a_mirror_is_opened_by_hand_only_and_the_halves_never_meet() {
         devices.retain(|device| *device != away);
         let engine = Engine::new(options());
         let storage = world.storage();
-        match degraded {
-            true => engine.open_degraded(&*storage, &devices, &[], None),
-            false => engine.open(&*storage, &devices, &[], None),
-        }
+        self::open(&engine, &*storage, &devices, degraded)
     };
     for away in [first, second] {
         let refusal = open(away, false).expect_err("the other half may be newer");
