@@ -116,8 +116,43 @@ pub struct Garden {
     pub after_read: AfterRead,
     /// Segment cleaning that is under way, or the last one.
     pub cleaning: Cleaning,
+    /// The rebalance that is under way, or the last one.
+    #[serde(default)]
+    pub rebalance: Rebalance,
     /// The LUN that is put in order, or the last one.
     pub layout: LunLayout,
+}
+
+/// A rebalance: blocks move from fuller devices, or groups of drives, to emptier ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Rebalance {
+    /// State of the rebalance.
+    pub state: GardeningState,
+    /// Bytes that are to move; absent until the blocks of each device are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_bytes: Option<u64>,
+    /// Bytes of blocks that were moved.
+    pub moved_bytes: u64,
+    /// The same in whole percent.
+    pub percent: u64,
+    /// How full the fullest device was, in percent; absent until that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fullest_percent: Option<u64>,
+    /// How full the emptiest device was, in percent; absent until that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emptiest_percent: Option<u64>,
+    /// Blocks that stayed where they are, because they cannot be read, or what leads to them
+    /// cannot.
+    pub left_block_count: u64,
+    /// When it began; absent if there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<String>,
+    /// When it ended; absent until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+    /// Seconds until it ends, if it goes on like this; absent while that is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eta_seconds: Option<u64>,
 }
 
 /// Write after read since the aggregate was opened: what clients read in order and did not lie in

@@ -62,7 +62,9 @@ pub use comparison::{ChangedRange, CompareSnapshot, SnapshotChanges};
 pub use event::{Event, EventKind, Events, Severity};
 pub use fields::Fields;
 pub use filter::{Filter, Found, NotAFilter, Relation, split as split_filter};
-pub use garden::{AfterRead, Clean, Cleaning, Garden, GardeningState, LunLayout, PutInOrder};
+pub use garden::{
+    AfterRead, Clean, Cleaning, Garden, GardeningState, LunLayout, PutInOrder, Rebalance,
+};
 pub use growth::{AddDevices, GrownDevice, Growth, ResizeAggregate};
 pub use history::{Change, History};
 pub use host::{

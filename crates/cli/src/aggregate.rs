@@ -14,6 +14,7 @@ use crate::listing::{self, Cell, Column, if_asked};
 use crate::moving;
 use crate::output::{Output, size};
 use crate::path::absolute;
+use crate::rebalance;
 use crate::removal;
 use crate::replacement;
 use crate::scrub;
@@ -112,6 +113,7 @@ pub(crate) fn run(
         AggregateVerb::Resize(resize) => growth::resize(resize, session, output)?,
         AggregateVerb::Replace(replace) => replacement::replace(replace, session, output, yes)?,
         AggregateVerb::Remove(remove) => removal::remove(remove, session, output)?,
+        AggregateVerb::Rebalance(of) => rebalance::rebalance(of, session, output)?,
         AggregateVerb::Spare { verb } => spare::spare(verb, session, output)?,
         AggregateVerb::Scrub { verb } => scrub::scrub(verb, session, output)?,
         AggregateVerb::Export(export) => moving::export(export, session, output)?,

@@ -6,6 +6,7 @@ use everglade_api::{
 
 use crate::failure::{Failure, exit};
 use crate::output::Output;
+use crate::rebalance;
 use crate::session::Session;
 use crate::status::duration;
 use crate::verb::GardenVerb;
@@ -48,6 +49,7 @@ fn text(garden: &Garden) -> String {
     let name = &garden.aggregate;
     let jobs = [
         cleaning(name, &garden.cleaning),
+        rebalance::text(name, &garden.rebalance),
         layout(&garden.layout),
         after_read(&garden.after_read),
     ];

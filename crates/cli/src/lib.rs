@@ -29,6 +29,7 @@ mod policy;
 pub mod progress;
 mod qos;
 mod rate;
+mod rebalance;
 mod removal;
 pub mod repair;
 mod replacement;

@@ -204,6 +204,8 @@ pub enum AggregateVerb {
     Replace(AggregateReplace),
     /// Empty a device, or a group of drives, and remove it; clients go on working
     Remove(AggregateRemove),
+    /// Move blocks from fuller devices to emptier ones; clients go on working
+    Rebalance(AggregateRebalance),
     /// Keep drives that take the place of drives of mirrors that fail
     Spare {
         /// What to do.
@@ -249,11 +251,12 @@ Examples:
   everglade aggregate add aggr1 --devices /dev/sde --group 1
   everglade aggregate add aggr1 --devices /dev/sdf --group 1 --parity
 
-New writes use the new space; data that is there stays where it is. A device cannot be taken out
-again. An aggregate of mirrors or parity groups gets whole groups, with as many drives as the last
-one. With --group, a parity group gets more data drives, which are filled with zeroes first, or with
---parity more parity; a mirror gets another copy. Without redundancy, if one device is lost, the
-aggregate is lost. A file or block device with data is overwritten only with --yes.")]
+New writes use the new space; data that is there stays where it is until 'everglade aggregate
+rebalance'. 'everglade aggregate remove' takes a device out again. An aggregate of mirrors or parity
+groups gets whole groups, with as many drives as the last one. With --group, a parity group gets
+more data drives, which are filled with zeroes first, or with --parity more parity; a mirror gets
+another copy. Without redundancy, if one device is lost, the aggregate is lost. A file or block
+device with data is overwritten only with --yes.")]
 pub struct AggregateAdd {
     /// The aggregate
     #[arg(value_name = "AGGREGATE")]
@@ -376,6 +379,23 @@ pub struct AggregateRemove {
     pub wait: bool,
 }
 
+/// Options of `aggregate rebalance`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Devices, mirrors and parity groups become about equally full. Snapshots and clones go on sharing the
+blocks that are moved. It rests while clients need the devices, and does not go on by itself after a
+restart. 'everglade garden show AGGREGATE' shows how far it is, 'everglade garden stop AGGREGATE'
+ends it.")]
+pub struct AggregateRebalance {
+    /// The aggregate
+    #[arg(value_name = "AGGREGATE")]
+    pub name: Name,
+
+    /// Wait until all devices are about equally full
+    #[arg(long)]
+    pub wait: bool,
+}
+
 /// Verbs of `aggregate spare`.
 #[derive(Debug, Subcommand)]
 pub enum SpareVerb {
@@ -436,7 +456,7 @@ pub enum GardenVerb {
     Clean(GardenClean),
     /// Move the blocks of a LUN into its order, in the background
     Layout(GardenLayout),
-    /// End both; moved blocks stay where they are
+    /// End these and a rebalance; moved blocks stay where they are
     Stop(GardenOf),
     /// Show how far they are, and what was moved
     Show(GardenOf),

@@ -309,7 +309,9 @@ pub enum Change {
         /// Runs are counted, and nothing is moved.
         is_estimate: bool,
     },
-    /// Ends both. Blocks that were moved stay where they are.
+    /// Moves blocks from fuller devices to emptier ones, until all are about equally full.
+    StartRebalance,
+    /// Ends all of these. Blocks that were moved stay where they are.
     StopGardening,
     /// Ends a repair. Blocks that it has mended stay mended.
     StopRepair,
@@ -413,6 +415,7 @@ impl Change {
             | Change::PauseScrub
             | Change::StartCleaning { .. }
             | Change::StartLayout { .. }
+            | Change::StartRebalance
             | Change::StopGardening
             | Change::StartRemoval { .. }
             | Change::StopRemoval
@@ -508,4 +511,5 @@ pub(crate) struct Context<'a> {
     pub(crate) create_scan: bool,
     /// LUNs that a step of cleaning takes at most.
     pub(crate) luns_together: usize,
+    pub(crate) stage_blocks: usize,
 }

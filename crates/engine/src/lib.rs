@@ -81,7 +81,7 @@ pub use crate::mount::wanted::{Growth, GrowthInfo};
 pub use crate::pool::aggregate::State;
 pub use crate::pool::cpu::Subsystem;
 pub use crate::pool::garden::{
-    AfterReadInfo, CleaningInfo, GardenInfo, GardeningState, LayoutInfo,
+    AfterReadInfo, CleaningInfo, GardenInfo, GardeningState, LayoutInfo, RebalanceInfo,
 };
 pub use crate::pool::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo, SplitState};
 pub use crate::pool::limit::{LimitInfo, LimitSettings};
@@ -99,6 +99,6 @@ pub use crate::pool::volume_info::{VolumeId, VolumeInfo};
 pub use crate::reactor::{AdminDone, Core, Joined};
 pub use crate::shared::{
     AggregateInfo, DRIVE_TIMEOUT, Engine, Found, LUNS_TOGETHER, LunInfo, MemberInfo, Options,
-    SHARE_DEPTH,
+    SHARE_DEPTH, STAGE_BLOCKS,
 };
 pub use crate::tree::notes::Unreadable;

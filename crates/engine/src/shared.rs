@@ -74,6 +74,9 @@ pub struct Options {
     /// LUNs of which one step of cleaning takes changed regions, at least one (D-23). With one,
     /// each LUN is cleaned by itself, for comparison.
     pub luns_together: usize,
+    /// Blocks that cleaning replaces in a volume before the maps learn about them, at least one
+    /// (D-10). With one, each step of cleaning changes the maps at once, for comparison.
+    pub stage_blocks: usize,
     /// While operations of an aggregate wait for their shares, at most this number of others is
     /// under way, if the aggregate has up to four devices. One of eight devices has twice as many.
     pub share_depth: usize,
@@ -92,6 +95,9 @@ pub const SHARE_DEPTH: usize = 32;
 /// The usual [`Options::luns_together`]: as many as a step has regions.
 pub const LUNS_TOGETHER: usize = 32;
 
+/// The usual [`Options::stage_blocks`]: what replaces 256 MiB, in half a mebibyte.
+pub const STAGE_BLOCKS: usize = 65_536;
+
 impl Default for Options {
     fn default() -> Self {
         Options {
@@ -103,6 +109,7 @@ impl Default for Options {
             cleans_on_demand: false,
             writes_after_read: false,
             luns_together: LUNS_TOGETHER,
+            stage_blocks: STAGE_BLOCKS,
             share_depth: SHARE_DEPTH,
             drive_timeout: DRIVE_TIMEOUT,
         }

@@ -101,7 +101,11 @@ fn built(tally: &mut Tally) -> bool {
         "--package",
         "everglade-testing",
     ]);
-    null.args(["--bin", "null"]);
-    whole(tally, "building the null target", &mut null);
+    null.args(["--bin", "null", "--bin", "inprocess"]);
+    whole(
+        tally,
+        "building the null target and the engine alone",
+        &mut null,
+    );
     tally.failed() == 0
 }

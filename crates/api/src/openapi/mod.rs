@@ -102,6 +102,7 @@ pub const LISTING: [(&str, &str); 4] = [
     crate::Repair,
     crate::Scrub,
     crate::Clean,
+    crate::Rebalance,
     crate::PutInOrder,
     crate::Garden,
     crate::Limit,

@@ -476,7 +476,16 @@ pub const ROUTES: &[Route] = &[
     Route::change(
         "POST",
         "/v1/aggregates/{aggregate}/actions/stop-gardening",
-        "ends segment cleaning and the layout of a LUN; moved blocks stay where they are",
+        "ends segment cleaning, a rebalance and the layout of a LUN; moved blocks stay where they \
+        are",
+        None,
+        Answers::Found("Garden"),
+    )
+    .by_admin(),
+    Route::change(
+        "POST",
+        "/v1/aggregates/{aggregate}/actions/rebalance",
+        "moves blocks from fuller devices, or groups of drives, to emptier ones",
         None,
         Answers::Found("Garden"),
     )

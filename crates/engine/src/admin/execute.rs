@@ -113,6 +113,7 @@ pub(crate) fn execute(
             lun,
             is_estimate,
         } => garden::start_layout(home, context.seconds, (volume, lun), *is_estimate),
+        Change::StartRebalance => garden::start_rebalance(home, context.seconds),
         Change::StopGardening => {
             home.stop_gardening();
             Ok(())

@@ -1,11 +1,14 @@
 //! Requests to the gardener.
 
+use std::collections::BTreeMap;
+
 use everglade_format::SPAN;
 
 use crate::change::Error;
 use crate::home::aggregate::Home;
 use crate::home::find::find_lun;
 use crate::home::gardener::LayoutJob;
+use crate::home::rebalance::Rebalance;
 use crate::pool::garden::{GardeningState, LayoutInfo};
 
 /// Begins to empty the areas of which at least so many percent are free.
@@ -18,6 +21,43 @@ pub(super) fn start_cleaning(home: &mut Home, least_free_percent: u8) -> Result<
         });
     }
     home.start_cleaning(least_free_percent);
+    Ok(())
+}
+
+/// Begins to make devices about equally full.
+pub(super) fn start_rebalance(home: &mut Home, seconds: u64) -> Result<(), Error> {
+    if home.removing.is_some() {
+        let text = "a device is being removed, so all its blocks move anyway; wait for that";
+        return Err(Error::Busy(text.to_owned()));
+    }
+    if home.gardener.rebalance().is_some() {
+        let text = "a rebalance is under way; see 'garden show', or stop it with 'garden stop'";
+        return Err(Error::Busy(text.to_owned()));
+    }
+    let config = &home.aggregate.media.layout().config;
+    let mut units: BTreeMap<u32, (Vec<usize>, u64)> = BTreeMap::new();
+    let mut ends = vec![0; config.extents.len()];
+    for (index, extent) in config.extents.iter().enumerate() {
+        if config.is_leaving(extent.member) {
+            continue;
+        }
+        // The drives of a group count as the first of them.
+        let first = config.group_of(extent.member).into_iter().min();
+        let (extents, blocks) = units.entry(first.unwrap_or(extent.member)).or_default();
+        extents.push(index);
+        *blocks += extent.length;
+        if home.fs.is_leader(index) {
+            ends[index] = home.fs.areas_in_use_of(index);
+        }
+    }
+    if units.len() < 2 {
+        let text = "all its blocks are on one device or group, so there is nothing to balance; \
+            'aggregate add' adds another one";
+        return Err(Error::Busy(text.to_owned()));
+    }
+    let rebalance = Rebalance::new(units.into_values().collect(), ends);
+    home.gardener.start_rebalance(rebalance, seconds);
+    home.tell_garden();
     Ok(())
 }
 

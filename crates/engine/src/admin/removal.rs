@@ -48,6 +48,8 @@ fn plan(aggregate: &Aggregate, member: u32) -> Result<(RemovalPlan, Layout), Err
 pub(super) fn start(home: &mut Home, seconds: u64, member: u32) -> Result<(), Error> {
     let (plan, next) = plan(&home.aggregate, member)?;
     take_turn(home)?;
+    // Another device would be filled for nothing.
+    home.stop_rebalance();
     home.removing = Removing::begin(&next, seconds);
     home.aggregate.media.set_removal(next);
     for extent in home.removing.iter().flat_map(|it| &it.extents) {

@@ -69,8 +69,13 @@ impl FileSystem {
     ) -> Result<(), Stop> {
         let extents = self.areas.len();
         let turn = self.cursor(purpose).turn;
-        for step in 0..extents {
+        // Twice as many if some are crowded: these come last.
+        let rounds = 1 + usize::from(!self.crowded.is_empty());
+        for step in 0..extents * rounds {
             let mut extent = (turn + step) % extents;
+            if self.crowded.contains(&extent) != (step >= extents) {
+                continue;
+            }
             if let Some(group) = self.rows[extent] {
                 match self.lowest_in_rows(group, purpose) {
                     Some(lowest) => extent = lowest,

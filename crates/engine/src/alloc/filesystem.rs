@@ -62,6 +62,9 @@ pub(crate) struct FileSystem {
     pub(crate) scan_next: Vec<u64>,
     /// Areas that are being emptied ([`crate::alloc::lent`]). Aggregates only.
     pub(crate) lent: BTreeSet<(usize, u64)>,
+    /// Extents where nothing is allocated as long as another one has space, because their devices
+    /// are fuller than others ([`crate::home::rebalance`]). Aggregates only.
+    pub(crate) crowded: BTreeSet<usize>,
     /// Used-up areas that were reopened in this consistency point.
     pub(crate) reopened: BTreeSet<(usize, u64)>,
     /// True if a block may have more than one reference, so a refcount file exists. Volumes only.
@@ -106,6 +109,7 @@ impl FileSystem {
             cut: BTreeSet::new(),
             scan_next: vec![0; extents],
             lent: BTreeSet::new(),
+            crowded: BTreeSet::new(),
             reopened: BTreeSet::new(),
             has_counts: false,
             container: None,

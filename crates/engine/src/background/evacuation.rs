@@ -23,8 +23,10 @@ use crate::background::mover::{self, Moving, cost, unless_damaged};
 use crate::background::pass::{Budget, Pass, Room};
 use crate::background::split::{budget, step_blocks};
 use crate::home::aggregate::Home;
-use crate::home::gardener::{Candidate, Lent};
+use crate::home::candidate::Candidate;
+use crate::home::gardener::{Lent, Reason};
 use crate::home::ledger::{Target, Turn};
+use crate::pool::garden::GardeningState;
 use crate::pool::info::Progress;
 use crate::read::load::{Gather, LoadCx, Stop};
 use crate::tree::Content;
@@ -45,7 +47,7 @@ impl Pass<Home> for Evacuation {
     }
 
     fn has_space(&self, home: &Home) -> bool {
-        home.gardener.is_ending() || mover::has_room(home)
+        home.gardener.is_ending() || home.gardener.is_surveying() || mover::has_room(home)
     }
 
     fn due(&self, home: &Home) -> Nanos {
@@ -57,7 +59,8 @@ impl Pass<Home> for Evacuation {
 
     fn wants(&self, home: &Home) -> Vec<Target> {
         let is_in_share = home.gardener.is_demanded() || mover::is_in_share(home, self.name());
-        let is_due = (home.gardener.is_ending() || mover::may_move(home)) && is_in_share;
+        let needs_none = home.gardener.is_ending() || home.gardener.is_surveying();
+        let is_due = (needs_none || mover::may_move(home)) && is_in_share;
         match self.has_work(home, Target::Aggregate) && is_due {
             true => vec![Target::Aggregate],
             false => Vec::new(),
@@ -116,10 +119,13 @@ fn choose(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Turn, Stop> {
             true => home.gardener.give_up(wanted),
             false => {
                 home.fs.lend(&columns);
-                home.gardener.lend(columns, Some(wanted));
+                home.gardener.lend(columns, Reason::Demand(wanted));
             }
         }
         return Ok(Turn::Moved(0));
+    }
+    if home.gardener.rebalance().is_some() {
+        return rebalance(home, cx);
     }
     let least_free = u64::from(home.gardener.info().cleaning.least_free_percent);
     for _ in 0..STEP_AREAS {
@@ -137,12 +143,95 @@ fn choose(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Turn, Stop> {
         home.gardener.pass(at);
         if is_worth_it {
             home.fs.lend(&columns);
-            home.gardener.lend(columns, None);
+            home.gardener.lend(columns, Reason::Scan);
             break;
         }
     }
     home.tell_garden();
     Ok(Turn::Moved(0))
+}
+
+/// Surveys some areas for a rebalance, or has the next one lent that is to be emptied.
+fn rebalance(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Turn, Stop> {
+    let seconds = home.wall_seconds;
+    for _ in 0..STEP_AREAS {
+        let job = home.gardener.rebalance().expect("the caller looked");
+        let Some(at) = job.to_survey() else {
+            if !leave_crowded(&mut home.fs, cx)? {
+                return Ok(Turn::Waits);
+            }
+            let job = home.gardener.rebalance().expect("as above");
+            let Some(at) = job.next() else {
+                home.fs.crowded.clear();
+                home.gardener.end_rebalance(GardeningState::Done, seconds);
+                break;
+            };
+            let columns = home.fs.lendable(at.extent, at.area);
+            if !columns.is_empty() {
+                home.fs.lend(&columns);
+                home.gardener.lend(columns, Reason::Balance);
+                break;
+            }
+            continue;
+        };
+        let columns = home.fs.columns_with(at.extent).into_iter();
+        let columns: Vec<_> = columns
+            .filter(|column| at.area < home.fs.areas[*column].frontier())
+            .map(|column| (column, at.area))
+            .collect();
+        let used = used_blocks(&home.fs, cx, &columns)?.unwrap_or(0);
+        let job = home.gardener.rebalance().expect("as above");
+        job.surveyed(at, used);
+        if job.to_survey().is_none() {
+            let found = job.plan();
+            home.fs.crowded = job.crowded();
+            let info = home.gardener.rebalance_info();
+            info.total_blocks = found.blocks;
+            (info.fullest_percent, info.emptiest_percent) =
+                (found.fullest_percent, found.emptiest_percent);
+        }
+        home.gardener.rebalance_info().surveyed_areas += 1;
+    }
+    home.tell_garden();
+    Ok(Turn::Moved(0))
+}
+
+/// Cursors leave the areas of crowded extents that they have open: small devices may have no other.
+/// Returns false if that is not possible in this consistency point, because cursors have numbers in
+/// stock.
+fn leave_crowded(fs: &mut FileSystem, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
+    let open = [&fs.data, &fs.meta].map(|cursor| cursor.open.clone());
+    let open: Vec<(usize, u64)> = open
+        .iter()
+        .flatten()
+        .flatten()
+        .filter(|area| fs.crowded.contains(&area.extent))
+        .map(|area| (area.extent, area.area))
+        .collect();
+    if open.is_empty() {
+        return Ok(true);
+    }
+    if !fs.data.stock.is_empty() || !fs.meta.stock.is_empty() {
+        return Ok(false);
+    }
+    // An area is scored when its map block is sealed.
+    let mut gather = Gather::default();
+    for column in &open {
+        let block = fs.map_block_of(*column);
+        fs.map().grow(block + 1);
+        gather.add(fs.prepare_map(None, cx, block));
+    }
+    gather.finish()?;
+    for (extent, area) in open {
+        for cursor in [&mut fs.data, &mut fs.meta] {
+            let is_it = cursor.open[extent].is_some_and(|it| it.area == area);
+            if is_it {
+                cursor.open[extent] = None;
+                fs.areas[extent].close(area);
+            }
+        }
+    }
+    Ok(true)
 }
 
 /// Returns the blocks in use in areas; `None` if a map does not say it.
@@ -204,6 +293,10 @@ fn empty(home: &mut Home, cx: &mut LoadCx<'_>, lent: &Lent, most: u64) -> Result
         home.begin_bite();
     }
     home.gardener.advance(next, (out.moved, out.left), number);
+    if let Some(job) = home.gardener.rebalance() {
+        // A device that has its share takes blocks again.
+        home.fs.crowded = job.crowded();
+    }
     home.tell_garden();
     Ok(Turn::Moved(out.moved))
 }

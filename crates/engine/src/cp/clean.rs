@@ -2,9 +2,10 @@
 //! data.
 //!
 //! Works on a few dozen regions (level-1 blocks) of one volume at a time. Load: the level-1 blocks,
-//! then everything that freeing the replaced blocks changes, then enough numbers. Clean: each
-//! region is turned into blocks and pointers ([`super::cleaner`]), from its inputs only. Apply: the
-//! results go into the trees and maps of the volume and of the aggregate, and to the writer.
+//! then what fragments go over, then enough numbers. Clean: each region is turned into blocks and
+//! pointers ([`super::cleaner`]), from its inputs only. Apply: the results go into the trees and
+//! maps of the volume and of the aggregate, and to the writer. Blocks that were replaced go to the
+//! volume's stage ([`super::stage`]), and become free later in the same consistency point.
 //!
 //! LUNs with few changed regions are cleaned together (D-23): a step takes the next ones until it
 //! has enough regions. So their blocks are loaded together, and what a step costs is shared. With
@@ -19,6 +20,7 @@ use crate::alloc::blocks::Purpose;
 use crate::alloc::supply::Supply;
 use crate::background::shrink::leaves_of;
 use crate::cp::cleaner::{Cleaned, Cleaner, Dirty, within};
+use crate::cp::stage;
 use crate::home::aggregate::Home;
 use crate::home::run::Job;
 use crate::home::site::Site;
@@ -35,12 +37,17 @@ const STEP_BLOCKS: usize = 128;
 /// Cleans the next few regions. True when nothing is left.
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
     let run = home.run.as_mut().expect("under way");
-    run.writer.throttle(&home.aggregate.media)?;
-    let mut plan = std::mem::take(&mut run.plan);
-    let luns_max = run.luns_together;
-    let Some(volume) = plan.front().map(|job| job.volume) else {
+    let Some(volume) = run.plan.front().map(|job| job.volume) else {
         return Ok(true);
     };
+    let throttled = run.writer.throttle(&home.aggregate.media);
+    let stage = run.stages.entry(volume).or_default();
+    if stage.is_full(run.stage_blocks) || throttled.is_err() && stage.is_worth_it() {
+        return stage::release_some(home, cx, volume).map(|()| false);
+    }
+    throttled?;
+    let mut plan = std::mem::take(&mut run.plan);
+    let luns_max = run.luns_together;
     let outcome = clean_some(&mut home.site(volume).0, cx, taken(&plan, luns_max));
     let run = home.under_way();
     // Only the last of the jobs may have more regions.
@@ -259,7 +266,7 @@ struct Fragments {
     unreadable: Vec<Lost>,
 }
 
-/// Loads what freeing changes, and what fragments go over.
+/// Finds what the changes replace, and loads what fragments go over.
 fn load_replaced(
     site: &mut Site<'_>,
     cx: &mut LoadCx<'_>,
@@ -281,14 +288,6 @@ fn load_replaced(
     {
         let file = site.file(lun);
         *replaced = blocks_replaced(file, *region, changes)?;
-        let above = file.path(1, *region).next().filter(Pointer::has_block);
-        for old in replaced.iter() {
-            gather.add(site.prepare_release(cx, old.vvbn));
-        }
-        if let Some(old) = above {
-            gather.add(site.prepare_free(cx, old.vvbn));
-        }
-        let file = site.file(lun);
         for (leaf, change) in within(*region, changes, file.inode.block_count()) {
             let Change::Fragment(fragment) = change else {
                 continue;
@@ -362,10 +361,10 @@ fn apply(site: &mut Site<'_>, cx: &mut LoadCx<'_>, lun: FileId, cleaned: Cleaned
         site.record(cx, pointer, page);
     }
     for old in replaced {
-        site.release(old.vvbn);
+        site.stage.let_go(old.vvbn);
     }
     if old.has_block() {
-        site.free(old.vvbn);
+        site.stage.let_go(old.vvbn);
     }
 }
 

@@ -89,6 +89,7 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut change::Con
         frozen,
         active,
         luns_together: context.luns_together,
+        stage_blocks: context.stage_blocks,
         create_scan: context.create_scan,
         answers,
         last: home.aggregate.state() == State::Stopping,

@@ -2,9 +2,9 @@
 //! C-12).
 //!
 //! ```text
-//! freeze ─▶ plan ─▶ drain ─▶ reclaim ─▶ clean ─▶ finish volumes ─▶ finish aggregate ─▶ write
-//!   (inside Aggregate)                                                                   │
-//! publish ◀─ superblock ◀─ record of losses ◀─ device flush ◀────────────────────────────┘
+//! freeze ─▶ plan ─▶ drain ─▶ reclaim ─▶ clean ─▶ stage ─▶ finish: volumes, aggregate ─▶ write
+//!   (inside Aggregate)                                                                    │
+//! publish ◀─ superblock ◀─ record of losses ◀─ device flush ◀─────────────────────────────┘
 //!   (inside Aggregate)
 //! ```
 //!
@@ -16,6 +16,7 @@
 //! | drain | [`drain`] | blocks in the overflow files are freed for real (E-08) |
 //! | reclaim | [`crate::background`] | deleted files and snapshots shrink a little (E-11, F-10); clones that are split copy a little (B-10) |
 //! | clean | [`clean`], [`cleaner`] | overlay entries become blocks and pointers |
+//! | stage | [`stage`] | blocks that were replaced become free in the maps (D-10) |
 //! | finish | [`finish`], [`maps`] | everything changed gets a place, then tags from the leaves up |
 //! | write … superblock | [`crate::media::writer`], [`stripes`], [`commit`] | nothing is committed before all of it is on stable media |
 //! | publish | [`commit`] | clients see the new roots; frozen overlays are dropped |
@@ -62,6 +63,7 @@ mod rewrite;
 mod scrub;
 #[cfg(test)]
 mod shrinking;
+mod stage;
 mod stripes;
 
 /// The result of a step that did not stop.
@@ -210,7 +212,8 @@ fn step_of_phase(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<StepEnd, Stop> 
         }
         Phase::Drain => drain::step(home, cx).map(|()| Some(Phase::Reclaim)),
         Phase::Reclaim => turns::step(home, cx).map(|done| done.then_some(Phase::Clean)),
-        Phase::Clean => clean::step(home, cx).map(|done| done.then(|| first_finish(home))),
+        Phase::Clean => clean::step(home, cx).map(|done| done.then_some(Phase::Stage)),
+        Phase::Stage => stage::step(home, cx).map(|done| done.then(|| first_finish(home))),
         Phase::FinishVolume(volume, part) => {
             let next = finish::volume(home, cx, volume, part)?;
             Ok(Some(match next {

@@ -189,6 +189,15 @@ impl Home {
         let seconds = self.wall_seconds;
         self.gardener.stop(seconds);
         self.gardener.end_layout(GardeningState::Stopped, seconds);
+        self.stop_rebalance();
+    }
+
+    /// Ends a rebalance, if there is one.
+    pub(crate) fn stop_rebalance(&mut self) {
+        let seconds = self.wall_seconds;
+        self.gardener
+            .end_rebalance(GardeningState::Stopped, seconds);
+        self.fs.crowded.clear();
         self.tell_garden();
     }
 

@@ -7,6 +7,9 @@
 //!                  └────────────────────────────────────────────────┴──taken back─────────┘
 //! ```
 //!
+//! After growth, a *rebalance* empties areas of devices that are fuller than the others
+//! ([`super::rebalance`]).
+//!
 //! An area is *lent* to the gardener while it is emptied ([`Lent`]), so that no cursor opens it:
 //! what is moved out of it is not moved into it. Areas of all columns of a parity group are lent
 //! together, because they are filled together.
@@ -24,16 +27,20 @@
 //!
 //! 1. Whoever needs space more takes lent areas back: their free blocks count as free in all
 //!    accounts of space. So the gardener asks before each step whether an area is still lent.
-//! 2. An area that could not be emptied on demand is not tried again while it is the emptiest one.
-//!    So a demand that cannot be met ends.
+//! 2. An area that could not be emptied on demand is not tried again while it is the emptiest one
+//!    of its group. So a demand that cannot be met ends.
 //! 3. All of this is in memory. After a restart nothing is lent, and nobody has asked for anything:
 //!    an area is as good half-emptied as it was before.
+
+use std::collections::BTreeMap;
 
 use everglade_env::Nanos;
 use everglade_format::{CpNumber, FileId};
 
 use crate::alloc::filesystem::FileSystem;
-use crate::pool::garden::{CleaningInfo, GardenInfo, GardeningState, LayoutInfo};
+use crate::home::candidate::Candidate;
+use crate::home::rebalance::Rebalance;
+use crate::pool::garden::{CleaningInfo, GardenInfo, GardeningState, LayoutInfo, RebalanceInfo};
 
 /// An area is emptied on demand if at least this part of it is free: a quarter.
 const DEMAND_PART: u64 = 4;
@@ -49,8 +56,7 @@ pub(crate) struct Lent {
     pub(crate) column: usize,
     /// The next block to look at, counted from the beginning of the area.
     pub(crate) next: u64,
-    /// The demand that it is lent for; none if a scan found it.
-    pub(crate) demand: Option<Candidate>,
+    pub(crate) reason: Reason,
     /// The last consistency point that moved something out of it.
     pub(crate) moved_in: Option<CpNumber>,
 }
@@ -62,12 +68,15 @@ impl Lent {
     }
 }
 
-/// What to look at next.
+/// Why areas are lent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Candidate {
-    /// The extent, or the first column of a parity group.
-    pub(crate) extent: usize,
-    pub(crate) area: u64,
+pub(crate) enum Reason {
+    /// A scan found that enough of it is free.
+    Scan,
+    /// A parity group needs a whole area.
+    Demand(Candidate),
+    /// Its device is fuller than others.
+    Balance,
 }
 
 /// See the module's documentation.
@@ -77,8 +86,9 @@ pub(crate) struct Gardener {
     /// For each extent that leads, the areas that it had when this began.
     ends: Vec<u64>,
     lent: Option<Lent>,
-    /// The area that was last tried on demand, in vain.
-    in_vain: Option<Candidate>,
+    rebalance: Option<Rebalance>,
+    /// For each group, the area that was last tried on demand, in vain.
+    in_vain: BTreeMap<usize, u64>,
     layout: Option<LayoutJob>,
     /// Regions in a row that did not lie better after they were put in order because they were
     /// read.
@@ -134,13 +144,17 @@ impl Gardener {
 
     /// True if there is anything to do, demands apart.
     pub(crate) fn is_busy(&self) -> bool {
-        self.next.is_some() || self.lent.is_some()
+        self.next.is_some() || self.lent.is_some() || self.rebalance.is_some()
     }
 
     /// True if a lent area should go back, emptied or not.
     pub(crate) fn is_ending(&self) -> bool {
         let lent = self.lent.as_ref();
-        let is_wanted = |lent: &Lent| self.next.is_some() || lent.demand.is_some();
+        let is_wanted = |lent: &Lent| match lent.reason {
+            Reason::Scan => self.next.is_some(),
+            Reason::Demand(_) => true,
+            Reason::Balance => self.rebalance.is_some(),
+        };
         lent.is_some_and(|lent| lent.is_passed() || !is_wanted(lent))
     }
 
@@ -159,41 +173,29 @@ impl Gardener {
             let area = areas.best_partial()?;
             (!has_whole && is_worth_it).then_some(Candidate { extent, area })
         });
-        wanting.find(|candidate| self.in_vain != Some(*candidate))
+        wanting.find(|it| self.in_vain.get(&it.extent) != Some(&it.area))
     }
 
     /// True if areas are emptied on demand at present: then clients need them, and write on.
     pub(crate) fn is_demanded(&self) -> bool {
-        self.lent.as_ref().is_some_and(|lent| lent.demand.is_some())
+        let lent = self.lent.as_ref();
+        lent.is_some_and(|lent| matches!(lent.reason, Reason::Demand(_)))
     }
 
     /// An area that was wanted on demand cannot be lent.
     pub(crate) fn give_up(&mut self, candidate: Candidate) {
-        self.in_vain = Some(candidate);
+        self.in_vain.insert(candidate.extent, candidate.area);
     }
 
     /// What to look at next; `None` if all was passed.
     pub(crate) fn candidate(&self) -> Option<Candidate> {
-        let mut at = self.next?;
-        while let Some(end) = self.ends.get(at.extent) {
-            if at.area < *end {
-                return Some(at);
-            }
-            at = Candidate {
-                extent: at.extent + 1,
-                area: 0,
-            };
-        }
-        None
+        self.next?.within(&self.ends)
     }
 
     /// An area was looked at.
     pub(crate) fn pass(&mut self, at: Candidate) {
         self.info.cleaning.passed_areas += 1;
-        self.next = Some(Candidate {
-            area: at.area + 1,
-            ..at
-        });
+        self.next = Some(at.next());
     }
 
     /// Everything was passed.
@@ -204,12 +206,12 @@ impl Gardener {
     }
 
     /// Areas are lent to it.
-    pub(crate) fn lend(&mut self, columns: Vec<(usize, u64)>, demand: Option<Candidate>) {
+    pub(crate) fn lend(&mut self, columns: Vec<(usize, u64)>, reason: Reason) {
         self.lent = Some(Lent {
             columns,
             column: 0,
             next: 0,
-            demand,
+            reason,
             moved_in: None,
         });
     }
@@ -227,13 +229,29 @@ impl Gardener {
         cp: CpNumber,
     ) {
         self.info.moved_blocks += moved;
-        let is_demand = self.lent.as_ref().is_some_and(|it| it.demand.is_some());
-        if !is_demand {
-            self.info.cleaning.moved_blocks += moved;
-            self.info.cleaning.left_blocks += left;
+        let Some(lent) = &self.lent else {
+            return;
+        };
+        let mut is_enough = false;
+        match lent.reason {
+            Reason::Scan => {
+                self.info.cleaning.moved_blocks += moved;
+                self.info.cleaning.left_blocks += left;
+            }
+            Reason::Balance => {
+                self.info.rebalance.moved_blocks += moved;
+                self.info.rebalance.left_blocks += left;
+                let from = lent.columns[0].0;
+                let rebalance = self.rebalance.as_mut();
+                is_enough = rebalance.is_some_and(|it| it.moved(from, moved));
+            }
+            Reason::Demand(_) => {}
         }
         if let Some(lent) = &mut self.lent {
-            (lent.column, lent.next) = (column, next);
+            (lent.column, lent.next) = match is_enough {
+                true => (lent.columns.len(), 0),
+                false => (column, next),
+            };
             if moved > 0 {
                 lent.moved_in = Some(cp);
             }
@@ -242,12 +260,49 @@ impl Gardener {
 
     /// Gives the lent areas back. With `is_clean` they count as emptied.
     pub(crate) fn give_back(&mut self, is_clean: bool) {
-        let demand = self.lent.take().and_then(|lent| lent.demand);
+        let lent = self.lent.take();
+        let has_moved = lent.as_ref().is_some_and(|lent| lent.moved_in.is_some());
         self.info.cleaned_areas += u64::from(is_clean);
-        match demand {
-            Some(candidate) if !is_clean => self.in_vain = Some(candidate),
-            Some(_) => {}
-            None => self.info.cleaning.cleaned_areas += u64::from(is_clean),
+        match lent.map(|lent| lent.reason) {
+            // The area with block 0, which is never allocated, never counts as free as a whole.
+            Some(Reason::Demand(candidate)) if !is_clean || !has_moved => self.give_up(candidate),
+            Some(Reason::Scan) => self.info.cleaning.cleaned_areas += u64::from(is_clean),
+            Some(Reason::Demand(_) | Reason::Balance) | None => {}
+        }
+    }
+
+    /// Begins a rebalance.
+    pub(crate) fn start_rebalance(&mut self, rebalance: Rebalance, seconds: u64) {
+        self.info.rebalance = RebalanceInfo {
+            state: GardeningState::Running,
+            total_areas: rebalance.area_count(),
+            begun_seconds: seconds,
+            ..RebalanceInfo::default()
+        };
+        self.rebalance = Some(rebalance);
+    }
+
+    /// The rebalance under way.
+    pub(crate) fn rebalance(&mut self) -> Option<&mut Rebalance> {
+        self.rebalance.as_mut()
+    }
+
+    /// True if areas are surveyed next, which takes no space.
+    pub(crate) fn is_surveying(&self) -> bool {
+        let rebalance = self.rebalance.as_ref();
+        self.lent.is_none() && rebalance.is_some_and(|it| it.to_survey().is_some())
+    }
+
+    /// Changes what people see of the rebalance.
+    pub(crate) fn rebalance_info(&mut self) -> &mut RebalanceInfo {
+        &mut self.info.rebalance
+    }
+
+    /// Ends a rebalance, if there is one. A lent area goes back with the next step.
+    pub(crate) fn end_rebalance(&mut self, state: GardeningState, seconds: u64) {
+        if self.rebalance.take().is_some() {
+            self.info.rebalance.state = state;
+            self.info.rebalance.ended_seconds = Some(seconds);
         }
     }
 

@@ -1,6 +1,6 @@
 //! One consistency point under way: its phase, its plan, and the state it will publish.
 
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
 use everglade_env::{DeviceId, PageRef};
@@ -9,6 +9,7 @@ use everglade_journal::Position;
 
 use crate::change::{Change, Error, Request};
 use crate::home::publication::Publication;
+use crate::home::stage::Stage;
 use crate::home::stripes::Stripes;
 use crate::media::Layout;
 use crate::media::next::Turn;
@@ -36,6 +37,10 @@ pub(crate) struct Run {
     pub(crate) active: BTreeSet<FileId>,
     /// LUNs that a step of cleaning takes at most.
     pub(crate) luns_together: usize,
+    /// Blocks that cleaning has let go and that are still in use in the maps, by volume.
+    pub(crate) stages: BTreeMap<FileId, Stage>,
+    /// A stage with so many blocks is emptied before more is cleaned.
+    pub(crate) stage_blocks: usize,
     /// New snapshots are scanned.
     pub(crate) create_scan: bool,
     pub(crate) publication: Publication,
@@ -78,6 +83,8 @@ impl Run {
             cleaned: 0,
             active: BTreeSet::new(),
             luns_together: 1,
+            stages: BTreeMap::new(),
+            stage_blocks: 1,
             create_scan: false,
             publication: Publication::default(),
             answers: Vec::new(),
@@ -109,6 +116,7 @@ impl Run {
     pub(crate) fn volume(&self) -> Option<FileId> {
         match self.phase {
             Phase::Clean => self.plan.front().map(|job| job.volume),
+            Phase::Stage => self.stages.keys().next().copied(),
             Phase::FinishVolume(volume, _) => Some(volume),
             _ => None,
         }
@@ -125,7 +133,7 @@ impl Run {
                 let parts = self.cleaned * u64::from(CLEANED) / pages;
                 u32::try_from(parts).map_or(CLEANED, |parts| parts.min(CLEANED))
             }
-            Phase::FinishVolume(..) => CLEANED,
+            Phase::Stage | Phase::FinishVolume(..) => CLEANED,
             Phase::FinishAggregate(Part::Prepare | Part::Place) => CLEANED + 1,
             Phase::FinishAggregate(Part::Maps) => CLEANED + 2,
             Phase::FinishAggregate(_) => CLEANED + 3,
@@ -158,6 +166,8 @@ pub(crate) enum Phase {
     Drain,
     Reclaim,
     Clean,
+    /// What cleaning has let go becomes free in the maps.
+    Stage,
     FinishVolume(FileId, Part),
     FinishAggregate(Part),
     Write,
@@ -178,6 +188,7 @@ impl Phase {
             Phase::Drain => "drain",
             Phase::Reclaim => "reclaim",
             Phase::Clean => "clean",
+            Phase::Stage => "stage",
             Phase::FinishVolume(..) => "finish_volume",
             Phase::FinishAggregate(..) => "finish_aggregate",
             Phase::Write => "write",

@@ -19,6 +19,7 @@ use crate::alloc::filesystem::FileSystem;
 use crate::alloc::references::{prepare_release, release};
 use crate::home::aggregate::Home;
 use crate::home::publication::Publication;
+use crate::home::stage::Stage;
 use crate::home::volume::VolumeHome;
 use crate::media::host::Host;
 use crate::media::writer::Writer;
@@ -37,6 +38,8 @@ pub(crate) struct Site<'a> {
     pub(crate) volume: &'a mut VolumeHome,
     pub(crate) host: &'a mut Host,
     pub(crate) writer: &'a mut Writer,
+    /// What cleaning has let go of the volume.
+    pub(crate) stage: &'a mut Stage,
     /// The consistency point under way.
     pub(crate) cp: CpNumber,
 }
@@ -53,6 +56,7 @@ impl Home {
             volume: volume.expect("planned and active volumes exist"),
             host: &mut self.host,
             writer: &mut run.writer,
+            stage: run.stages.entry(id).or_default(),
             cp: run.number,
         };
         (site, &mut run.publication)

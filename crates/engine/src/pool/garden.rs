@@ -19,6 +19,8 @@ pub enum GardeningState {
 pub struct GardenInfo {
     /// Segment cleaning that is under way, or the last one.
     pub cleaning: CleaningInfo,
+    /// The rebalance that is under way, or the last one.
+    pub rebalance: RebalanceInfo,
     /// The LUN that is put in order, or the last one.
     pub layout: LayoutInfo,
     /// What was put in order after it was read in order.
@@ -60,6 +62,32 @@ pub struct CleaningInfo {
     pub total_areas: u64,
     /// Areas that were emptied.
     pub cleaned_areas: u64,
+    /// Blocks that were moved.
+    pub moved_blocks: u64,
+    /// Blocks that stayed where they are: they cannot be read, or what leads to them cannot.
+    pub left_blocks: u64,
+    /// When it began, in seconds since 1970 UTC.
+    pub begun_seconds: u64,
+    /// When it ended.
+    pub ended_seconds: Option<u64>,
+}
+
+/// A rebalance, for people: devices become about equally full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RebalanceInfo {
+    /// The state.
+    pub state: GardeningState,
+    /// Areas that it has surveyed, and all of them. Areas of all columns of a parity group that are
+    /// filled together count as one.
+    pub surveyed_areas: u64,
+    /// All that it surveys.
+    pub total_areas: u64,
+    /// How full the fullest device was when all was surveyed, in percent.
+    pub fullest_percent: u64,
+    /// The emptiest one.
+    pub emptiest_percent: u64,
+    /// Blocks that are to move; 0 until all was surveyed.
+    pub total_blocks: u64,
     /// Blocks that were moved.
     pub moved_blocks: u64,
     /// Blocks that stayed where they are: they cannot be read, or what leads to them cannot.

@@ -360,6 +360,7 @@ impl<O: Outside> Core<O> {
             reclaim_budget,
             create_scan: options.create_scan,
             luns_together: options.luns_together,
+            stage_blocks: options.stage_blocks,
         };
         freeze::freeze(home, &permit, &mut context);
         self.leave(Some(permit));

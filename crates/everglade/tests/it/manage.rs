@@ -15,6 +15,7 @@ mod mirrors;
 mod modifying;
 mod moving;
 mod parity;
+mod rebalancing;
 mod refusals;
 mod remedies;
 mod removing;

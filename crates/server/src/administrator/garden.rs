@@ -2,9 +2,11 @@
 
 use everglade_api::{
     AfterRead, Clean, Cleaning, Garden, GardeningState, LunLayout, Moment, Problem, PutInOrder,
+    Rebalance,
 };
 use everglade_engine::{
-    AfterReadInfo, AggregateInfo, CleaningInfo, GardeningState as Doing, LayoutInfo, admin,
+    AfterReadInfo, AggregateInfo, CleaningInfo, GardeningState as Doing, LayoutInfo, RebalanceInfo,
+    admin,
 };
 
 use super::administrator::Administrator;
@@ -86,6 +88,31 @@ fn cleaning(info: &CleaningInfo, is_halted: bool, now: Moment) -> Cleaning {
     }
 }
 
+fn rebalance(info: &RebalanceInfo, is_halted: bool, now: Moment) -> Rebalance {
+    let way = Way {
+        state: state(info.state, is_halted),
+        passed: info.moved_blocks.min(info.total_blocks),
+        total: info.total_blocks,
+        begun_seconds: info.begun_seconds,
+        ended_seconds: info.ended_seconds,
+        now,
+    };
+    let is_surveyed = info.surveyed_areas >= info.total_areas && info.total_areas > 0;
+    let known = |number: u64| is_surveyed.then_some(number);
+    Rebalance {
+        state: way.state,
+        total_bytes: known(bytes(info.total_blocks)),
+        moved_bytes: bytes(info.moved_blocks),
+        percent: way.percent(),
+        fullest_percent: known(info.fullest_percent),
+        emptiest_percent: known(info.emptiest_percent),
+        left_block_count: info.left_blocks,
+        started: way.started(),
+        ended: way.ended(),
+        eta_seconds: way.eta_seconds(),
+    }
+}
+
 fn bytes_in_a_run(blocks: u64, runs: u64) -> u64 {
     bytes(blocks).checked_div(runs).unwrap_or(0)
 }
@@ -138,6 +165,7 @@ fn view(info: &AggregateInfo, now: Moment) -> Garden {
         cleaned_area_count: garden.cleaned_areas,
         after_read: after_read(&garden.after_read),
         cleaning: cleaning(&garden.cleaning, is_halted, now),
+        rebalance: rebalance(&garden.rebalance, is_halted, now),
         layout: layout(&garden.layout, is_halted, now),
     }
 }
@@ -165,6 +193,16 @@ impl Administrator {
         tracing::info!(
             "areas of aggregate {aggregate} are emptied of which {least_free_percent} % are free"
         );
+        Ok(garden)
+    }
+
+    /// Begins to make the devices of an aggregate about equally full.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn rebalance(&self, aggregate: &str) -> Result<Garden, Problem> {
+        let garden = self.change_garden(aggregate, admin::Change::StartRebalance)?;
+        tracing::info!("blocks of aggregate {aggregate} move to its emptier devices");
         Ok(garden)
     }
 

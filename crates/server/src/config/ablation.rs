@@ -12,17 +12,20 @@ use everglade_engine::Options;
 pub enum Ablation {
     /// LUNs with few changes are cleaned together (D-23).
     LunBatching,
+    /// What cleaning lets go is released for a whole consistency point at a time (D-10).
+    Stages,
 }
 
 impl Ablation {
     /// All of them.
-    pub const ALL: [Ablation; 1] = [Ablation::LunBatching];
+    pub const ALL: [Ablation; 2] = [Ablation::LunBatching, Ablation::Stages];
 
     /// Its name after `--ablation`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Ablation::LunBatching => "lun-batching",
+            Ablation::Stages => "stages",
         }
     }
 
@@ -31,6 +34,10 @@ impl Ablation {
         match self {
             Ablation::LunBatching => Options {
                 luns_together: 1,
+                ..options
+            },
+            Ablation::Stages => Options {
+                stage_blocks: 1,
                 ..options
             },
         }
@@ -51,7 +58,7 @@ impl FromStr for Ablation {
 
 #[cfg(test)]
 mod tests {
-    use everglade_engine::LUNS_TOGETHER;
+    use everglade_engine::{LUNS_TOGETHER, STAGE_BLOCKS};
 
     use super::*;
 
@@ -60,14 +67,13 @@ mod tests {
         for ablation in Ablation::ALL {
             assert_eq!(ablation.name().parse(), Ok(ablation));
         }
-        assert!(
-            "all"
-                .parse::<Ablation>()
-                .unwrap_err()
-                .contains("lun-batching")
-        );
+        let refused = "all".parse::<Ablation>().unwrap_err();
+        assert!(refused.contains("lun-batching, stages"), "{refused}");
         let usual = Options::default();
-        assert_eq!(usual.luns_together, LUNS_TOGETHER);
-        assert_eq!(Ablation::LunBatching.apply(usual).luns_together, 1);
+        let switches = |options: Options| (options.luns_together, options.stage_blocks);
+        assert_eq!(switches(usual), (LUNS_TOGETHER, STAGE_BLOCKS));
+        let without = |it: Ablation| switches(it.apply(usual));
+        assert_eq!(without(Ablation::LunBatching), (1, STAGE_BLOCKS));
+        assert_eq!(without(Ablation::Stages), (LUNS_TOGETHER, 1));
     }
 }

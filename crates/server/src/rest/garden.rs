@@ -19,6 +19,10 @@ pub(super) fn routes() -> Router<Arc<Desk>> {
         .route("/v1/aggregates/{aggregate}/garden", get(show))
         .route("/v1/aggregates/{aggregate}/actions/clean", post(start))
         .route(
+            "/v1/aggregates/{aggregate}/actions/rebalance",
+            post(rebalance),
+        )
+        .route(
             "/v1/volumes/{volume}/luns/{lun}/actions/layout",
             post(put_in_order),
         )
@@ -46,6 +50,22 @@ async fn start(
     };
     let started = desk.change(caller, deed, move |administrator| {
         administrator.clean(&aggregate, request)
+    });
+    found(started.await?)
+}
+
+async fn rebalance(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path(aggregate): Path<String>,
+) -> Answer {
+    let deed = Deed {
+        what: "aggregate rebalance",
+        object: aggregate.clone(),
+        detail: String::new(),
+    };
+    let started = desk.change(caller, deed, move |administrator| {
+        administrator.rebalance(&aggregate)
     });
     found(started.await?)
 }

@@ -4,6 +4,8 @@
 #[derive(Debug)]
 pub(super) struct Cleaning {
     pub(super) least_free_percent: u8,
+    /// Every other cleaning is a rebalance.
+    pub(super) rebalances: bool,
     pub(super) turns: u32,
     /// Jobs that were asked for.
     pub(super) jobs: usize,
@@ -13,9 +15,10 @@ pub(super) struct Cleaning {
 }
 
 impl Cleaning {
-    pub(super) fn new(least_free_percent: u8) -> Cleaning {
+    pub(super) fn new(least_free_percent: u8, rebalances: bool) -> Cleaning {
         Cleaning {
             least_free_percent,
+            rebalances,
             turns: 0,
             jobs: 0,
             seen: 0,

@@ -2,9 +2,9 @@
 //! in order meanwhile.
 //!
 //! The simulation does not ask for it. The system under test asks itself for one job after another:
-//! a cleaning, then the layout of a LUN. Between two jobs it waits for some consistency points. And
-//! now and then it reads a part of a LUN in order, which the engine puts in order once in a while.
-//! So gardening alone never keeps a system busy for ever.
+//! a cleaning, or a rebalance of the devices, then the layout of a LUN. Between two jobs it waits
+//! for some consistency points. And now and then it reads a part of a LUN in order, which the
+//! engine puts in order once in a while. So gardening alone never keeps a system busy for ever.
 
 use everglade_engine::admin::Change;
 use everglade_engine::{GardeningState, State};
@@ -29,8 +29,8 @@ const REST_POINTS: u64 = 4;
 
 impl EngineSystem {
     /// Cleaning begins when some consistency points are committed.
-    pub(super) fn set_cleaning(&mut self, least_free_percent: Option<u8>) {
-        self.cleaning = least_free_percent.map(Cleaning::new);
+    pub(super) fn set_cleaning(&mut self, least_free_percent: Option<u8>, rebalances: bool) {
+        self.cleaning = least_free_percent.map(|percent| Cleaning::new(percent, rebalances));
     }
 
     /// Asks for a cleaning if it is time to.
@@ -53,12 +53,17 @@ impl EngineSystem {
         }
         let cleaning = self.cleaning.as_mut().expect("as above");
         let garden = &info.garden;
-        let states = [garden.cleaning.state, garden.layout.state];
+        let states = [
+            garden.cleaning.state,
+            garden.layout.state,
+            garden.rebalance.state,
+        ];
         if states.contains(&GardeningState::Running) {
             cleaning.seen = info.committed_cp;
         } else if info.committed_cp >= cleaning.seen + REST_POINTS {
             cleaning.jobs += 1;
             let (jobs, least_free_percent) = (cleaning.jobs, cleaning.least_free_percent);
+            let rebalances = cleaning.rebalances && (jobs / JOBS).is_multiple_of(2);
             let luns = self.cores[reactor].exports();
             let lun = luns.get(jobs / JOBS % luns.len().max(1));
             let change = match (lun, jobs % JOBS) {
@@ -70,6 +75,7 @@ impl EngineSystem {
                         is_estimate: false,
                     }
                 }
+                _ if rebalances => Change::StartRebalance,
                 _ => Change::StartCleaning { least_free_percent },
             };
             let cleaning = self.cleaning.as_mut().expect("as above");
@@ -117,6 +123,12 @@ impl EngineSystem {
     #[must_use]
     pub fn is_cleaning(&self) -> bool {
         self.info().garden.cleaning.state == GardeningState::Running
+    }
+
+    /// True while devices are made equally full.
+    #[must_use]
+    pub fn is_rebalancing(&self) -> bool {
+        self.info().garden.rebalance.state == GardeningState::Running
     }
 
     /// True while something waits to be put in order because it was read.

@@ -3,7 +3,7 @@
 use everglade_check::Kind;
 use everglade_engine::{
     DRIVE_TIMEOUT, Engine, Expected, LUNS_TOGETHER, Options, ParityPlan, Plan, RECLAIM_REGIONS,
-    SHARE_DEPTH, State,
+    SHARE_DEPTH, STAGE_BLOCKS, State,
 };
 use everglade_env::{BLOCK_SIZE, DeviceId, Nanos};
 use everglade_format::Config;
@@ -70,6 +70,8 @@ pub struct EngineMaker {
     pub create_scan: bool,
     /// LUNs that are cleaned together.
     pub luns_together: usize,
+    /// Blocks that cleaning replaces before the maps learn about them.
+    pub stage_blocks: usize,
     /// A parity group that has no free area empties its emptiest one before writing there.
     pub cleans_on_demand: bool,
     /// What clients read in order, and does not lie in order, is put in order.
@@ -78,6 +80,8 @@ pub struct EngineMaker {
     pub changes_limits: bool,
     /// Members leave, one after another, until one is left.
     pub removes_members: bool,
+    /// Devices are made about equally full, again and again.
+    pub rebalances: bool,
     /// Areas of which so many percent are free are emptied, again and again.
     pub least_free_percent: Option<u8>,
 }
@@ -102,10 +106,12 @@ impl EngineMaker {
         reclaim_regions: RECLAIM_REGIONS,
         create_scan: false,
         luns_together: LUNS_TOGETHER,
+        stage_blocks: STAGE_BLOCKS,
         cleans_on_demand: true,
         writes_after_read: false,
         changes_limits: false,
         removes_members: false,
+        rebalances: false,
         least_free_percent: None,
     };
 
@@ -134,10 +140,12 @@ impl EngineMaker {
             reclaim_regions: RECLAIM_REGIONS,
             create_scan: false,
             luns_together: [1, 2, 3, LUNS_TOGETHER, LUNS_TOGETHER][rng.index(5)],
+            stage_blocks: [1, 3, 40, STAGE_BLOCKS][Rng::for_part(seed.0, "stages").index(4)],
             cleans_on_demand: !Rng::for_part(seed.0, "cleaning on demand").one_in(3),
             writes_after_read: false,
             changes_limits: false,
             removes_members: false,
+            rebalances: false,
             least_free_percent: None,
         }
         .with_a_journal_to_put_there()
@@ -152,6 +160,7 @@ impl EngineMaker {
             writes_after_read: true,
             changes_limits: Rng::for_part(seed.0, "limits").one_in(3),
             removes_members: Rng::for_part(seed.0, "removals").one_in(2),
+            rebalances: Rng::for_part(seed.0, "rebalances").one_in(3),
             ..self
         }
     }
@@ -190,6 +199,7 @@ impl EngineMaker {
             cleans_on_demand: self.cleans_on_demand,
             writes_after_read: self.writes_after_read,
             luns_together: self.luns_together,
+            stage_blocks: self.stage_blocks,
             share_depth: if self.changes_limits { 2 } else { SHARE_DEPTH },
             drive_timeout: DRIVE_TIMEOUT,
         }
@@ -344,7 +354,7 @@ impl EngineMaker {
             world.has_joined(*device);
         }
         let mut system = EngineSystem::new(world, engine.clone(), aggregate, self.sync);
-        system.set_cleaning(self.least_free_percent);
+        system.set_cleaning(self.least_free_percent, self.rebalances);
         system.set_limiting(self.changes_limits);
         system.set_removing(self.removes_members);
         let end = world.run(TURNS_MAX, &mut |reactor| {

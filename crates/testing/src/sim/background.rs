@@ -29,11 +29,13 @@ pub enum Background {
     AfterRead,
     /// Members are evacuated.
     Removal,
+    /// Devices are made about equally full.
+    Rebalance,
 }
 
 impl Background {
     /// All kinds of background work.
-    pub const ALL: [Background; 10] = [
+    pub const ALL: [Background; 11] = [
         Background::Fold,
         Background::Subtraction,
         Background::Addition,
@@ -44,6 +46,7 @@ impl Background {
         Background::Layout,
         Background::AfterRead,
         Background::Removal,
+        Background::Rebalance,
     ];
 
     /// Returns the name in reports.
@@ -60,6 +63,7 @@ impl Background {
             Background::Layout => "layout",
             Background::AfterRead => "after_read",
             Background::Removal => "removal",
+            Background::Rebalance => "rebalance",
         }
     }
 
@@ -70,6 +74,7 @@ impl Background {
         all.extend(system.is_ordering().then_some(Background::Layout));
         all.extend(system.writes_after_read().then_some(Background::AfterRead));
         all.extend(system.is_evacuating().then_some(Background::Removal));
+        all.extend(system.is_rebalancing().then_some(Background::Rebalance));
         for volume in system.volumes().unwrap_or_default() {
             let scan = system.scan(&volume);
             all.extend(match (scan.kind, scan.way) {

@@ -702,7 +702,8 @@ fn apply(state: &mut State, change: &Change) {
         // No block is damaged.
         Change::StartRepair | Change::StopRepair => {}
         // Nothing that anybody can read changes.
-        Change::StartCleaning { .. } | Change::StartLayout { .. } | Change::StopGardening => {}
+        Change::StartCleaning { .. } | Change::StartLayout { .. } => {}
+        Change::StartRebalance | Change::StopGardening => {}
         Change::StartRemoval { .. } | Change::StopRemoval => {}
         Change::DeleteVolume { .. }
         | Change::CloneVolume { .. }

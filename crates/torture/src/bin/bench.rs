@@ -21,7 +21,7 @@ use everglade_torture::Failure;
 use everglade_torture::bench::{Summary, flush, longest, recovery};
 use everglade_torture::oltp::knee::Point;
 use everglade_torture::rig::Installation;
-use everglade_torture::versus::{garden, knee, paper, protocols, raid};
+use everglade_torture::versus::{garden, inprocess, knee, paper, protocols, raid};
 
 const USAGE: &str = "everglade-bench flush [--rounds N] [--folder DIR] [--write FILE] \
     [--only flushes|longest|recovery]\n\
@@ -315,14 +315,19 @@ fn paper_page(arguments: &Arguments) -> Result<String, Failure> {
          <!-- Written by `cargo xtask bench paper s001 --write docs/benchmarks/paper-s001.md`. -->\
          \n\n\
          Each row is one server with a mechanism and without it (`everglade serve --ablation`),\n\
-         or under two loads, by turns; medians of the rounds. Published figures are of 20\n\
+         or the engine with the load in its own process, or two loads, by turns; medians of the\n\
+         rounds. Published figures are of 20\n\
          processors and another system, so only the direction is compared. No constant is\n\
          fitted to them.\n\n",
     );
     machine(&mut text, arguments);
     text.push('\n');
-    apart(arguments, |installation, _| {
-        text.push_str(&paper::table(&paper::s001(installation, arguments.rounds)?));
+    let this = std::env::current_exe().unwrap_or_default();
+    let program = this.with_file_name("inprocess");
+    apart(arguments, |installation, folder| {
+        let mut claims = paper::s001(installation, arguments.rounds)?;
+        claims.extend(inprocess::claims(&program, folder, arguments.rounds)?);
+        text.push_str(&paper::table(&claims));
         Ok(())
     })?;
     Ok(text)

@@ -22,6 +22,7 @@ mod disk;
 pub mod facts;
 pub mod fill;
 pub mod garden;
+pub mod inprocess;
 pub mod knee;
 pub mod latency;
 pub mod load;

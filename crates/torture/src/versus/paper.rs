@@ -1,10 +1,10 @@
 //! Measured claims of the papers: the same server with a mechanism and without it
-//! (`everglade serve --ablation NAME`), everything else the same.
+//! (`everglade serve --ablation NAME`), everything else the same. Others are measured without
+//! clients, in [`super::inprocess`].
 //!
 //! | claim | paper | here |
 //! | --- | --- | --- |
 //! | R001-19, R001-20 | batched inode cleaning: 3.8 % more operations, 3 % less latency | time of cleaning in a consistency point that has one changed block of each of many LUNs |
-//!
 //! | R001-12 | random overwrites touch more blocks of metafiles for each operation | metadata blocks that consistency points write for each block of data, random and in order |
 //!
 //! No constant is fitted to a published figure. Where the figures cannot be compared, as here, only
@@ -49,7 +49,7 @@ pub struct Claim {
     pub unit: &'static str,
 }
 
-/// Measures the claims of S001 that can be measured so far.
+/// Measures the claims of S001 that can be measured with servers.
 ///
 /// # Errors
 /// What fails.

@@ -122,6 +122,13 @@ impl Scene {
             outcome.expect("nothing stops");
             job.regions.drain(..count);
         }
+        while !self.site().stage.is_empty() {
+            let volume = self.volume;
+            let home = &mut self.home;
+            let (outcome, wants) = self.shelf.load(|cx| stage::release_some(home, cx, volume));
+            assert_eq!(wants, [], "all is in memory");
+            outcome.expect("nothing stops");
+        }
         self.next_cp();
     }
 

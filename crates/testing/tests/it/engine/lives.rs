@@ -118,22 +118,26 @@ pub(super) fn run_kind(kind: Kind, seeds: impl Iterator<Item = Seed>) -> Report 
 /// The power fails during each kind of background work for snapshots and clones.
 #[test]
 fn snapshots_and_clones_survive_lives_with_cuts_in_all_that_goes_on() {
-    let mut all = run_kind(Kind::Moments, (0..16).map(|number| Seed(41).nth(number)));
-    all.add(&run_kind(
-        Kind::Snapshots,
-        (0..4).map(|number| Seed(42).nth(number)),
-    ));
+    let mut all = run_kind(Kind::Snapshots, (0..4).map(|number| Seed(42).nth(number)));
     let gardening = [
         Background::Cleaning,
         Background::Layout,
         Background::AfterRead,
         Background::Removal,
+        Background::Rebalance,
     ];
-    for one in Background::ALL {
-        // Nobody asks for it here; `cleaning` has a test of its own.
-        let is_met = all.interrupted[one] > 0 || gardening.contains(&one);
-        assert!(is_met, "{}: {all:?}", one.name());
+    // Nobody asks for gardening here; `cleaning` has a test of its own.
+    let others = Background::ALL.into_iter();
+    let others: Vec<Background> = others.filter(|one| !gardening.contains(one)).collect();
+    for number in 0..80 {
+        let seed = Seed(41).nth(number);
+        all.add(&run_kind(Kind::Moments, [seed].into_iter()));
+        // At least as many as on an ordinary day.
+        if number >= 12 && others.iter().all(|one| all.interrupted[*one] > 0) {
+            return;
+        }
     }
+    panic!("cuts have not met all: {all:?}");
 }
 
 /// A device failed the last consistency point of a stopping server: the acknowledged changes were

@@ -22,6 +22,7 @@ mod mirrors;
 mod modifying;
 mod notes;
 mod parity;
+mod rebalance;
 mod redirect;
 mod removal;
 mod renaming;
