@@ -107,6 +107,15 @@ impl PutInOrder {
 pub struct Garden {
     /// Name of the aggregate.
     pub aggregate: String,
+    /// True if an administrator has paused gardening.
+    #[serde(default)]
+    pub paused: bool,
+    /// The part of the day, in UTC, in which blocks may be moved; absent if that is all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<String>,
+    /// True outside of this part of the day.
+    #[serde(default)]
+    pub waits_for_window: bool,
     /// Bytes of blocks that were moved since the aggregate was opened.
     pub moved_bytes: u64,
     /// Areas that were emptied since then.

@@ -49,6 +49,8 @@ pub enum RemovalState {
     Running,
     /// The other devices have too little free space at present.
     Waiting,
+    /// Gardening is paused, or waits for its part of the day.
+    Paused,
     /// What is left cannot be read.
     Stuck,
 }
@@ -60,6 +62,7 @@ impl fmt::Display for RemovalState {
             RemovalState::Planned => "planned",
             RemovalState::Running => "running",
             RemovalState::Waiting => "waiting",
+            RemovalState::Paused => "paused",
             RemovalState::Stuck => "stuck",
         })
     }

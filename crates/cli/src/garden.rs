@@ -36,6 +36,14 @@ pub(crate) fn run(verb: &GardenVerb, session: &Session, output: &Output) -> Resu
             let told = session.act::<Garden>(&path(&of.name, "actions/stop-gardening"))?;
             output.made(&told.raw, || text(&told.meant))?;
         }
+        GardenVerb::Pause(of) => {
+            let told = session.act::<Garden>(&path(&of.name, "actions/pause-gardening"))?;
+            output.made(&told.raw, || text(&told.meant))?;
+        }
+        GardenVerb::Resume(of) => {
+            let told = session.act::<Garden>(&path(&of.name, "actions/resume-gardening"))?;
+            output.made(&told.raw, || text(&told.meant))?;
+        }
         GardenVerb::Show(of) => {
             let told = session.get::<Garden>(&path(&of.name, "garden"))?;
             output.data(&told.raw, || text(&told.meant))?;
@@ -53,12 +61,30 @@ fn text(garden: &Garden) -> String {
         layout(&garden.layout),
         after_read(&garden.after_read),
     ];
-    let mut text: String = jobs.into_iter().flatten().collect();
+    let mut text = rest(garden);
+    text.extend(jobs.into_iter().flatten());
     if text.is_empty() {
         text = format!(
             "nothing was moved in aggregate {name} since it was opened; see: everglade garden \
             clean {name}, or: everglade garden layout VOLUME/LUN\n"
         );
+    }
+    text
+}
+
+/// Why nothing is moved at present.
+fn rest(garden: &Garden) -> String {
+    let mut text = String::new();
+    if garden.paused {
+        let name = &garden.aggregate;
+        text = format!("gardening is paused; let it go on: everglade garden resume {name}\n");
+    }
+    match &garden.window {
+        Some(window) if garden.waits_for_window => {
+            text += &format!("gardening waits for its part of the day: {window} UTC\n");
+        }
+        Some(window) => text += &format!("gardening has this part of the day: {window} UTC\n"),
+        None => {}
     }
     text
 }
@@ -160,6 +186,18 @@ mod tests {
             ..Garden::default()
         };
         assert!(text(&garden).starts_with("nothing was moved in aggregate pool"));
+        garden.paused = true;
+        garden.window = Some("22:00-06:00".to_owned());
+        garden.waits_for_window = true;
+        assert_eq!(
+            text(&garden),
+            "gardening is paused; let it go on: everglade garden resume pool\n\
+            gardening waits for its part of the day: 22:00-06:00 UTC\n"
+        );
+        (garden.paused, garden.waits_for_window) = (false, false);
+        let expected = "gardening has this part of the day: 22:00-06:00 UTC\n";
+        assert_eq!(text(&garden), expected);
+        garden.window = None;
         garden.cleaning = Cleaning {
             state: GardeningState::Running,
             least_free_percent: 30,

@@ -101,6 +101,7 @@ pub(crate) fn progress(removal: &Removal) -> String {
     let rate = Size(removal.bytes_per_second);
     let word = match removal.state {
         RemovalState::Waiting => "waits for free space",
+        RemovalState::Paused => "paused, as gardening is",
         RemovalState::Stuck => "cannot be emptied",
         _ => "being removed",
     };
@@ -117,6 +118,10 @@ fn advice(removal: &Removal) -> String {
         RemovalState::Waiting => format!(
             "the other devices are full; delete something, add another device, or let it stay: \
             everglade aggregate remove {name} --stop\n"
+        ),
+        RemovalState::Paused => format!(
+            "see why, and let gardening go on: everglade garden show {name}, everglade garden \
+            resume {name}\n"
         ),
         RemovalState::Stuck => format!(
             "{} cannot be read, so they cannot be moved; delete what has them, or let it stay: \

@@ -458,6 +458,10 @@ pub enum GardenVerb {
     Layout(GardenLayout),
     /// End these and a rebalance; moved blocks stay where they are
     Stop(GardenOf),
+    /// Move no blocks until 'garden resume', also after a restart
+    Pause(GardenOf),
+    /// Let gardening go on that was paused
+    Resume(GardenOf),
     /// Show how far they are, and what was moved
     Show(GardenOf),
 }

@@ -473,6 +473,15 @@ impl Engine {
         self.0.aggregate(id).request_stop();
     }
 
+    /// Pauses gardening in an aggregate, or lets it go on: whatever moves blocks, but for clients
+    /// that need an area. Returns true if that is a change; then reactors must be woken.
+    ///
+    /// # Panics
+    /// If there never was one of this number.
+    pub fn pause_garden(&self, id: u32, is_paused: bool) -> bool {
+        self.0.aggregate(id).pause_garden(is_paused)
+    }
+
     /// Removes an aggregate that has stopped or failed, because it is deleted: lists leave it out,
     /// the names of its volumes are free, and its memory is freed when none of its work is under
     /// way. Its devices may be closed then and later. Reactors must be woken.

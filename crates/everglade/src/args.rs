@@ -6,7 +6,7 @@ use clap::builder::FalseyValueParser;
 use clap::{Parser, Subcommand};
 use everglade_server::config::{
     AcceptRollback, IoMode, IscsiSettings, NbdSettings, NvmeSettings, Pinning, Switch, TcpListen,
-    UnixListen,
+    UnixListen, Window,
 };
 use everglade_server::openapi::Role;
 use everglade_server::{Ablation, Interval, Name, Raid, Settings, Size};
@@ -348,6 +348,16 @@ pub(crate) struct Serve {
     )]
     pub(crate) garden_write_after_read: Option<Switch>,
 
+    /// Part of the day, in UTC, in which gardening may move blocks, such as 22:00-06:00 [default:
+    /// always]
+    #[arg(
+        long,
+        value_name = "WINDOW",
+        env = "EVERGLADE_GARDEN_WINDOW",
+        hide_env_values = true
+    )]
+    pub(crate) garden_window: Option<Window>,
+
     /// Snapshot policy of new volumes for which no other is given, or 'none' [default: default]
     #[arg(
         long,
@@ -466,6 +476,7 @@ impl Serve {
             trash_keep: self.trash_keep,
             garden_on_demand: self.garden_on_demand,
             garden_write_after_read: self.garden_write_after_read,
+            garden_window: self.garden_window,
             snapshot_policy: self.snapshot_policy.clone(),
             accept_rollback: self.accept_rollback.clone(),
             degraded: self.degraded.clone(),

@@ -153,6 +153,7 @@ mod tests {
             name: name.to_owned(),
             phase: Phase::Ready,
             read_only: false,
+            garden_paused: false,
             epoch: 1,
             uuid: None,
             devices: vec![device.clone()],

@@ -1,5 +1,6 @@
 //! The clerk: a thread that runs the rounds of the snapshot schedule, of scrubs, of spare drives,
-//! of devices that were removed and of the trash, and reports what they did.
+//! of devices that were removed, of gardening's part of the day and of the trash, and reports what
+//! they did.
 //!
 //! It looks at the clock every few seconds rather than sleeping until the next due time, because a
 //! clock can be put forward or back at any moment.
@@ -42,6 +43,7 @@ pub(crate) fn start(
         let mut trash = TrashRounds::default();
         while let Err(RecvTimeoutError::Timeout) = {
             round(&administrator, &records);
+            administrator.settle_gardens();
             let notices = spares.round(&administrator).into_iter();
             let removed = administrator.settle_removed();
             let scrubbed = scrubs.round(&administrator);

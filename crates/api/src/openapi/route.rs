@@ -484,6 +484,23 @@ pub const ROUTES: &[Route] = &[
     .by_admin(),
     Route::change(
         "POST",
+        "/v1/aggregates/{aggregate}/actions/pause-gardening",
+        "pauses whatever moves blocks in an aggregate, except where clients need a whole area; it \
+        stays paused after restarts",
+        None,
+        Answers::Found("Garden"),
+    )
+    .by_admin(),
+    Route::change(
+        "POST",
+        "/v1/aggregates/{aggregate}/actions/resume-gardening",
+        "lets gardening in an aggregate go on",
+        None,
+        Answers::Found("Garden"),
+    )
+    .by_admin(),
+    Route::change(
+        "POST",
         "/v1/aggregates/{aggregate}/actions/rebalance",
         "moves blocks from fuller devices, or groups of drives, to emptier ones",
         None,

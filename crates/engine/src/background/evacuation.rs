@@ -47,7 +47,7 @@ impl Pass<Home> for Evacuation {
     }
 
     fn has_space(&self, home: &Home) -> bool {
-        home.gardener.is_ending() || home.gardener.is_surveying() || mover::has_room(home)
+        needs_no_space(home) || mover::has_room(home) || is_for_clients(home) && mover::fits(home)
     }
 
     fn due(&self, home: &Home) -> Nanos {
@@ -59,8 +59,11 @@ impl Pass<Home> for Evacuation {
 
     fn wants(&self, home: &Home) -> Vec<Target> {
         let is_in_share = home.gardener.is_demanded() || mover::is_in_share(home, self.name());
-        let needs_none = home.gardener.is_ending() || home.gardener.is_surveying();
-        let is_due = (needs_none || mover::may_move(home)) && is_in_share;
+        let may_move = || match is_for_clients(home) {
+            true => mover::fits_now(home),
+            false => mover::may_move(home),
+        };
+        let is_due = (needs_no_space(home) || may_move()) && is_in_share;
         match self.has_work(home, Target::Aggregate) && is_due {
             true => vec![Target::Aggregate],
             false => Vec::new(),
@@ -101,6 +104,17 @@ impl Pass<Home> for Evacuation {
     fn frees(&self) -> bool {
         false
     }
+}
+
+/// True if the next step only looks at areas, or gives them back.
+fn needs_no_space(home: &Home) -> bool {
+    let surveys = home.gardener.is_surveying() && !home.aggregate.garden_is_paused();
+    home.gardener.is_ending() || surveys
+}
+
+/// True if clients need an area, so a pause does not count.
+fn is_for_clients(home: &Home) -> bool {
+    home.gardener.is_demanded() || demand(home).is_some()
 }
 
 /// The area to empty before the next one is needed.

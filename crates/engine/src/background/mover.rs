@@ -113,16 +113,27 @@ pub(super) fn unless_damaged<T>(found: Result<T, Stop>) -> Result<Option<T>, Sto
     }
 }
 
-/// True if there is space for a step beside what clients may use.
+/// True if there is space for a step beside what clients may use, and gardening is not paused.
 pub(super) fn has_room(home: &Home) -> bool {
+    !home.aggregate.garden_is_paused() && fits(home)
+}
+
+/// The same, with what the consistency point under way has taken.
+pub(super) fn may_move(home: &Home) -> bool {
+    !home.aggregate.garden_is_paused() && fits_now(home)
+}
+
+/// True if there is space for a step beside what clients may use. A demand of clients is not
+/// paused.
+pub(super) fn fits(home: &Home) -> bool {
     let cost = cost(step_blocks(home.fs.area_blocks));
     home.aggregate.space.has_room_beside(cost)
 }
 
 /// The same, with what the consistency point under way has taken.
-pub(super) fn may_move(home: &Home) -> bool {
+pub(super) fn fits_now(home: &Home) -> bool {
     let cost = cost(step_blocks(home.fs.area_blocks));
-    home.aggregate.space.fits_beside_reserve(home.fs.used, cost) && has_room(home)
+    home.aggregate.space.fits_beside_reserve(home.fs.used, cost) && fits(home)
 }
 
 /// True if a pass has moved less than its share in the consistency point under way, and gardening

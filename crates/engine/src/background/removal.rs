@@ -38,7 +38,7 @@ impl Pass<Home> for Removal {
     fn has_space(&self, home: &Home) -> bool {
         let removing = home.removing.as_ref();
         let needs_none = removing.is_some_and(|it| it.survey.is_some() || it.empty_in.is_some());
-        needs_none || mover::has_room(home)
+        !home.aggregate.garden_is_paused() && (needs_none || mover::has_room(home))
     }
 
     fn due(&self, home: &Home) -> Nanos {
@@ -54,7 +54,9 @@ impl Pass<Home> for Removal {
     fn wants(&self, home: &Home) -> Vec<Target> {
         let wants = home.removing.as_ref().is_some_and(|removing| {
             let may_move = || mover::may_move(home) && mover::is_in_share(home, self.name());
-            let is_awake = removing.rests_until <= home.now && removing.empty_in.is_none();
+            let is_paused = home.aggregate.garden_is_paused();
+            let is_rested = removing.rests_until <= home.now && !is_paused;
+            let is_awake = is_rested && removing.empty_in.is_none();
             is_awake && (removing.survey.is_some() || may_move())
         });
         match wants {

@@ -83,6 +83,8 @@ pub(crate) struct Aggregate {
     pub(crate) shares: Shares,
     scrub: Mutex<ScrubInfo>,
     garden: Mutex<GardenInfo>,
+    /// Nothing is moved but for clients that need an area.
+    garden_is_paused: AtomicBool,
     removal: Mutex<Option<RemovalInfo>>,
     /// Devices of members that were removed, and that may still have labels.
     former: Mutex<Vec<DeviceId>>,
@@ -136,6 +138,7 @@ impl Aggregate {
             shares: Shares::default(),
             scrub: Mutex::default(),
             garden: Mutex::default(),
+            garden_is_paused: AtomicBool::new(false),
             removal: Mutex::default(),
             former: Mutex::default(),
             scattered: Scattered::default(),
@@ -262,7 +265,18 @@ impl Aggregate {
     pub(crate) fn garden(&self) -> GardenInfo {
         let mut garden = self.garden.lock().clone();
         garden.after_read.waiting_blocks = self.scattered.count() * SPAN;
+        garden.is_paused = self.garden_is_paused();
         garden
+    }
+
+    /// True if gardening is paused.
+    pub(crate) fn garden_is_paused(&self) -> bool {
+        self.garden_is_paused.load(Ordering::Relaxed)
+    }
+
+    /// Pauses gardening, or lets it go on. Returns true if that is a change.
+    pub(crate) fn pause_garden(&self, is_paused: bool) -> bool {
+        self.garden_is_paused.swap(is_paused, Ordering::Relaxed) != is_paused
     }
 
     /// The members that leave it.
@@ -270,6 +284,7 @@ impl Aggregate {
         let mut removal = self.removal.lock().clone();
         if let Some(removal) = &mut removal {
             removal.waits_for_space = !self.space.has_room_beside(0);
+            removal.is_paused = self.garden_is_paused();
         }
         removal
     }

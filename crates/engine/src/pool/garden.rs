@@ -17,6 +17,8 @@ pub enum GardeningState {
 /// The garden of an aggregate, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GardenInfo {
+    /// Nothing is moved at present, but for clients that need an area.
+    pub is_paused: bool,
     /// Segment cleaning that is under way, or the last one.
     pub cleaning: CleaningInfo,
     /// The rebalance that is under way, or the last one.

@@ -13,6 +13,8 @@ pub struct RemovalInfo {
     pub stuck_blocks: u64,
     /// True while there is too little free space on the other members.
     pub waits_for_space: bool,
+    /// True while gardening is paused, and so the removal.
+    pub is_paused: bool,
     /// When it began, or the aggregate was opened, in seconds since 1970 UTC.
     pub begun_seconds: u64,
 }

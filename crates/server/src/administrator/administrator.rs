@@ -37,7 +37,8 @@ use super::pauses;
 use super::points;
 use super::unavailable::Unavailable;
 use super::units::{bytes, in_trash};
-use crate::datadir::{DataDirError, Endpoints, Phase};
+use crate::config::Window;
+use crate::datadir::{DataDirError, Endpoints, Phase, Uuid};
 use crate::fronts::Protocol;
 use crate::plane::control::{Answer, Control, Plane, Timing};
 use crate::records::jobs::Pending;
@@ -70,6 +71,10 @@ pub struct Administrator {
     pub(super) scrub_interval: u64,
     /// Seconds that deleted objects stay in the trash; 0 if they do not go there.
     pub(super) trash_keep: u64,
+    /// When gardening may move blocks.
+    pub(super) garden_window: Window,
+    /// UUIDs of aggregates in which gardening is paused.
+    pub(super) garden_paused: Mutex<BTreeSet<Uuid>>,
     /// The allow-lists of the protocols that have one.
     pub(super) allow: Vec<Allow>,
     /// Conditions of aggregates, by their numbers in the engine, that were found at the start and
@@ -105,6 +110,9 @@ impl Administrator {
             .iter()
             .filter(|aggregate| aggregate.phase == Phase::Ready)
             .map(|aggregate| aggregate.name.clone());
+        let aggregates = directory.state().aggregates.clone().into_iter();
+        let garden_paused = aggregates.filter(|it| it.garden_paused);
+        let garden_paused = garden_paused.filter_map(|it| it.uuid);
         Administrator {
             schedule,
             reservations: Arc::clone(reservations),
@@ -113,6 +121,8 @@ impl Administrator {
             ready: Mutex::new(ready.collect()),
             usual_policy: config.snapshot_policy.clone(),
             scrub_interval: config.scrub_interval.duration().as_secs(),
+            garden_window: config.garden_window,
+            garden_paused: Mutex::new(garden_paused.collect()),
             trash_keep: config.trash_keep.duration().as_secs(),
             allow: Allow::of(protocols),
             found_at_start: Vec::new(),

@@ -120,6 +120,7 @@ pub(super) fn create(
             name: name.to_owned(),
             phase: Phase::Creating,
             read_only: false,
+            garden_paused: false,
             epoch: 0,
             uuid: Some(Uuid(plan.uuid)),
             devices: wanted.devices,

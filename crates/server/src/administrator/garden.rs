@@ -9,8 +9,9 @@ use everglade_engine::{
     admin,
 };
 
-use super::administrator::Administrator;
+use super::administrator::{Administrator, host};
 use super::units::bytes;
+use crate::datadir::Uuid;
 
 /// How far a job is.
 struct Way {
@@ -161,6 +162,9 @@ fn view(info: &AggregateInfo, now: Moment) -> Garden {
     let (garden, is_halted) = (&info.garden, info.state.reason().is_some());
     Garden {
         aggregate: info.name.clone(),
+        paused: false,
+        window: None,
+        waits_for_window: false,
         moved_bytes: bytes(garden.moved_blocks),
         cleaned_area_count: garden.cleaned_areas,
         after_read: after_read(&garden.after_read),
@@ -171,6 +175,64 @@ fn view(info: &AggregateInfo, now: Moment) -> Garden {
 }
 
 impl Administrator {
+    /// Pauses gardening in an aggregate, or lets it go on, also after restarts.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn pause_garden(&self, aggregate: &str, is_paused: bool) -> Result<Garden, Problem> {
+        self.garden(aggregate)?;
+        let mut directory = self.directory();
+        let mut state = directory.state().clone();
+        let mut recorded = state.aggregates.iter_mut();
+        let found = recorded.find(|it| it.name == aggregate);
+        let found = found.ok_or_else(|| Problem::not_found("aggregate", aggregate))?;
+        found.garden_paused = is_paused;
+        let uuid = found.uuid;
+        directory.record(state).map_err(|error| host(&error))?;
+        drop(directory);
+        let mut paused = self.garden_paused.lock();
+        if let Some(uuid) = uuid {
+            match is_paused {
+                true => paused.insert(uuid),
+                false => paused.remove(&uuid),
+            };
+        }
+        drop(paused);
+        self.settle_gardens();
+        let word = if is_paused { "is paused" } else { "goes on" };
+        tracing::info!("gardening in aggregate {aggregate} {word}");
+        self.garden(aggregate).map_err(Problem::after_change)
+    }
+
+    /// Pauses gardening, or lets it go on, as administrators and the time of day want it.
+    pub(crate) fn settle_gardens(&self) {
+        let is_outside = !self.garden_window.contains(self.now().0);
+        let mut is_changed = false;
+        for info in self.engine.aggregates() {
+            let is_paused = is_outside || self.is_garden_paused(&info);
+            is_changed |= self.engine.pause_garden(info.id, is_paused);
+        }
+        if is_changed {
+            self.plane.wake_all();
+        }
+    }
+
+    /// True if an administrator has paused gardening in an aggregate.
+    fn is_garden_paused(&self, info: &AggregateInfo) -> bool {
+        let paused = self.garden_paused.lock();
+        paused.contains(&Uuid(info.uuid))
+    }
+
+    fn view_garden(&self, info: &AggregateInfo) -> Garden {
+        let is_limited = self.garden_window.is_limited();
+        Garden {
+            paused: self.is_garden_paused(info),
+            window: is_limited.then(|| self.garden_window.to_string()),
+            waits_for_window: !self.garden_window.contains(self.now().0),
+            ..view(info, self.now())
+        }
+    }
+
     /// Returns what the garden of an aggregate is like.
     ///
     /// # Errors
@@ -179,7 +241,7 @@ impl Administrator {
         self.refuse_unavailable(aggregate)?;
         let info = self.find_aggregate(aggregate);
         let info = info.ok_or_else(|| Problem::not_found("aggregate", aggregate))?;
-        Ok(view(&info, self.now()))
+        Ok(self.view_garden(&info))
     }
 
     /// Begins to empty areas, or goes on with another limit.

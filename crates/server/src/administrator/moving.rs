@@ -161,6 +161,7 @@ impl Administrator {
             epoch: found.epoch,
             uuid: Some(Uuid(found.uuid)),
             read_only: request.read_only,
+            garden_paused: false,
             devices: members.into_iter().map(|(_, device)| device).collect(),
         };
         let mut state = directory.state().clone();

@@ -169,6 +169,7 @@ impl Administrator {
         let state = match removal {
             it if it.stuck_blocks > 0 => RemovalState::Stuck,
             it if it.waits_for_space => RemovalState::Waiting,
+            it if it.is_paused => RemovalState::Paused,
             _ => RemovalState::Running,
         };
         Removal {

@@ -20,7 +20,7 @@ use super::{ConfigError, Settings, suggest};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Keys this version honours.
-pub const KEYS: [&str; 35] = [
+pub const KEYS: [&str; 36] = [
     "data_dir",
     "memory",
     "reactors",
@@ -55,6 +55,7 @@ pub const KEYS: [&str; 35] = [
     "trash.keep",
     "garden.on_demand",
     "garden.write_after_read",
+    "garden.window",
     "snapshot.policy",
 ];
 
@@ -169,6 +170,7 @@ impl Source<'_> {
             "garden.write_after_read" => {
                 settings.garden_write_after_read = Some(self.parsed(key, value)?);
             }
+            "garden.window" => settings.garden_window = Some(self.parsed(key, value)?),
             "snapshot.policy" => settings.snapshot_policy = Some(self.parsed(key, value)?),
             _ => return Err(self.refuse(key, at)),
         }

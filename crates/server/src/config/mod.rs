@@ -22,6 +22,7 @@ pub mod rollback;
 pub mod show;
 pub mod suggest;
 mod switch;
+mod window;
 
 #[cfg(test)]
 mod tests;
@@ -43,6 +44,7 @@ pub use pattern::Pattern;
 pub use pinning::Pinning;
 pub use rollback::AcceptRollback;
 pub use switch::Switch;
+pub use window::Window;
 
 use everglade_api::openapi::Role;
 use everglade_api::{DEFAULT_POLICY, Name, Raid};
@@ -189,6 +191,8 @@ pub struct Settings {
     pub garden_on_demand: Option<Switch>,
     /// What clients read in order, and does not lie in order, is put in order.
     pub garden_write_after_read: Option<Switch>,
+    /// When blocks may be moved by gardening.
+    pub garden_window: Option<Window>,
     /// Snapshot policy of new volumes.
     pub snapshot_policy: Option<Name>,
     /// Older copies of devices that the administrator accepts. Flags only.
@@ -235,6 +239,7 @@ impl Settings {
             garden_write_after_read: self
                 .garden_write_after_read
                 .or(lower.garden_write_after_read),
+            garden_window: self.garden_window.or(lower.garden_window),
             snapshot_policy: self.snapshot_policy.or(lower.snapshot_policy),
             accept_rollback: self.accept_rollback,
             degraded: self.degraded,
@@ -280,6 +285,8 @@ pub struct Config {
     pub garden_on_demand: Switch,
     /// What clients read in order, and does not lie in order, is put in order.
     pub garden_write_after_read: Switch,
+    /// When blocks may be moved by gardening.
+    pub garden_window: Window,
     /// Snapshot policy of new volumes, including the volume of the first start; or `none`.
     pub snapshot_policy: String,
     /// The objects that a first start creates.
@@ -468,6 +475,7 @@ impl Config {
             )?,
             garden_on_demand: settings.garden_on_demand.unwrap_or_default(),
             garden_write_after_read: settings.garden_write_after_read.unwrap_or(Switch::On),
+            garden_window: settings.garden_window.unwrap_or(Window::ALWAYS),
             snapshot_policy: settings
                 .snapshot_policy
                 .map_or_else(|| DEFAULT_POLICY.to_owned(), |name| name.to_string()),

@@ -131,6 +131,7 @@ impl Config {
                 "garden.write_after_read",
                 Some(self.garden_write_after_read.to_string()),
             ),
+            ("garden.window", Some(self.garden_window.to_string())),
             ("snapshot.policy", Some(self.snapshot_policy.clone())),
         ]
     }

@@ -167,6 +167,7 @@ mod tests {
             name: format!("a{number}"),
             phase: Phase::Ready,
             read_only: false,
+            garden_paused: false,
             epoch: 1,
             uuid: Some(Uuid([*number; 16])),
             devices: vec![Device {

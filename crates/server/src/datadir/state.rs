@@ -100,6 +100,9 @@ pub struct AggregateState {
     /// It is opened for reading: nothing is written to its devices.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
+    /// Gardening is paused in it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub garden_paused: bool,
     /// Its devices, in the order of the label's table.
     #[serde(rename = "device")]
     pub devices: Vec<Device>,
@@ -367,6 +370,7 @@ mod tests {
                     name: "a".to_owned(),
                     phase: Phase::Ready,
                     read_only: false,
+                    garden_paused: false,
                     epoch: 7,
                     uuid: Some(Uuid(std::array::from_fn(|i| {
                         u8::try_from(i).expect("small")
@@ -377,6 +381,7 @@ mod tests {
                     name: "b".to_owned(),
                     phase: Phase::Creating,
                     read_only: false,
+                    garden_paused: false,
                     epoch: 0,
                     uuid: None,
                     devices: vec![block],

@@ -19,6 +19,14 @@ pub(super) fn routes() -> Router<Arc<Desk>> {
         .route("/v1/aggregates/{aggregate}/garden", get(show))
         .route("/v1/aggregates/{aggregate}/actions/clean", post(start))
         .route(
+            "/v1/aggregates/{aggregate}/actions/pause-gardening",
+            post(pause),
+        )
+        .route(
+            "/v1/aggregates/{aggregate}/actions/resume-gardening",
+            post(resume),
+        )
+        .route(
             "/v1/aggregates/{aggregate}/actions/rebalance",
             post(rebalance),
         )
@@ -68,6 +76,39 @@ async fn rebalance(
         administrator.rebalance(&aggregate)
     });
     found(started.await?)
+}
+
+async fn pause(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path(aggregate): Path<String>,
+) -> Answer {
+    set_paused(&desk, caller, aggregate, ("garden pause", true)).await
+}
+
+async fn resume(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path(aggregate): Path<String>,
+) -> Answer {
+    set_paused(&desk, caller, aggregate, ("garden resume", false)).await
+}
+
+async fn set_paused(
+    desk: &Arc<Desk>,
+    caller: Caller,
+    aggregate: String,
+    (what, is_paused): (&'static str, bool),
+) -> Answer {
+    let deed = Deed {
+        what,
+        object: aggregate.clone(),
+        detail: String::new(),
+    };
+    let set = desk.change(caller, deed, move |administrator| {
+        administrator.pause_garden(&aggregate, is_paused)
+    });
+    found(set.await?)
 }
 
 async fn stop(

@@ -120,6 +120,7 @@ pub(crate) fn one_aggregate(device: &Device, phase: Phase) -> State {
             name: "aggr0".to_owned(),
             phase,
             read_only: false,
+            garden_paused: false,
             epoch: u64::from(is_ready),
             uuid: is_ready.then_some(Uuid([7; 16])),
             devices: vec![device.clone()],

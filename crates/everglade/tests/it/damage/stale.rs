@@ -30,6 +30,7 @@ fn with_two_devices() -> TestDir {
         name: NAME.to_owned(),
         phase: Phase::Creating,
         read_only: false,
+        garden_paused: false,
         epoch: 0,
         uuid: None,
         devices: devices.to_vec(),

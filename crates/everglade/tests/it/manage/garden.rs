@@ -199,3 +199,54 @@ fn what_cannot_be_gardened_is_refused_with_the_reason() {
     assert_eq!(crate::running::code(&output), 2);
     server.stop();
 }
+
+/// A part of the day that is six hours away, and lasts a minute.
+fn other_window() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let hour = since.expect("after 1970").as_secs() / 3600 % 24;
+    let other = (hour + 6) % 24;
+    format!("{other:02}:10-{other:02}:11")
+}
+
+#[test]
+fn a_pause_lasts_until_gardening_is_told_to_go_on_and_a_window_is_kept() {
+    let dir = TestDir::new();
+    let server = serve(&dir, &[]);
+    make(&dir, &files(&dir, 2), &[]);
+    fill(&server, 0..MIBS, 1);
+    let mut client = open(&server);
+    overwrite(&mut client);
+    let said = ask(&dir, &["garden", "pause", "m"]);
+    assert!(said.contains("everglade garden resume m"), "{said}");
+    ask(&dir, &["garden", "layout", LUN]);
+    drop(client);
+    server.stop();
+
+    let server = serve(&dir, &[]);
+    assert_eq!(garden(&dir)["paused"], true, "also after a restart");
+    ask(&dir, &["garden", "layout", LUN]);
+    assert_reads(&mut open(&server));
+    let shown = garden(&dir);
+    assert_eq!(shown["layout"]["state"], "running", "{shown}");
+    assert_eq!(shown["moved_bytes"], 0, "{shown}");
+    let said = ask(&dir, &["garden", "resume", "m"]);
+    assert!(!said.contains("paused"), "{said}");
+    let done = await_job(&dir, "layout");
+    assert!(done["moved_bytes"].as_u64() > Some(0), "{done}");
+    server.stop();
+
+    let window = other_window();
+    let server = serve(&dir, &["--garden-window", &window]);
+    within(PATIENCE, "the clerk has looked", || {
+        garden(&dir)["waits_for_window"] == true
+    });
+    let shown = garden(&dir);
+    assert_eq!(shown["window"], window.as_str(), "{shown}");
+    let said = ask(&dir, &["garden", "show", "m"]);
+    assert!(said.contains("waits for its part of the day"), "{said}");
+    let refused = dir.run(&["serve", "--garden-window", "22-06"]);
+    assert_eq!(crate::running::code(&refused), 2);
+    assert_reads(&mut open(&server));
+    server.stop();
+    assert_clean(&dir, 2);
+}

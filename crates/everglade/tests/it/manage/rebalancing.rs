@@ -34,7 +34,7 @@ fn a_mirror_that_was_added_gets_its_share_while_clients_write() {
     let shown = ask(&dir, &["garden", "show", "m"]);
     assert!(shown.contains("rebalance of aggregate m: done"), "{shown}");
     assert_holds(&server, 48..64, 1);
-    let events = ask(&dir, &["history", "list"]);
+    let events = ask(&dir, &["history"]);
     assert!(events.contains("aggregate rebalance"), "{events}");
 
     fill(&server, 0..48, 3);

@@ -155,7 +155,7 @@ fn an_area_that_no_map_block_describes_yet_goes_back() {
 
 /// A parity group that is nearly full, after overwrites all over it. Returns what was written to it
 /// meanwhile, and its garden.
-fn crowded(cleans_on_demand: bool) -> (StripesInfo, GardenInfo) {
+fn crowded(cleans_on_demand: bool, is_paused: bool) -> (StripesInfo, GardenInfo) {
     let maker = EngineMaker {
         parity: Some(ParityPlan {
             drives: 5,
@@ -176,6 +176,7 @@ fn crowded(cleans_on_demand: bool) -> (StripesInfo, GardenInfo) {
     .expect("a new name");
     rig.write("v/big", 0, blocks, 1);
     rig.rest();
+    rig.system.engine().pause_garden(0, is_paused);
     let mut rng = Rng::for_part(1, "crowded");
     let before = rig.system.stripes();
     for round in 0..60 {
@@ -199,15 +200,56 @@ fn crowded(cleans_on_demand: bool) -> (StripesInfo, GardenInfo) {
 
 #[test]
 fn areas_of_parity_groups_are_emptied_as_whole_ones_are_needed() {
-    let (without, garden) = crowded(false);
+    let (without, garden) = crowded(false, false);
     assert_eq!(garden.moved_blocks, 0, "nobody asked: {garden:?}");
-    let (with, garden) = crowded(true);
+    let (with, garden) = crowded(true, false);
     assert!(garden.cleaned_areas > 0, "{garden:?}, {with:?}");
     assert_eq!(garden.cleaning.state, GardeningState::Never, "{garden:?}");
     assert!(
         with.partial * without.full < without.partial * with.full,
         "more stripes are whole: {with:?}, not {without:?}"
     );
+}
+
+#[test]
+fn areas_that_clients_need_are_emptied_although_gardening_is_paused() {
+    let (_, garden) = crowded(true, true);
+    assert!(garden.is_paused && garden.cleaned_areas > 0, "{garden:?}");
+}
+
+#[test]
+fn what_is_paused_moves_nothing_and_rests_until_it_goes_on() {
+    let mut rig = Rig::of(EngineMaker::SMALL_LOGGED).scattered();
+    assert!(rig.system.engine().pause_garden(0, true), "it is a change");
+    assert!(!rig.system.engine().pause_garden(0, true), "it was one");
+    rig.clean(1).expect("a percentage");
+    let (volume, lun) = ("v".to_owned(), "l".to_owned());
+    rig.change(Change::StartLayout {
+        volume,
+        lun,
+        is_estimate: false,
+    })
+    .expect("it is there");
+    (0..3).for_each(|_| rig.rest());
+    let info = |rig: &Rig| rig.system.engine().aggregates().swap_remove(0);
+    let before = info(&rig);
+    (0..5).for_each(|_| rig.rest());
+    let after = info(&rig);
+    assert_eq!(after.committed_cp, before.committed_cp, "it rests");
+    assert_eq!(after.garden.moved_blocks, 0, "{:?}", after.garden);
+    let states = |info: &everglade_engine::AggregateInfo| {
+        [info.garden.cleaning.state, info.garden.layout.state]
+    };
+    assert_eq!(states(&after), [GardeningState::Running; 2]);
+    rig.system.engine().pause_garden(0, false);
+    // Nobody else wakes the reactor here.
+    rig.write("v/l", 0, 1, 1_000);
+    (0..5).for_each(|_| rig.rest());
+    let done = info(&rig);
+    assert_eq!(states(&done), [GardeningState::Done; 2]);
+    assert!(done.garden.moved_blocks > 0, "{:?}", done.garden);
+    rig.expect_scattered();
+    drop(rig.restart());
 }
 
 /// The power fails while areas are emptied, and while a LUN is put in order.
