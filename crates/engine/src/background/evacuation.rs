@@ -307,10 +307,6 @@ fn empty(home: &mut Home, cx: &mut LoadCx<'_>, lent: &Lent, most: u64) -> Result
         home.begin_bite();
     }
     home.gardener.advance(next, (out.moved, out.left), number);
-    if let Some(job) = home.gardener.rebalance() {
-        // A device that has its share takes blocks again.
-        home.fs.crowded = job.crowded();
-    }
     home.tell_garden();
     Ok(Turn::Moved(out.moved))
 }
