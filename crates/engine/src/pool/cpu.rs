@@ -1,5 +1,5 @@
-//! CPU time of reactors by subsystem (N-05). It shows that random overwrites load the
-//! infrastructure of consistency points, and sequential writes the cleaner (D-26).
+//! CPU time of reactors by subsystem (N-05): what random overwrites and sequential writes load
+//! (D-26).
 //!
 //! A reactor is in one [`Subsystem`] at a time, and adds up how long it is in each, by the
 //! monotonic clock: reading that takes 25 ns. The thread's own CPU clock is a system call, so it is
