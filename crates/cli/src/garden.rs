@@ -1,18 +1,22 @@
 //! `everglade garden …`.
 
 use everglade_api::{
-    AfterRead, Clean, Cleaning, Garden, GardeningState, LunLayout, PutInOrder, Size, counted,
+    AfterRead, Clean, Cleaning, Garden, GardeningState, LunLayout, PutInOrder, Rebalance, Size,
+    counted,
 };
 
 use crate::failure::{Failure, exit};
 use crate::output::Output;
-use crate::rebalance;
 use crate::session::Session;
 use crate::status::duration;
-use crate::verb::GardenVerb;
+use crate::verb::{GardenOf, GardenVerb};
 
 pub(crate) fn run(verb: &GardenVerb, session: &Session, output: &Output) -> Result<u8, Failure> {
     let path = |name: &dyn std::fmt::Display, rest: &str| format!("/v1/aggregates/{name}/{rest}");
+    let act = |of: &GardenOf, action: &str| {
+        let told = session.act::<Garden>(&path(&of.name, &format!("actions/{action}")))?;
+        output.made(&told.raw, || text(&told.meant))
+    };
     match verb {
         GardenVerb::Clean(clean) => {
             let body = Clean {
@@ -32,18 +36,9 @@ pub(crate) fn run(verb: &GardenVerb, session: &Session, output: &Output) -> Resu
             let told = session.post::<Garden>(&path, &body)?;
             output.made(&told.raw, || text(&told.meant))?;
         }
-        GardenVerb::Stop(of) => {
-            let told = session.act::<Garden>(&path(&of.name, "actions/stop-gardening"))?;
-            output.made(&told.raw, || text(&told.meant))?;
-        }
-        GardenVerb::Pause(of) => {
-            let told = session.act::<Garden>(&path(&of.name, "actions/pause-gardening"))?;
-            output.made(&told.raw, || text(&told.meant))?;
-        }
-        GardenVerb::Resume(of) => {
-            let told = session.act::<Garden>(&path(&of.name, "actions/resume-gardening"))?;
-            output.made(&told.raw, || text(&told.meant))?;
-        }
+        GardenVerb::Stop(of) => act(of, "stop-gardening")?,
+        GardenVerb::Pause(of) => act(of, "pause-gardening")?,
+        GardenVerb::Resume(of) => act(of, "resume-gardening")?,
         GardenVerb::Show(of) => {
             let told = session.get::<Garden>(&path(&of.name, "garden"))?;
             output.data(&told.raw, || text(&told.meant))?;
@@ -57,7 +52,7 @@ fn text(garden: &Garden) -> String {
     let name = &garden.aggregate;
     let jobs = [
         cleaning(name, &garden.cleaning),
-        rebalance::text(name, &garden.rebalance),
+        rebalance(name, &garden.rebalance),
         layout(&garden.layout),
         after_read(&garden.after_read),
     ];
@@ -140,14 +135,54 @@ fn cleaning(aggregate: &str, cleaning: &Cleaning) -> Option<String> {
         counted(cleaning.cleaned_area_count, "area"),
         Size(cleaning.moved_bytes)
     );
-    if cleaning.left_block_count > 0 {
-        text += &format!(
+    text += &left(aggregate, cleaning.left_block_count);
+    Some(text)
+}
+
+/// Says how many blocks stayed where they are; nothing if none did.
+fn left(aggregate: &str, block_count: u64) -> String {
+    match block_count {
+        0 => String::new(),
+        _ => format!(
             "left where they are, because they cannot be read: {}; see: everglade aggregate scrub \
             start {aggregate}\n",
-            counted(cleaning.left_block_count, "block")
-        );
+            counted(block_count, "block")
+        ),
     }
+}
+
+/// Describes a rebalance. Returns `None` if there was none.
+pub(crate) fn rebalance(aggregate: &str, rebalance: &Rebalance) -> Option<String> {
+    (rebalance.state != GardeningState::None).then_some(())?;
+    let mut text = format!(
+        "rebalance of aggregate {aggregate}: {}\n",
+        progress(rebalance)
+    );
+    if let (Some(fullest), Some(emptiest)) = (rebalance.fullest_percent, rebalance.emptiest_percent)
+    {
+        text += &format!("devices were {emptiest} % to {fullest} % full when it began\n");
+    }
+    text += &left(aggregate, rebalance.left_block_count);
     Some(text)
+}
+
+/// Describes the progress of a rebalance in one line.
+pub(crate) fn progress(rebalance: &Rebalance) -> String {
+    let moved = Size(rebalance.moved_bytes);
+    let part = match (rebalance.state, rebalance.total_bytes) {
+        (GardeningState::Running, None) => "counts the blocks of each device".to_owned(),
+        (GardeningState::Running, Some(total)) => {
+            let (percent, total) = (rebalance.percent, Size(total));
+            format!("{percent} %, {moved} of {total} moved")
+        }
+        (GardeningState::Done, Some(0)) => {
+            "nothing to move: all devices are about equally full".to_owned()
+        }
+        _ => format!("{moved} moved"),
+    };
+    let is_running = rebalance.state == GardeningState::Running;
+    let eta = rebalance.eta_seconds.filter(|_| is_running);
+    way(rebalance.state, part, (eta, rebalance.ended.as_ref()))
 }
 
 fn layout(layout: &LunLayout) -> Option<String> {
@@ -259,6 +294,43 @@ mod tests {
             text(&garden),
             "estimate of the layout of LUN vol/db: done 2026-11-27T22:00:00Z, 100 %\n\
             1.0 GiB in 262144 runs of 4.0 KiB\n"
+        );
+    }
+
+    #[test]
+    fn a_rebalance_says_how_far_it_is() {
+        let mut rebalance = Rebalance::default();
+        assert_eq!(super::rebalance("pool", &rebalance), None);
+        rebalance.state = GardeningState::Running;
+        let said =
+            |rebalance: &Rebalance| super::rebalance("pool", rebalance).expect("it has begun");
+        let first = said(&rebalance);
+        assert_eq!(
+            first,
+            "rebalance of aggregate pool: running, counts the blocks of each device\n"
+        );
+        rebalance = Rebalance {
+            total_bytes: Some(4 << 30),
+            moved_bytes: 1 << 30,
+            percent: 25,
+            eta_seconds: Some(90),
+            fullest_percent: Some(80),
+            emptiest_percent: Some(0),
+            ..rebalance
+        };
+        assert_eq!(
+            said(&rebalance),
+            "rebalance of aggregate pool: running, 25 %, 1.0 GiB of 4.0 GiB moved, 1m 30s left\n\
+            devices were 0 % to 80 % full when it began\n"
+        );
+        rebalance.state = GardeningState::Done;
+        rebalance.ended = Some("2026-11-29T01:00:00Z".to_owned());
+        assert!(said(&rebalance).contains("done 2026-11-29T01:00:00Z, 1.0 GiB moved\n"));
+        rebalance.total_bytes = Some(0);
+        assert!(said(&rebalance).contains("nothing to move"));
+        rebalance.left_block_count = 2;
+        assert!(
+            said(&rebalance).ends_with("2 blocks; see: everglade aggregate scrub start pool\n")
         );
     }
 }

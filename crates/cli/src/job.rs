@@ -1,20 +1,14 @@
 //! `everglade job …`: jobs that continue after their request was answered, and waiting for them.
 
-use std::time::Duration;
-
 use everglade_api::{Code, Job, JobState, Jobs, Size};
 
 use crate::failure::{Failure, exit, exit_code};
-use crate::interrupt::Interrupt;
 use crate::listing::{self, Cell, Column, if_asked};
 use crate::output::Output;
-use crate::progress::Progress;
 use crate::session::{Answer, Session};
 use crate::status::duration;
 use crate::verb::JobVerb;
-
-/// Interval between checks of a job.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+use crate::wait::until_done;
 
 const COLUMNS: [Column<Job>; 12] = [
     Column::count("id", |job| Cell::Count(job.id)),
@@ -99,19 +93,14 @@ pub(crate) fn follow_work(
     Ok(exit::OK)
 }
 
-fn wait(session: &Session, output: &Output, mut told: Answer<Job>) -> Result<Answer<Job>, Failure> {
-    let mut line = Progress::new(output.is_quiet());
-    let interrupt = Interrupt::watch();
-    while told.meant.state == JobState::Running {
-        line.show(&progress(&told.meant));
-        if !interrupt.sleep(LOOK_EVERY) {
-            line.clear();
-            return Err(Failure::interrupted(told.meant.id));
-        }
-        told = session.get::<Job>(&format!("/v1/jobs/{}", told.meant.id))?;
-    }
-    line.clear();
-    Ok(told)
+fn wait(session: &Session, output: &Output, told: Answer<Job>) -> Result<Answer<Job>, Failure> {
+    until_done(
+        output,
+        told,
+        |job| (job.state == JobState::Running).then(|| progress(job)),
+        |job| session.get::<Job>(&format!("/v1/jobs/{}", job.id)),
+        |job| Failure::interrupted(job.id),
+    )
 }
 
 fn conclude(told: &Answer<Job>, output: &Output) -> Result<u8, Failure> {

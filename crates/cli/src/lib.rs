@@ -48,6 +48,7 @@ mod trash;
 mod used;
 mod verb;
 mod volume;
+mod wait;
 
 pub use daemon::{Daemon, Endpoint};
 pub use failure::{Failure, document, exit};

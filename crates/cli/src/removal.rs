@@ -1,20 +1,14 @@
 //! `everglade aggregate remove`: devices leave an aggregate that goes on.
 
-use std::time::Duration;
-
 use everglade_api::{Removal, RemovalState, RemoveDevice, Size, counted};
 
 use crate::failure::{Failure, exit};
-use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::path::absolute;
-use crate::progress::Progress;
 use crate::session::Session;
 use crate::status::duration;
 use crate::verb::AggregateRemove;
-
-/// Time between two looks at the progress.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+use crate::wait::until_done;
 
 pub(crate) fn remove(
     remove: &AggregateRemove,
@@ -48,21 +42,18 @@ pub(crate) fn remove(
             _ => output.made(&told.raw, || text(&told.meant)),
         };
     }
-    let mut line = Progress::new(output.is_quiet());
-    let interrupt = Interrupt::watch();
-    let mut told = told;
-    while told.meant.state != RemovalState::None {
-        line.show(&progress(&told.meant));
-        if !interrupt.sleep(LOOK_EVERY) {
-            line.clear();
+    let told = until_done(
+        output,
+        told,
+        |removal| (removal.state != RemovalState::None).then(|| progress(removal)),
+        |_| session.get::<Removal>(&show),
+        |_| {
             let text = format!(
                 "interrupted; the removal goes on: 'everglade aggregate remove {name}' shows it"
             );
-            return Err(Failure::new(exit::INTERRUPTED, text));
-        }
-        told = session.get::<Removal>(&show)?;
-    }
-    line.clear();
+            Failure::new(exit::INTERRUPTED, text)
+        },
+    )?;
     output.made(&told.raw, || {
         format!("nothing is being removed from aggregate {name} any more\n")
     })

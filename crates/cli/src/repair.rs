@@ -1,7 +1,5 @@
 //! `everglade repair` on a running daemon, and the report of a repair, also of an offline one.
 
-use std::time::Duration;
-
 use everglade_api::{Aggregates, Job, Name, Repair, RepairState, counted};
 use serde_json::json;
 
@@ -12,9 +10,7 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::session::Session;
 use crate::status::duration;
-
-/// Interval between checks of a repair.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+use crate::wait::LOOK_EVERY;
 
 /// The outcome for one aggregate, with its name.
 pub type Repaired = (String, Result<Repair, Failure>);

@@ -30,7 +30,7 @@ pub(super) fn start_rebalance(home: &mut Home, seconds: u64) -> Result<(), Error
         let text = "a device is being removed, so all its blocks move anyway; wait for that";
         return Err(Error::Busy(text.to_owned()));
     }
-    if home.gardener.rebalance().is_some() {
+    if home.gardener.rebalances() {
         let text = "a rebalance is under way; see 'garden show', or stop it with 'garden stop'";
         return Err(Error::Busy(text.to_owned()));
     }

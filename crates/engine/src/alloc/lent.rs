@@ -26,17 +26,21 @@ impl FileSystem {
     /// The areas that are filled together with an area of an extent and that could be lent; none if
     /// a cursor has one of them.
     pub(crate) fn lendable(&self, extent: usize, area: u64) -> Vec<(usize, u64)> {
-        let columns = self.columns_with(extent).into_iter();
-        let there: Vec<usize> = columns
-            .filter(|column| area < self.areas[*column].frontier())
-            .collect();
-        if there.iter().any(|column| self.areas[*column].is_open(area)) {
+        let mut columns = self.columns_of(extent, area);
+        let is_open = |(column, area): &(usize, u64)| self.areas[*column].is_open(*area);
+        if columns.iter().any(is_open) {
             return Vec::new();
         }
-        let usable = there
-            .into_iter()
-            .filter(|column| self.areas[*column].standing(area) != Standing::Withheld);
-        usable.map(|column| (column, area)).collect()
+        columns.retain(|(column, area)| self.areas[*column].standing(*area) != Standing::Withheld);
+        columns
+    }
+
+    /// The areas that are filled together with an area of an extent, and are below the frontiers of
+    /// their extents.
+    pub(crate) fn columns_of(&self, extent: usize, area: u64) -> Vec<(usize, u64)> {
+        let columns = self.columns_with(extent).into_iter();
+        let there = columns.filter(|column| area < self.areas[*column].frontier());
+        there.map(|column| (column, area)).collect()
     }
 
     /// The first number of an area.
@@ -68,18 +72,24 @@ impl FileSystem {
     /// Ends all allocation in an extent. To be called between consistency points, when no cursor
     /// has numbers in stock.
     pub(crate) fn shut(&mut self, extent: usize) {
-        for cursor in [&mut self.data, &mut self.meta] {
-            assert!(cursor.stock.is_empty(), "a consistency point is under way");
-            if let Some(open) = cursor.open[extent].take() {
-                self.areas[extent].close(open.area);
-            }
-        }
+        self.leave(extent);
         let lent = self.lent.iter().copied();
         let own: Vec<_> = lent.filter(|(other, _)| *other == extent).collect();
         for column in own {
             self.close_lent(column);
         }
         self.areas[extent].shut();
+    }
+
+    /// Cursors leave the areas of an extent that they have open. No cursor may have numbers in
+    /// stock.
+    pub(crate) fn leave(&mut self, extent: usize) {
+        for cursor in [&mut self.data, &mut self.meta] {
+            assert!(cursor.stock.is_empty(), "a cursor has numbers in stock");
+            if let Some(open) = cursor.open[extent].take() {
+                self.areas[extent].close(open.area);
+            }
+        }
     }
 
     /// Takes a lent area over for a cursor, because there is no other. True if there was one.

@@ -59,11 +59,8 @@ impl Pass<Home> for Evacuation {
 
     fn wants(&self, home: &Home) -> Vec<Target> {
         let is_in_share = home.gardener.is_demanded() || mover::is_in_share(home, self.name());
-        let may_move = || match is_for_clients(home) {
-            true => mover::fits_now(home),
-            false => mover::may_move(home),
-        };
-        let is_due = (needs_no_space(home) || may_move()) && is_in_share;
+        let may_move = || mover::may_move(home) || is_for_clients(home) && mover::fits_now(home);
+        let is_due = is_in_share && (needs_no_space(home) || may_move());
         match self.has_work(home, Target::Aggregate) && is_due {
             true => vec![Target::Aggregate],
             false => Vec::new(),
@@ -131,15 +128,23 @@ fn choose(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Turn, Stop> {
         let columns = home.fs.lendable(wanted.extent, wanted.area);
         match columns.is_empty() {
             true => home.gardener.give_up(wanted),
-            false => {
-                home.fs.lend(&columns);
-                home.gardener.lend(columns, Reason::Demand(wanted));
-            }
+            false => lend(home, columns, Reason::Demand(wanted)),
         }
         return Ok(Turn::Moved(0));
     }
-    if home.gardener.rebalance().is_some() {
-        return rebalance(home, cx);
+    if home.gardener.to_survey().is_some() {
+        survey(home, cx)?;
+        home.tell_garden();
+        return Ok(Turn::Moved(0));
+    }
+    if home.gardener.rebalances() {
+        let has_chosen = choose_crowded(home, cx)?;
+        home.tell_garden();
+        return Ok(if has_chosen {
+            Turn::Moved(0)
+        } else {
+            Turn::Waits
+        });
     }
     let least_free = u64::from(home.gardener.info().cleaning.least_free_percent);
     for _ in 0..STEP_AREAS {
@@ -156,8 +161,7 @@ fn choose(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Turn, Stop> {
         let is_worth_it = used > 0 && (total - used) * 100 >= total * least_free;
         home.gardener.pass(at);
         if is_worth_it {
-            home.fs.lend(&columns);
-            home.gardener.lend(columns, Reason::Scan);
+            lend(home, columns, Reason::Scan);
             break;
         }
     }
@@ -165,62 +169,57 @@ fn choose(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Turn, Stop> {
     Ok(Turn::Moved(0))
 }
 
-/// Surveys some areas for a rebalance, or has the next one lent that is to be emptied.
-fn rebalance(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Turn, Stop> {
-    let seconds = home.wall_seconds;
+/// Has areas lent to the gardener.
+fn lend(home: &mut Home, columns: Vec<(usize, u64)>, reason: Reason) {
+    home.fs.lend(&columns);
+    home.gardener.lend(columns, reason);
+}
+
+/// Surveys some areas for a rebalance. At the end it is known which extents are crowded.
+fn survey(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     for _ in 0..STEP_AREAS {
-        let job = home.gardener.rebalance().expect("the caller looked");
-        let Some(at) = job.to_survey() else {
-            if !leave_crowded(&mut home.fs, cx)? {
-                return Ok(Turn::Waits);
-            }
-            let job = home.gardener.rebalance().expect("as above");
-            let Some(at) = job.next() else {
-                home.fs.crowded.clear();
-                home.gardener.end_rebalance(GardeningState::Done, seconds);
-                break;
-            };
-            let columns = home.fs.lendable(at.extent, at.area);
-            if !columns.is_empty() {
-                home.fs.lend(&columns);
-                home.gardener.lend(columns, Reason::Balance);
-                break;
-            }
-            continue;
+        let Some(at) = home.gardener.to_survey() else {
+            break;
         };
-        let columns = home.fs.columns_with(at.extent).into_iter();
-        let columns: Vec<_> = columns
-            .filter(|column| at.area < home.fs.areas[*column].frontier())
-            .map(|column| (column, at.area))
-            .collect();
+        let columns = home.fs.columns_of(at.extent, at.area);
         let used = used_blocks(&home.fs, cx, &columns)?.unwrap_or(0);
-        let job = home.gardener.rebalance().expect("as above");
-        job.surveyed(at, used);
-        if job.to_survey().is_none() {
-            let found = job.plan();
-            home.fs.crowded = job.crowded();
-            let info = home.gardener.rebalance_info();
-            info.total_blocks = found.blocks;
-            (info.fullest_percent, info.emptiest_percent) =
-                (found.fullest_percent, found.emptiest_percent);
+        if let Some(crowded) = home.gardener.surveyed(at, used) {
+            home.fs.crowded = crowded;
         }
-        home.gardener.rebalance_info().surveyed_areas += 1;
     }
-    home.tell_garden();
-    Ok(Turn::Moved(0))
+    Ok(())
+}
+
+/// Has the next area of a crowded extent lent, or ends the rebalance. False if that is not possible
+/// in this consistency point.
+fn choose_crowded(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
+    if !leave_crowded(&mut home.fs, cx)? {
+        return Ok(false);
+    }
+    for _ in 0..STEP_AREAS {
+        let Some(at) = home.gardener.next_crowded() else {
+            home.fs.crowded.clear();
+            let seconds = home.wall_seconds;
+            home.gardener.end_rebalance(GardeningState::Done, seconds);
+            break;
+        };
+        let columns = home.fs.lendable(at.extent, at.area);
+        if !columns.is_empty() {
+            lend(home, columns, Reason::Balance);
+            break;
+        }
+    }
+    Ok(true)
 }
 
 /// Cursors leave the areas of crowded extents that they have open: small devices may have no other.
 /// Returns false if that is not possible in this consistency point, because cursors have numbers in
 /// stock.
 fn leave_crowded(fs: &mut FileSystem, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
-    let open = [&fs.data, &fs.meta].map(|cursor| cursor.open.clone());
+    let open = [&fs.data, &fs.meta].into_iter().flat_map(|it| &it.open);
+    let open = open.flatten().map(|area| (area.extent, area.area));
     let open: Vec<(usize, u64)> = open
-        .iter()
-        .flatten()
-        .flatten()
-        .filter(|area| fs.crowded.contains(&area.extent))
-        .map(|area| (area.extent, area.area))
+        .filter(|(extent, _)| fs.crowded.contains(extent))
         .collect();
     if open.is_empty() {
         return Ok(true);
@@ -228,24 +227,26 @@ fn leave_crowded(fs: &mut FileSystem, cx: &mut LoadCx<'_>) -> Result<bool, Stop>
     if !fs.data.stock.is_empty() || !fs.meta.stock.is_empty() {
         return Ok(false);
     }
-    // An area is scored when its map block is sealed.
+    prepare_maps(fs, cx, &open)?;
+    for (extent, _) in open {
+        fs.leave(extent);
+    }
+    Ok(true)
+}
+
+/// Makes the map blocks of areas changed blocks: an area is scored when its map block is sealed.
+fn prepare_maps(
+    fs: &mut FileSystem,
+    cx: &mut LoadCx<'_>,
+    columns: &[(usize, u64)],
+) -> Result<(), Stop> {
     let mut gather = Gather::default();
-    for column in &open {
+    for column in columns {
         let block = fs.map_block_of(*column);
         fs.map().grow(block + 1);
         gather.add(fs.prepare_map(None, cx, block));
     }
-    gather.finish()?;
-    for (extent, area) in open {
-        for cursor in [&mut fs.data, &mut fs.meta] {
-            let is_it = cursor.open[extent].is_some_and(|it| it.area == area);
-            if is_it {
-                cursor.open[extent] = None;
-                fs.areas[extent].close(area);
-            }
-        }
-    }
-    Ok(true)
+    gather.finish()
 }
 
 /// Returns the blocks in use in areas; `None` if a map does not say it.
@@ -383,14 +384,7 @@ fn finish(home: &mut Home, cx: &mut LoadCx<'_>, lent: &Lent) -> Result<Turn, Sto
         .copied()
         .filter(|column| home.fs.lent.contains(column))
         .collect();
-    // An area is scored when its map block is sealed.
-    let mut gather = Gather::default();
-    for column in &still {
-        let block = home.fs.map_block_of(*column);
-        home.fs.map().grow(block + 1);
-        gather.add(home.fs.prepare_map(None, cx, block));
-    }
-    gather.finish()?;
+    prepare_maps(&mut home.fs, cx, &still)?;
     let mut is_clean = still.len() == lent.columns.len() && lent.is_passed();
     for column in still {
         is_clean &= used_in(&home.fs, cx, column)? == 0;

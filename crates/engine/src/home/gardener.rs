@@ -32,7 +32,7 @@
 //! 3. All of this is in memory. After a restart nothing is lent, and nobody has asked for anything:
 //!    an area is as good half-emptied as it was before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use everglade_env::Nanos;
 use everglade_format::{CpNumber, FileId};
@@ -282,20 +282,41 @@ impl Gardener {
         self.rebalance = Some(rebalance);
     }
 
-    /// The rebalance under way.
-    pub(crate) fn rebalance(&mut self) -> Option<&mut Rebalance> {
-        self.rebalance.as_mut()
+    /// True while there is a rebalance.
+    pub(crate) fn rebalances(&self) -> bool {
+        self.rebalance.is_some()
     }
 
     /// True if areas are surveyed next, which takes no space.
     pub(crate) fn is_surveying(&self) -> bool {
-        let rebalance = self.rebalance.as_ref();
-        self.lent.is_none() && rebalance.is_some_and(|it| it.to_survey().is_some())
+        self.lent.is_none() && self.to_survey().is_some()
     }
 
-    /// Changes what people see of the rebalance.
-    pub(crate) fn rebalance_info(&mut self) -> &mut RebalanceInfo {
-        &mut self.info.rebalance
+    /// The area that a rebalance surveys next; `None` if it knows all.
+    pub(crate) fn to_survey(&self) -> Option<Candidate> {
+        self.rebalance.as_ref()?.to_survey()
+    }
+
+    /// A rebalance has looked at an area: so many of its blocks are in use. After the last area,
+    /// this returns the extents that are crowded.
+    pub(crate) fn surveyed(&mut self, at: Candidate, used: u64) -> Option<BTreeSet<usize>> {
+        let rebalance = self.rebalance.as_mut()?;
+        rebalance.surveyed(at, used);
+        let info = &mut self.info.rebalance;
+        info.surveyed_areas += 1;
+        if rebalance.to_survey().is_some() {
+            return None;
+        }
+        let found = rebalance.plan();
+        info.total_blocks = found.blocks;
+        info.fullest_percent = found.fullest_percent;
+        info.emptiest_percent = found.emptiest_percent;
+        Some(rebalance.crowded())
+    }
+
+    /// The next area that a rebalance empties; `None` if all have their shares, or all was tried.
+    pub(crate) fn next_crowded(&mut self) -> Option<Candidate> {
+        self.rebalance.as_mut()?.next()
     }
 
     /// Ends a rebalance, if there is one. A lent area goes back with the next step.

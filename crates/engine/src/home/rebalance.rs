@@ -22,16 +22,14 @@ use crate::home::candidate::Candidate;
 const PRECISION: u64 = 64;
 
 /// What is filled together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unit {
+#[derive(Debug)]
+struct Unit {
     /// All extents of it, ascending.
-    pub(crate) extents: Vec<usize>,
+    extents: Vec<usize>,
     /// Blocks that there are.
-    pub(crate) blocks: u64,
+    blocks: u64,
     /// Blocks in use, when it was surveyed, and fewer since.
-    pub(crate) used: u64,
-    /// Blocks in use in each area that has any, by its extent or the first column of its group.
-    areas: BTreeMap<Candidate, u64>,
+    used: u64,
 }
 
 impl Unit {
@@ -50,7 +48,8 @@ pub(crate) struct Rebalance {
     survey: Option<Candidate>,
     /// Indexes of units that were crowded when all was surveyed, and what each of them may keep.
     crowded: BTreeMap<usize, u64>,
-    /// Areas of crowded units, the emptiest first: unit, blocks in use, area.
+    /// Areas with blocks in use, from the plan on of crowded units only; the emptiest first. Index
+    /// of the unit, blocks in use, area.
     order: BTreeSet<(usize, u64, Candidate)>,
 }
 
@@ -73,7 +72,6 @@ impl Rebalance {
             extents,
             blocks,
             used: 0,
-            areas: BTreeMap::new(),
         };
         let units = units.into_iter().map(unit).collect();
         Rebalance {
@@ -83,6 +81,12 @@ impl Rebalance {
             crowded: BTreeMap::new(),
             order: BTreeSet::new(),
         }
+    }
+
+    /// Index of the unit that has an extent.
+    fn unit_of(&self, extent: usize) -> Option<usize> {
+        let mut units = self.units.iter();
+        units.position(|unit| unit.extents.contains(&extent))
     }
 
     /// All areas that it surveys.
@@ -97,13 +101,11 @@ impl Rebalance {
 
     /// An area has so many blocks in use, with all columns.
     pub(crate) fn surveyed(&mut self, at: Candidate, used: u64) {
-        let mut units = self.units.iter_mut();
-        let unit = units.find(|it| it.extents.contains(&at.extent));
-        if let Some(unit) = unit
+        if let Some(index) = self.unit_of(at.extent)
             && used > 0
         {
-            unit.used += used;
-            unit.areas.insert(at, used);
+            self.units[index].used += used;
+            self.order.insert((index, used, at));
         }
         self.survey = at.next().within(&self.ends);
     }
@@ -120,11 +122,10 @@ impl Rebalance {
             if unit.used > share + unit.blocks / PRECISION {
                 to_move += unit.used - share;
                 self.crowded.insert(index, share);
-                let areas = unit.areas.iter();
-                self.order
-                    .extend(areas.map(|(area, used)| (index, *used, *area)));
             }
         }
+        self.order
+            .retain(|(index, ..)| self.crowded.contains_key(index));
         let percents = self.units.iter().map(Unit::percent);
         Found {
             blocks: to_move,
@@ -133,8 +134,9 @@ impl Rebalance {
         }
     }
 
-    /// Extents where nothing is allocated if there is space elsewhere. A unit that has its share
-    /// stays among them, or it would get a part of what others have too much of.
+    /// The extents of crowded units: nothing is allocated there if there is space elsewhere. A unit
+    /// that has come down to its share stays crowded until the end. Otherwise it would get a part
+    /// of what is moved away from the other crowded units.
     pub(crate) fn crowded(&self) -> BTreeSet<usize> {
         let units = self.crowded.keys().map(|index| &self.units[*index]);
         units
@@ -148,10 +150,10 @@ impl Rebalance {
         Some(area)
     }
 
-    /// So many blocks were moved out of an area. True if its unit is at its share now.
+    /// Takes note that `blocks` blocks were moved out of an area of the extent `from`. Returns true
+    /// if its unit has no more than its share now.
     pub(crate) fn moved(&mut self, from: usize, blocks: u64) -> bool {
-        let unit = self.units.iter().position(|it| it.extents.contains(&from));
-        let Some(index) = unit else {
+        let Some(index) = self.unit_of(from) else {
             return false;
         };
         let unit = &mut self.units[index];

@@ -83,7 +83,7 @@ pub(crate) struct Aggregate {
     pub(crate) shares: Shares,
     scrub: Mutex<ScrubInfo>,
     garden: Mutex<GardenInfo>,
-    /// Nothing is moved but for clients that need an area.
+    /// Gardening is paused: blocks move only out of areas that clients need as a whole.
     garden_is_paused: AtomicBool,
     removal: Mutex<Option<RemovalInfo>>,
     /// Devices of members that were removed, and that may still have labels.

@@ -17,7 +17,7 @@ pub enum GardeningState {
 /// The garden of an aggregate, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GardenInfo {
-    /// Nothing is moved at present, but for clients that need an area.
+    /// Gardening is paused: blocks move only out of areas that clients need as a whole.
     pub is_paused: bool,
     /// Segment cleaning that is under way, or the last one.
     pub cleaning: CleaningInfo,

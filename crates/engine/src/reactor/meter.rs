@@ -64,9 +64,9 @@ impl<O: Outside> Core<O> {
 pub(super) fn subsystem_of(phase: Option<Phase>, has_parity: bool) -> Subsystem {
     match phase {
         Some(Phase::Drain | Phase::Clean) => Subsystem::Cleaner,
-        // Stage is a part of the infrastructure, as are the phases after it.
         Some(Phase::Plan | Phase::Repair | Phase::Reclaim) => Subsystem::Background,
         Some(Phase::Write) if has_parity => Subsystem::Parity,
+        // From the stage on.
         _ => Subsystem::Infrastructure,
     }
 }

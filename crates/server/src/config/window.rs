@@ -1,4 +1,4 @@
-//! A part of each day in which something may happen by itself.
+//! A window: the part of each day in which the daemon may do some work.
 
 use std::fmt;
 use std::str::FromStr;

@@ -14,10 +14,12 @@ use std::time::Duration;
 
 use everglade_api::{Code, EventKind, Job, JobState, Lun, Outcome, Problem, Severity, Size};
 use everglade_env::lock::Mutex;
+use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::answer::{Answer, found};
 use super::caller::Caller;
 use super::keys::Keys;
 use super::tokens::Tokens;
@@ -159,6 +161,25 @@ impl Desk {
             made
         })
         .await
+    }
+
+    /// Does a change of an object that takes no settings, and answers with what it returns.
+    pub(super) async fn act<T: Serialize + Send + 'static>(
+        &self,
+        caller: Caller,
+        what: &'static str,
+        object: String,
+        change: impl FnOnce(&Administrator, &str) -> Result<T, Problem> + Send + 'static,
+    ) -> Answer {
+        let deed = Deed {
+            what,
+            object: object.clone(),
+            detail: String::new(),
+        };
+        let changed = self.change(caller, deed, move |administrator| {
+            change(administrator, &object)
+        });
+        found(changed.await?)
     }
 
     /// Runs a change that knows its description only afterwards.

@@ -11,6 +11,7 @@ use super::answer::{Answer, found};
 use super::body::Body;
 use super::caller::Caller;
 use super::desk::Desk;
+use crate::administrator::Administrator;
 use crate::records::Deed;
 
 /// Returns the routes of the garden.
@@ -67,15 +68,9 @@ async fn rebalance(
     Extension(caller): Extension<Caller>,
     Path(aggregate): Path<String>,
 ) -> Answer {
-    let deed = Deed {
-        what: "aggregate rebalance",
-        object: aggregate.clone(),
-        detail: String::new(),
-    };
-    let started = desk.change(caller, deed, move |administrator| {
-        administrator.rebalance(&aggregate)
-    });
-    found(started.await?)
+    let rebalance = Administrator::rebalance;
+    desk.act(caller, "aggregate rebalance", aggregate, rebalance)
+        .await
 }
 
 async fn pause(
@@ -83,7 +78,10 @@ async fn pause(
     Extension(caller): Extension<Caller>,
     Path(aggregate): Path<String>,
 ) -> Answer {
-    set_paused(&desk, caller, aggregate, ("garden pause", true)).await
+    let pause = |administrator: &Administrator, aggregate: &str| {
+        administrator.pause_garden(aggregate, true)
+    };
+    desk.act(caller, "garden pause", aggregate, pause).await
 }
 
 async fn resume(
@@ -91,24 +89,10 @@ async fn resume(
     Extension(caller): Extension<Caller>,
     Path(aggregate): Path<String>,
 ) -> Answer {
-    set_paused(&desk, caller, aggregate, ("garden resume", false)).await
-}
-
-async fn set_paused(
-    desk: &Arc<Desk>,
-    caller: Caller,
-    aggregate: String,
-    (what, is_paused): (&'static str, bool),
-) -> Answer {
-    let deed = Deed {
-        what,
-        object: aggregate.clone(),
-        detail: String::new(),
+    let resume = |administrator: &Administrator, aggregate: &str| {
+        administrator.pause_garden(aggregate, false)
     };
-    let set = desk.change(caller, deed, move |administrator| {
-        administrator.pause_garden(&aggregate, is_paused)
-    });
-    found(set.await?)
+    desk.act(caller, "garden resume", aggregate, resume).await
 }
 
 async fn stop(
@@ -116,15 +100,8 @@ async fn stop(
     Extension(caller): Extension<Caller>,
     Path(aggregate): Path<String>,
 ) -> Answer {
-    let deed = Deed {
-        what: "garden stop",
-        object: aggregate.clone(),
-        detail: String::new(),
-    };
-    let stopped = desk.change(caller, deed, move |administrator| {
-        administrator.stop_gardening(&aggregate)
-    });
-    found(stopped.await?)
+    let stop = Administrator::stop_gardening;
+    desk.act(caller, "garden stop", aggregate, stop).await
 }
 
 async fn put_in_order(

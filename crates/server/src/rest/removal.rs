@@ -11,6 +11,7 @@ use super::answer::{Answer, found};
 use super::body::Body;
 use super::caller::Caller;
 use super::desk::Desk;
+use crate::administrator::Administrator;
 use crate::records::Deed;
 
 /// Returns the routes of removals.
@@ -57,13 +58,7 @@ async fn stop(
     Extension(caller): Extension<Caller>,
     Path(name): Path<String>,
 ) -> Answer {
-    let deed = Deed {
-        what: "aggregate remove --stop",
-        object: name.clone(),
-        detail: String::new(),
-    };
-    let stopped = desk.change(caller, deed, move |administrator| {
-        administrator.stop_removal(&name)
-    });
-    found(stopped.await?)
+    let stop = Administrator::stop_removal;
+    desk.act(caller, "aggregate remove --stop", name, stop)
+        .await
 }

@@ -9,7 +9,7 @@ use axum::{Extension, Router};
 use super::answer::{Answer, found};
 use super::caller::Caller;
 use super::desk::Desk;
-use crate::records::Deed;
+use crate::administrator::Administrator;
 
 /// Returns the routes of scrubs.
 pub(super) fn routes() -> Router<Arc<Desk>> {
@@ -26,24 +26,13 @@ async fn show(State(desk): State<Arc<Desk>>, Path(aggregate): Path<String>) -> A
     found(desk.administrator().scrub(&aggregate)?)
 }
 
-fn deed(what: &'static str, aggregate: &str) -> Deed {
-    Deed {
-        what,
-        object: aggregate.to_owned(),
-        detail: String::new(),
-    }
-}
-
 async fn start(
     State(desk): State<Arc<Desk>>,
     Extension(caller): Extension<Caller>,
     Path(aggregate): Path<String>,
 ) -> Answer {
-    let deed = deed("scrub start", &aggregate);
-    let started = desk.change(caller, deed, move |administrator| {
-        administrator.start_scrub(&aggregate)
-    });
-    found(started.await?)
+    let start = Administrator::start_scrub;
+    desk.act(caller, "scrub start", aggregate, start).await
 }
 
 async fn pause(
@@ -51,9 +40,6 @@ async fn pause(
     Extension(caller): Extension<Caller>,
     Path(aggregate): Path<String>,
 ) -> Answer {
-    let deed = deed("scrub pause", &aggregate);
-    let paused = desk.change(caller, deed, move |administrator| {
-        administrator.pause_scrub(&aggregate)
-    });
-    found(paused.await?)
+    let pause = Administrator::pause_scrub;
+    desk.act(caller, "scrub pause", aggregate, pause).await
 }

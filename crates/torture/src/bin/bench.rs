@@ -314,11 +314,11 @@ fn paper_page(arguments: &Arguments) -> Result<String, Failure> {
         "# Claims of S001\n\n\
          <!-- Written by `cargo xtask bench paper s001 --write docs/benchmarks/paper-s001.md`. -->\
          \n\n\
-         Each row is one server with a mechanism and without it (`everglade serve --ablation`),\n\
-         or the engine with the load in its own process, or two loads, by turns; medians of the\n\
-         rounds. Published figures are of 20\n\
-         processors and another system, so only the direction is compared. No constant is\n\
-         fitted to them.\n\n",
+         Each row compares two arms by turns: a mechanism and its absence, or two loads. The\n\
+         figures are medians of the rounds. D-10 and the rows after it are measured with the\n\
+         load inside of the engine's process, the others with a server (`everglade serve\n\
+         --ablation`) and a client. Published figures are of 20 processors and another system,\n\
+         so only the direction is compared. No constant is fitted to them.\n\n",
     );
     machine(&mut text, arguments);
     text.push('\n');

@@ -7,8 +7,9 @@
 //! thread n: [Core + writers] ─┘
 //! ```
 //!
-//! Each reactor keeps so many writes under way on one LUN that all share. The sequential load is
-//! timed with the consistency point that makes it durable; the random one is a rate that lasts.
+//! Each reactor keeps `--depth` writes under way on one LUN that all reactors share. The sequential
+//! load writes the LUN once, and its time includes the consistency point that makes it durable. The
+//! random load runs for `--seconds`, and its rate is measured after a warm-up.
 
 mod arguments;
 mod load;

@@ -255,23 +255,34 @@ fn what_is_paused_moves_nothing_and_rests_until_it_goes_on() {
 /// The power fails while areas are emptied, and while a LUN is put in order.
 #[test]
 fn cuts_meet_gardening() {
-    let beside = Beside {
-        groups: false,
-        cleaning: true,
-    };
-    let mut all = Report::default();
     let gardening = [
         Background::Cleaning,
         Background::Layout,
         Background::AfterRead,
     ];
-    for number in 0..40 {
-        let seed = Seed(43).nth(number);
+    cuts_meet(&gardening, 1, (0..40).map(|number| (43, number, false)));
+}
+
+/// The power fails during each of these at least so many times, in lives of snapshots and clones.
+/// Seeds: the first one, a number, and whether there are groups.
+#[track_caller]
+pub(super) fn cuts_meet(
+    wanted: &[Background],
+    least: u64,
+    seeds: impl Iterator<Item = (u64, u64, bool)>,
+) {
+    let mut all = Report::default();
+    for (first, number, groups) in seeds {
+        let seed = Seed(first).nth(number);
+        let beside = Beside {
+            groups,
+            cleaning: true,
+        };
         match Kind::Snapshots.run_beside(seed, beside, 0) {
             Ok(report) => all.add(&report),
             Err(failure) => panic!("seed {seed}: {failure}"),
         }
-        if gardening.iter().all(|one| all.interrupted[*one] > 0) {
+        if wanted.iter().all(|one| all.interrupted[*one] >= least) {
             return;
         }
     }

@@ -2,10 +2,10 @@
 
 use everglade_engine::admin::{Change, Error};
 use everglade_engine::{GardeningState, ParityPlan, RebalanceInfo};
-use everglade_testing::Seed;
 use everglade_testing::engine::EngineMaker;
-use everglade_testing::sim::{Background, Beside, Kind, Report};
+use everglade_testing::sim::Background;
 
+use super::cleaning::cuts_meet;
 use super::clones::{BLOCK, BLOCKS, Rig};
 
 /// Three devices, and a background that moves little at once.
@@ -144,8 +144,8 @@ fn groups_are_balanced_as_a_whole() {
     );
 }
 
-/// The area with block 0 never counts as free as a whole. It was emptied on demand again and again,
-/// in one consistency point after the other, although there was nothing in it.
+/// The area with block 0 never counts as free as a whole. Each consistency point emptied it on
+/// demand once more, although there was nothing in it.
 #[test]
 fn an_area_with_nothing_in_it_is_emptied_once() {
     let maker = EngineMaker {
@@ -217,20 +217,6 @@ fn one_device_cannot_be_balanced() {
 /// The power fails while blocks move from device to device.
 #[test]
 fn cuts_meet_rebalances() {
-    let mut all = Report::default();
-    for number in 0..80 {
-        let seed = Seed(66).nth(number);
-        let beside = Beside {
-            groups: number % 2 == 1,
-            cleaning: true,
-        };
-        match Kind::Snapshots.run_beside(seed, beside, 0) {
-            Ok(report) => all.add(&report),
-            Err(failure) => panic!("seed {seed}: {failure}"),
-        }
-        if all.interrupted[Background::Rebalance] > 1 {
-            return;
-        }
-    }
-    panic!("cuts have not met rebalances: {all:?}");
+    let seeds = (0..80).map(|number| (66, number, number % 2 == 1));
+    cuts_meet(&[Background::Rebalance], 2, seeds);
 }

@@ -5,8 +5,9 @@ use everglade_engine::{AggregateInfo, ParityPlan};
 use everglade_format::Removal;
 use everglade_testing::Seed;
 use everglade_testing::engine::EngineMaker;
-use everglade_testing::sim::{Background, Beside, Kind, Report};
+use everglade_testing::sim::{Background, Beside, Kind};
 
+use super::cleaning::cuts_meet;
 use super::clones::{BLOCKS, Rig};
 
 const THREE: EngineMaker = EngineMaker {
@@ -194,22 +195,8 @@ fn what_cannot_leave_is_refused_and_nothing_is_changed() {
 /// The power fails while members are evacuated.
 #[test]
 fn cuts_meet_removals() {
-    let mut all = Report::default();
-    for number in 0..60 {
-        let seed = Seed(57).nth(number);
-        let beside = Beside {
-            groups: number % 2 == 1,
-            cleaning: true,
-        };
-        match Kind::Snapshots.run_beside(seed, beside, 0) {
-            Ok(report) => all.add(&report),
-            Err(failure) => panic!("seed {seed}: {failure}"),
-        }
-        if all.interrupted[Background::Removal] > 2 {
-            return;
-        }
-    }
-    panic!("cuts have not met removals: {all:?}");
+    let seeds = (0..60).map(|number| (57, number, number % 2 == 1));
+    cuts_meet(&[Background::Removal], 3, seeds);
 }
 
 /// A split copied a block that had moved in the same consistency point, and found what had been in
