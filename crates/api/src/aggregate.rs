@@ -38,6 +38,10 @@ pub struct CreateAggregate {
     /// MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub journal_half_bytes: Option<u64>,
+    /// Size of an allocation area on each device: what is given out, emptied and asked of the host
+    /// at a time. A power of two from 1 MiB to 128 MiB. None: 128 MiB. It never changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub area_bytes: Option<u64>,
     /// Whether existing contents of files and block devices may be overwritten.
     #[schema(required = false)]
     pub discard_contents: bool,
@@ -60,6 +64,7 @@ impl CreateAggregate {
         let size_bytes = fields.integer("size_bytes")?;
         let journal_device = fields.parsed("journal_device")?;
         let journal_half_bytes = fields.integer("journal_half_bytes")?;
+        let area_bytes = fields.integer("area_bytes")?;
         let discard_contents = fields.flag("discard_contents")?;
         let dry_run = fields.flag("dry_run")?;
         fields.finish()?;
@@ -71,6 +76,7 @@ impl CreateAggregate {
             size_bytes,
             journal_device,
             journal_half_bytes,
+            area_bytes,
             discard_contents,
             dry_run,
         };
@@ -440,6 +446,7 @@ mod tests {
             size_bytes: Some(1 << 30),
             journal_device: Some("/dev/sdc".to_owned()),
             journal_half_bytes: Some(64 << 20),
+            area_bytes: Some(16 << 20),
             discard_contents: true,
             dry_run: true,
         };
@@ -459,6 +466,7 @@ mod tests {
             size_bytes: None,
             journal_device: None,
             journal_half_bytes: None,
+            area_bytes: None,
             discard_contents: false,
             dry_run: false,
         };

@@ -239,6 +239,7 @@ fn request(create: &AggregateCreate, yes: bool) -> Result<CreateAggregate, Failu
             .map(|path| absolute(path, "--journal-device"))
             .transpose()?,
         journal_half_bytes: create.journal_half.map(Size::bytes),
+        area_bytes: create.area_size.map(Size::bytes),
         discard_contents: yes,
         dry_run: create.dry_run,
     })

@@ -221,6 +221,7 @@ impl From<Problem> for Failure {
             Some("bytes_per_second") => format!("--bandwidth: {}", problem.detail),
             Some("burst_milliseconds") => format!("--burst: {}", problem.detail),
             Some("group_size") => format!("--group-size: {}", problem.detail),
+            Some("area_bytes") => format!("--area-size: {}", problem.detail),
             Some("journal_half_bytes") => format!("--journal-half: {}", problem.detail),
             Some(
                 field @ ("hourly" | "daily" | "weekly" | "at" | "weekday" | "iops" | "weight"),

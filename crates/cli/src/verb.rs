@@ -575,6 +575,11 @@ pub struct AggregateCreate {
     #[arg(long, value_name = "SIZE")]
     pub journal_half: Option<Size>,
 
+    /// Size of an allocation area on each device, 1MiB to 128MiB, a power of two: small areas are
+    /// emptied sooner in a parity group that is nearly full [default: 128MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub area_size: Option<Size>,
+
     /// Show what would be created, and what would be lost; change nothing
     #[arg(long)]
     pub dry_run: bool,

@@ -76,7 +76,7 @@ impl Pass<Home> for AfterReads {
         None
     }
 
-    fn budget(&self, regions: u64) -> Budget {
+    fn budget(&self, _home: &Home, regions: u64) -> Budget {
         let blocks = budget(regions);
         Budget::PurseUpTo { blocks }
     }

@@ -34,6 +34,10 @@ use crate::tree::Content;
 /// Areas that one step looks at, to find one that is worth it.
 const STEP_AREAS: usize = 32;
 
+/// Blocks that are moved at most in a consistency point for clients that need whole areas: about
+/// what they write in one.
+const DEMAND_BLOCKS: u64 = 65_536;
+
 /// See the module's documentation.
 pub(crate) struct Evacuation;
 
@@ -51,14 +55,14 @@ impl Pass<Home> for Evacuation {
     }
 
     fn due(&self, home: &Home) -> Nanos {
-        match home.gardener.is_ending() || home.gardener.is_demanded() || demand(home).is_some() {
+        match home.gardener.gives_back(None) || is_for_clients(home) {
             true => 0,
             false => home.gardener.rests_until(),
         }
     }
 
     fn wants(&self, home: &Home) -> Vec<Target> {
-        let is_in_share = home.gardener.is_demanded() || mover::is_in_share(home, self.name());
+        let is_in_share = is_for_clients(home) || mover::is_in_share(home, self.name());
         let may_move = || mover::may_move(home) || is_for_clients(home) && mover::fits_now(home);
         let is_due = is_in_share && (needs_no_space(home) || may_move());
         match self.has_work(home, Target::Aggregate) && is_due {
@@ -74,9 +78,19 @@ impl Pass<Home> for Evacuation {
         _target: Target,
         room: Room,
     ) -> Result<Turn, Stop> {
+        let number = home.under_way().number;
+        if let Some(lent) = home.gardener.to_give_back(number).cloned() {
+            return finish(home, cx, &lent);
+        }
         match home.gardener.lent().cloned() {
+            Some(lent) if home.gardener.is_ending() => {
+                if lent.is_passed() && lent.moved_in == Some(number) {
+                    home.gardener.set_aside();
+                    return Ok(Turn::Moved(0));
+                }
+                finish(home, cx, &lent)
+            }
             None => choose(home, cx),
-            Some(lent) if home.gardener.is_ending() => finish(home, cx, &lent),
             Some(lent) => empty(home, cx, &lent, room.blocks),
         }
     }
@@ -93,8 +107,11 @@ impl Pass<Home> for Evacuation {
         })
     }
 
-    fn budget(&self, regions: u64) -> Budget {
-        let blocks = budget(regions);
+    fn budget(&self, home: &Home, regions: u64) -> Budget {
+        let blocks = match is_for_clients(home) {
+            true => DEMAND_BLOCKS,
+            false => budget(regions),
+        };
         Budget::PurseUpTo { blocks }
     }
 
@@ -106,7 +123,8 @@ impl Pass<Home> for Evacuation {
 /// True if the next step only looks at areas, or gives them back.
 fn needs_no_space(home: &Home) -> bool {
     let surveys = home.gardener.is_surveying() && !home.aggregate.garden_is_paused();
-    home.gardener.is_ending() || surveys
+    let number = home.run.as_ref().map(|run| run.number);
+    home.gardener.gives_back(number) || surveys
 }
 
 /// True if clients need an area, so a pause does not count.
@@ -131,6 +149,9 @@ fn choose(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Turn, Stop> {
             false => lend(home, columns, Reason::Demand(wanted)),
         }
         return Ok(Turn::Moved(0));
+    }
+    if home.gardener.has_emptied() {
+        return Ok(Turn::Waits);
     }
     if home.gardener.to_survey().is_some() {
         survey(home, cx)?;
@@ -372,12 +393,9 @@ pub(super) fn move_out(
     Ok(MovedOut { moved, left, next })
 }
 
-/// The lent areas go back, in a consistency point that has moved nothing out of them: blocks of the
-/// aggregate's files leave their places at the end of one.
+/// Lent areas go back, in a consistency point that has moved nothing out of them if they were
+/// emptied.
 fn finish(home: &mut Home, cx: &mut LoadCx<'_>, lent: &Lent) -> Result<Turn, Stop> {
-    if lent.is_passed() && lent.moved_in == Some(home.under_way().number) {
-        return Ok(Turn::Waits);
-    }
     let still: Vec<(usize, u64)> = lent
         .columns
         .iter()
@@ -390,7 +408,7 @@ fn finish(home: &mut Home, cx: &mut LoadCx<'_>, lent: &Lent) -> Result<Turn, Sto
         is_clean &= used_in(&home.fs, cx, column)? == 0;
         home.fs.close_lent(column);
     }
-    home.gardener.give_back(is_clean);
+    home.gardener.give_back(lent, is_clean);
     home.tell_garden();
     Ok(Turn::Moved(0))
 }

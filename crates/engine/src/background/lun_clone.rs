@@ -293,7 +293,7 @@ impl Pass<Home> for LunClones {
         })
     }
 
-    fn budget(&self, regions: u64) -> Budget {
+    fn budget(&self, _home: &Home, regions: u64) -> Budget {
         let regions = regions.div_ceil(2);
         Budget::Own { regions }
     }

@@ -51,7 +51,7 @@ pub(crate) trait Pass<W> {
 
     /// Returns the budget of the pass in a consistency point whose whole budget is `regions`
     /// regions.
-    fn budget(&self, _regions: u64) -> Budget {
+    fn budget(&self, _world: &W, _regions: u64) -> Budget {
         Budget::Purse
     }
 

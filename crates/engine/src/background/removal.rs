@@ -90,7 +90,7 @@ impl Pass<Home> for Removal {
         })
     }
 
-    fn budget(&self, regions: u64) -> Budget {
+    fn budget(&self, _home: &Home, regions: u64) -> Budget {
         Budget::PurseUpTo {
             blocks: budget(regions),
         }

@@ -184,7 +184,7 @@ impl Pass<Home> for Splits {
         })
     }
 
-    fn budget(&self, regions: u64) -> Budget {
+    fn budget(&self, _home: &Home, regions: u64) -> Budget {
         let blocks = budget(regions);
         Budget::PurseUpTo { blocks }
     }

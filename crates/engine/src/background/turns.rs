@@ -124,7 +124,7 @@ fn turn<W: AsRef<Ledger> + AsMut<Ledger>>(
         return Ok(true);
     };
     let ledger = (*world).as_ref();
-    let (name, budget) = (pass.name(), pass.budget(ledger.regions()));
+    let (name, budget) = (pass.name(), pass.budget(world, ledger.regions()));
     let blocks = match budget {
         Budget::PurseUpTo { blocks } => blocks.saturating_sub(ledger.spent(name).blocks),
         Budget::Purse | Budget::Own { .. } => u64::MAX,
@@ -148,7 +148,7 @@ fn next<'a, W: AsRef<Ledger>>(
 ) -> Option<(&'a dyn Pass<W>, Target)> {
     let ledger: &Ledger = world.as_ref();
     let of_its_own = passes.iter().find_map(|pass| {
-        let target = match has_budget_of_its_own(*pass, ledger, now) {
+        let target = match has_budget_of_its_own(*pass, world, now) {
             true => ledger.next_target(pass.name(), &targets(*pass, world))?,
             false => return None,
         };
@@ -162,7 +162,7 @@ fn next<'a, W: AsRef<Ledger>>(
     }
     let from_purse = passes
         .iter()
-        .filter(|pass| match pass.budget(ledger.regions()) {
+        .filter(|pass| match pass.budget(world, ledger.regions()) {
             Budget::Purse => true,
             Budget::PurseUpTo { blocks } => ledger.spent(pass.name()).blocks < blocks,
             Budget::Own { .. } => false,
@@ -179,9 +179,10 @@ fn next<'a, W: AsRef<Ledger>>(
 
 /// True if a pass has a budget beside the purse, and anything left of it. Its share of the changed
 /// blocks is a half; the first step is free, as for the purse.
-fn has_budget_of_its_own<W>(pass: &dyn Pass<W>, ledger: &Ledger, now: Now) -> bool {
+fn has_budget_of_its_own<W: AsRef<Ledger>>(pass: &dyn Pass<W>, world: &W, now: Now) -> bool {
+    let ledger = world.as_ref();
     let spent = ledger.spent(pass.name()).regions;
-    match pass.budget(ledger.regions()) {
+    match pass.budget(world, ledger.regions()) {
         Budget::Own { regions } => {
             spent < regions && (spent == 0 || now.changed < now.changed_max / 2)
         }

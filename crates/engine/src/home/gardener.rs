@@ -15,11 +15,15 @@
 //! together, because they are filled together.
 //!
 //! A scan that somebody asked for passes all areas (H-05). In parity groups, areas are also emptied
-//! on demand: when a group has no area left that is free as a whole, the emptiest one is emptied
-//! before the next one is opened (H-06, H-07). So writes go on in whole stripes. As each area that
-//! is filled makes room for the next demand, the rate of cleaning follows that of writing. Alone
-//! and mirrored drives write a block of any stripe at the same cost, so nothing is emptied there
-//! unless somebody asks (H-09).
+//! on demand: when a group has few areas left that are free as a whole, the emptiest ones are
+//! emptied (H-06, H-07). So writes go on in whole stripes, and so do the moved blocks. As each area
+//! that is filled makes room for the next demand, the rate of cleaning follows that of writing.
+//! Alone and mirrored drives write a block of any stripe at the same cost, so nothing is emptied
+//! there unless somebody asks (H-09).
+//!
+//! An area that was emptied goes back in the next consistency point, because blocks of the
+//! aggregate's files leave their places at the end of one. On demand, the next area is emptied
+//! meanwhile.
 //!
 //! Beside clients all of this rests after each consistency point that has moved something, demands
 //! apart, several times as long as that took, and longer when reads of clients become slow
@@ -42,8 +46,13 @@ use crate::home::candidate::Candidate;
 use crate::home::rebalance::Rebalance;
 use crate::pool::garden::{CleaningInfo, GardenInfo, GardeningState, LayoutInfo, RebalanceInfo};
 
-/// An area is emptied on demand if at least this part of it is free: a quarter.
-const DEMAND_PART: u64 = 4;
+/// An area is emptied on demand if at least this part of it is free: an eighth.
+const DEMAND_PART: u64 = 8;
+/// Blocks that a parity group has in areas that are free as a whole, beside the open ones; fewer
+/// are a demand. 256 MiB: what one consistency point writes, and what is moved in it.
+const AHEAD_BLOCKS: u64 = 65_536;
+/// In small groups, this part of their blocks instead.
+const AHEAD_PART: u64 = 32;
 /// After so many regions in a row that were put in order in vain, write after read pauses.
 const VAIN_REGIONS: u32 = 64;
 
@@ -86,6 +95,8 @@ pub(crate) struct Gardener {
     /// For each extent that leads, the areas that it had when this began.
     ends: Vec<u64>,
     lent: Option<Lent>,
+    /// Emptied in a consistency point; they go back in a later one.
+    emptied: Vec<Lent>,
     rebalance: Option<Rebalance>,
     /// For each group, the area that was last tried on demand, in vain.
     in_vain: BTreeMap<usize, u64>,
@@ -144,10 +155,17 @@ impl Gardener {
 
     /// True if there is anything to do, demands apart.
     pub(crate) fn is_busy(&self) -> bool {
-        self.next.is_some() || self.lent.is_some() || self.rebalance.is_some()
+        let has_areas = self.lent.is_some() || !self.emptied.is_empty();
+        self.next.is_some() || has_areas || self.rebalance.is_some()
     }
 
-    /// True if a lent area should go back, emptied or not.
+    /// True if the next step puts areas aside or gives them back, in a consistency point.
+    pub(crate) fn gives_back(&self, in_cp: Option<CpNumber>) -> bool {
+        let may_go = |lent: &Lent| in_cp.is_none() || lent.moved_in != in_cp;
+        self.is_ending() || self.emptied.iter().any(may_go)
+    }
+
+    /// True if the area that is being emptied is done with, emptied or not.
     pub(crate) fn is_ending(&self) -> bool {
         let lent = self.lent.as_ref();
         let is_wanted = |lent: &Lent| match lent.reason {
@@ -158,7 +176,7 @@ impl Gardener {
         lent.is_some_and(|lent| lent.is_passed() || !is_wanted(lent))
     }
 
-    /// Returns the area to empty before the next one is needed, if a parity group has none that is
+    /// Returns the area to empty before the next one is needed, if a parity group has few that are
     /// free as a whole, and this one is worth it. A host that is full gives nothing more.
     pub(crate) fn demand(&self, fs: &FileSystem, is_host_full: bool) -> Option<Candidate> {
         let groups = (0..fs.areas.len()).filter(|extent| fs.rows[*extent] == Some(*extent));
@@ -168,7 +186,13 @@ impl Gardener {
                 true => areas.empty(),
                 false => areas.unprepared(),
             };
-            let has_whole = areas.ready_count() > 0 || next.is_some();
+            let columns = fs.columns_with(extent).len() as u64;
+            let ahead = AHEAD_BLOCKS.min(columns * areas.count() * fs.area_blocks / AHEAD_PART);
+            let is_of_group = |lent: &&Lent| lent.columns.iter().any(|(it, _)| *it == extent);
+            let emptied = self.emptied.iter().filter(is_of_group).count() as u64;
+            let whole = areas.ready_count() + emptied;
+            let is_enough = whole > 0 && whole * columns * fs.area_blocks >= ahead;
+            let has_whole = is_enough || next.is_some();
             let is_worth_it = areas.has_partial(fs.area_blocks / DEMAND_PART);
             let area = areas.best_partial()?;
             (!has_whole && is_worth_it).then_some(Candidate { extent, area })
@@ -258,16 +282,35 @@ impl Gardener {
         }
     }
 
-    /// Gives the lent areas back. With `is_clean` they count as emptied.
-    pub(crate) fn give_back(&mut self, is_clean: bool) {
-        let lent = self.lent.take();
-        let has_moved = lent.as_ref().is_some_and(|lent| lent.moved_in.is_some());
+    /// The area that was being emptied goes back with the next consistency point.
+    pub(crate) fn set_aside(&mut self) {
+        self.emptied.extend(self.lent.take());
+    }
+
+    /// True if areas were emptied that have not gone back.
+    pub(crate) fn has_emptied(&self) -> bool {
+        !self.emptied.is_empty()
+    }
+
+    /// The next areas to give back in a consistency point. To be confirmed by
+    /// [`Gardener::give_back`].
+    pub(crate) fn to_give_back(&self, cp: CpNumber) -> Option<&Lent> {
+        let mut emptied = self.emptied.iter();
+        emptied.find(|lent| lent.moved_in != Some(cp))
+    }
+
+    /// Lent areas went back. With `is_clean` they count as emptied.
+    pub(crate) fn give_back(&mut self, lent: &Lent, is_clean: bool) {
+        self.emptied.retain(|other| other != lent);
+        self.lent.take_if(|other| other == lent);
         self.info.cleaned_areas += u64::from(is_clean);
-        match lent.map(|lent| lent.reason) {
+        match lent.reason {
             // The area with block 0, which is never allocated, never counts as free as a whole.
-            Some(Reason::Demand(candidate)) if !is_clean || !has_moved => self.give_up(candidate),
-            Some(Reason::Scan) => self.info.cleaning.cleaned_areas += u64::from(is_clean),
-            Some(Reason::Demand(_) | Reason::Balance) | None => {}
+            Reason::Demand(candidate) if !is_clean || lent.moved_in.is_none() => {
+                self.give_up(candidate);
+            }
+            Reason::Scan => self.info.cleaning.cleaned_areas += u64::from(is_clean),
+            Reason::Demand(_) | Reason::Balance => {}
         }
     }
 
@@ -289,7 +332,7 @@ impl Gardener {
 
     /// True if areas are surveyed next, which takes no space.
     pub(crate) fn is_surveying(&self) -> bool {
-        self.lent.is_none() && self.to_survey().is_some()
+        self.lent.is_none() && self.emptied.is_empty() && self.to_survey().is_some()
     }
 
     /// The area that a rebalance surveys next; `None` if it knows all.

@@ -224,7 +224,7 @@ impl Administrator {
     pub fn plan_aggregate(&self, request: &CreateAggregate) -> Result<CreationPlan, Problem> {
         let directory = self.directory();
         let wanted = self.wanted(&directory, request)?;
-        let protection = wanted.protection;
+        let protection = wanted.shape.protection;
         let devices = creation::examine(&self.plane.world, &directory, wanted);
         let devices = devices.map_err(|error| refused(&error))?;
         let data = devices.iter().filter(|device| !device.is_journal);

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use everglade_api::{AddDevices, Code, CreateAggregate, Problem, ReplaceDrive};
 use everglade_engine::{ParityPlan, Plan};
+use everglade_format::geometry::AREA_BLOCKS;
 use everglade_format::label::LABEL_BYTES;
 
 use crate::config::{
@@ -24,21 +25,51 @@ use crate::{DataDir, Size};
 const HALF_USUAL_MAX: Size = Size::mib(256);
 /// Longest path of a device. With the number of devices this bounds `state.toml`.
 const PATH_BYTES_MAX: usize = 1024;
+/// Smallest and largest allocation area of a device.
+const AREA_MIN: Size = Size(1 << 20);
+const AREA_MAX: Size = Size(AREA_BLOCKS * BLOCK_BYTES);
 /// Devices of all aggregates together.
 const DEVICES_MAX: usize = 256;
 const NO_DEVICE: &str = "expected a directory, a regular file or a block device";
 const FIELD: &str = "devices";
 const JOURNAL_FIELD: &str = "journal_device";
 
-/// The devices and the journal requested for an aggregate.
+/// The devices requested for an aggregate, and what they make together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     /// Devices in the order of the label's table. A device for the journal alone is the last.
     pub(super) devices: Vec<Device>,
+    pub(super) shape: Shape,
+}
+
+/// What the devices of a new aggregate make together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
     /// Place and size of the journal.
     pub(super) journal: WantedJournal,
     /// How they protect each other.
     pub(super) protection: Protection,
+    /// Blocks of an allocation area; `None` for the default.
+    pub(super) area_blocks: Option<u64>,
+}
+
+impl Shape {
+    /// Devices without redundancy.
+    pub(super) fn plain(journal: WantedJournal) -> Shape {
+        Shape {
+            journal,
+            protection: Protection::NONE,
+            area_blocks: None,
+        }
+    }
+
+    /// Makes a plan for so many devices one of this shape.
+    pub(super) fn apply(self, plan: &mut Plan, devices: usize) {
+        plan.journal_half_blocks = self.journal.half_blocks;
+        plan.journal_device = self.journal.has_device.then(|| devices - 1);
+        plan.area_blocks = self.area_blocks.unwrap_or(plan.area_blocks);
+        self.protection.apply(plan);
+    }
 }
 
 /// How the devices of a new aggregate protect each other.
@@ -58,7 +89,7 @@ impl Protection {
     };
 
     /// Makes a plan one with this redundancy.
-    pub(super) fn apply(self, plan: &mut Plan) {
+    fn apply(self, plan: &mut Plan) {
         let Protection { drives, parity } = self;
         match parity {
             0 => plan.copies = drives,
@@ -99,6 +130,20 @@ fn half_blocks(half: Option<Size>) -> Result<Option<u64>, String> {
     ))
 }
 
+/// Returns the size of an allocation area in blocks, checked.
+fn area_blocks(area: Option<Size>) -> Result<Option<u64>, String> {
+    let Some(area) = area else {
+        return Ok(None);
+    };
+    if area.bytes().is_power_of_two() && (AREA_MIN..=AREA_MAX).contains(&area) {
+        return Ok(Some(area.bytes() / BLOCK_BYTES));
+    }
+    Err(format!(
+        "{} is not possible; use a power of two from {AREA_MIN} to {AREA_MAX}",
+        area.said()
+    ))
+}
+
 /// Returns the device for the journal alone that the configuration names for the first start.
 pub(super) fn journal_device(
     directory: &DataDir,
@@ -135,6 +180,8 @@ impl Identity {
 pub(super) fn chosen(directory: &DataDir, request: &CreateAggregate) -> Result<Wanted, Problem> {
     let half = request.journal_half_bytes.map(Size);
     let half = half_blocks(half).map_err(|text| Problem::invalid("journal_half_bytes", text))?;
+    let area = area_blocks(request.area_bytes.map(Size));
+    let area_blocks = area.map_err(|text| Problem::invalid("area_bytes", text))?;
     let (mut devices, identities) = data_devices(directory, request)?;
     let journal = WantedJournal {
         has_device: request.journal_device.is_some(),
@@ -155,11 +202,12 @@ pub(super) fn chosen(directory: &DataDir, request: &CreateAggregate) -> Result<W
         drives: small(request.drives_of_group()),
         parity: small(request.raid.parity()),
     };
-    Ok(Wanted {
-        devices,
+    let shape = Shape {
         journal,
         protection,
-    })
+        area_blocks,
+    };
+    Ok(Wanted { devices, shape })
 }
 
 /// Returns the same problem, attributed to the journal's device.
@@ -679,6 +727,7 @@ mod tests {
                 size_bytes,
                 journal_device: None,
                 journal_half_bytes: None,
+                area_bytes: None,
                 discard_contents: false,
                 dry_run: false,
             };
@@ -688,6 +737,21 @@ mod tests {
         fn refusal(&self, devices: &[&str], size_bytes: Option<u64>) -> Problem {
             let outcome = self.choose(devices, size_bytes);
             outcome.expect_err("a refusal")
+        }
+    }
+
+    #[test]
+    fn the_size_of_areas_has_bounds() {
+        assert_eq!(area_blocks(None), Ok(None));
+        assert_eq!(area_blocks(Some(AREA_MIN)), Ok(Some(256)));
+        assert_eq!(area_blocks(Some(Size::mib(16))), Ok(Some(4096)));
+        assert_eq!(area_blocks(Some(AREA_MAX)), Ok(Some(AREA_BLOCKS)));
+        for wrong in [Size(0), Size(512 << 10), Size::mib(3), Size::mib(256)] {
+            let error = area_blocks(Some(wrong)).expect_err("out of bounds");
+            assert!(
+                error.ends_with("a power of two from 1.0 MiB to 128.0 MiB"),
+                "{error}"
+            );
         }
     }
 

@@ -26,7 +26,7 @@ use everglade_format::Config;
 use everglade_format::config::CONFIG_BYTES;
 use everglade_format::label::{CONFIG_OFFSETS, LABEL_BYTES, label_offsets};
 
-use super::candidates::{Protection, Wanted, WantedJournal};
+use super::candidates::{Shape, Wanted};
 use super::kinds;
 use super::room::{self, HostFull};
 use crate::datadir::{AggregateState, DataDirError, Device, DeviceKind, Phase, Uuid};
@@ -111,7 +111,7 @@ pub(super) fn create(
     let world = &plane.world;
     let mut opened = Vec::new();
     let mut wanted = wanted;
-    let made_with = Some((wanted.journal, wanted.protection));
+    let made_with = Some(wanted.shape);
     let looked_at = check_devices(world, &mut wanted.devices, made_with, contents, &mut opened)
         .and_then(|_| Ok(room::refuse_full_hosts(directory.path(), &wanted)?));
     let made = looked_at.and_then(|()| {
@@ -161,13 +161,12 @@ pub(super) fn finish(directory: &mut DataDir, name: &str) -> Result<(), DataDirE
 }
 
 /// Opens the devices that exist already, checks that they may be used, and fills in their sizes.
-/// `made_with` is the journal of the aggregate that they make, and the drives of each of its
-/// groups; without it they join one. Returns for each of the devices whether it has contents that
-/// are lost.
+/// `made_with` is the shape of the aggregate that they make; without it they join one. Returns for
+/// each of the devices whether it has contents that are lost.
 pub(super) fn check_devices(
     world: &World,
     devices: &mut [Device],
-    made_with: Option<(WantedJournal, Protection)>,
+    made_with: Option<Shape>,
     contents: Contents,
     opened: &mut Vec<DeviceId>,
 ) -> Result<Vec<bool>, CreationError> {
@@ -204,17 +203,12 @@ pub(super) fn check_devices(
 }
 
 /// Checks the sizes of devices that make an aggregate in this way, or that join one.
-fn check_sizes(
-    devices: &[Device],
-    made_with: Option<(WantedJournal, Protection)>,
-) -> Result<(), CreationError> {
+fn check_sizes(devices: &[Device], made_with: Option<Shape>) -> Result<(), CreationError> {
     let mut plan = Plan::new("", [0; 16], Default::default(), Vec::new());
     // An aggregate has its journal already when devices join it.
     plan.journal_half_blocks = Some(0);
-    if let Some((journal, protection)) = made_with {
-        plan.journal_half_blocks = journal.half_blocks;
-        plan.journal_device = journal.has_device.then(|| devices.len() - 1);
-        protection.apply(&mut plan);
+    if let Some(shape) = made_with {
+        shape.apply(&mut plan, devices.len());
     }
     let sizes: Vec<u64> = devices.iter().map(|device| device.size_bytes).collect();
     everglade_engine::check_sizes(&sizes, &plan).map_err(|error| explain(error, devices))
@@ -227,9 +221,13 @@ pub(super) fn examine(
     wanted: Wanted,
 ) -> Result<Vec<PlannedDevice>, CreationError> {
     let mut wanted = wanted;
-    let made_with = Some((wanted.journal, wanted.protection));
-    let (devices, journal) = (&mut wanted.devices, wanted.journal);
-    let together = wanted.protection.drives;
+    let Shape {
+        journal,
+        protection,
+        ..
+    } = wanted.shape;
+    let (devices, made_with) = (&mut wanted.devices, Some(wanted.shape));
+    let together = protection.drives;
     let mut opened = Vec::new();
     let contents = Contents::Discarded;
     let looked_at = check_devices(world, devices, made_with, contents, &mut opened);
@@ -278,16 +276,14 @@ fn inspect(world: &World, id: DeviceId) -> Result<DeviceContent, DiskError> {
 }
 
 fn plan(world: &World, name: &str, wanted: &Wanted) -> Result<Plan, CreationError> {
-    let (devices, journal) = (wanted.devices.len(), wanted.journal);
+    let devices = wanted.devices.len();
     let mut uuids = Vec::new();
     for _ in 0..devices {
         uuids.push(random()?);
     }
     let mut plan = Plan::new(name, random()?, random()?, uuids);
     plan.created_seconds = world.wall_seconds();
-    plan.journal_half_blocks = journal.half_blocks;
-    plan.journal_device = journal.has_device.then(|| devices - 1);
-    wanted.protection.apply(&mut plan);
+    wanted.shape.apply(&mut plan, devices);
     Ok(plan)
 }
 

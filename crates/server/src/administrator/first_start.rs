@@ -9,7 +9,7 @@ use everglade_api::{CreateAggregate, Moment, Problem};
 use everglade_engine::{Engine, admin};
 use everglade_format::volume::Sync;
 
-use super::candidates::{self, Protection, Wanted, WantedJournal};
+use super::candidates::{self, Shape, Wanted, WantedJournal};
 use super::creation::{self, Contents, CreationError};
 use super::room;
 use crate::config::{BLOCK_BYTES, FirstDevices};
@@ -48,8 +48,7 @@ pub fn refuse_full_host(config: &Config) -> Result<(), StartError> {
     let devices = vec![directory_device(config)];
     let wanted = Wanted {
         devices,
-        journal,
-        protection: Protection::NONE,
+        shape: Shape::plain(journal),
     };
     room::refuse_full_hosts(&config.data_dir, &wanted).map_err(StartError::engine)
 }
@@ -99,12 +98,11 @@ fn wanted(config: &Config, directory: &DataDir) -> Result<Wanted, StartError> {
             devices.push(device.map_err(|problem| refused_journal(&problem))?);
         }
         return Ok(Wanted {
-            journal: WantedJournal {
+            shape: Shape::plain(WantedJournal {
                 has_device: devices.len() > 1,
                 half_blocks,
-            },
+            }),
             devices,
-            protection: Protection::NONE,
         });
     };
     let request = CreateAggregate {
@@ -115,6 +113,7 @@ fn wanted(config: &Config, directory: &DataDir) -> Result<Wanted, StartError> {
         size_bytes: first.is_size_chosen.then_some(first.aggregate_size.bytes()),
         journal_device: first.journal.device.clone(),
         journal_half_bytes: half_blocks.map(|blocks| blocks * BLOCK_BYTES),
+        area_bytes: None,
         discard_contents: false,
         dry_run: false,
     };

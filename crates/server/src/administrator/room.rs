@@ -61,9 +61,7 @@ pub(super) fn refuse_full_hosts(data_dir: &Path, wanted: &Wanted) -> Result<(), 
 fn needs(wanted: &Wanted) -> Vec<u64> {
     let devices = &wanted.devices;
     let mut plan = Plan::new("", [0; 16], Default::default(), Vec::new());
-    plan.journal_half_blocks = wanted.journal.half_blocks;
-    plan.journal_device = wanted.journal.has_device.then(|| devices.len() - 1);
-    wanted.protection.apply(&mut plan);
+    wanted.shape.apply(&mut plan, devices.len());
     let sizes: Vec<u64> = devices.iter().map(|device| device.size_bytes).collect();
     host_bytes(&sizes, &plan)
 }
@@ -148,7 +146,7 @@ fn place_of(data_dir: &Path, device: &Device) -> Option<(PathBuf, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::administrator::candidates::{Protection, WantedJournal};
+    use crate::administrator::candidates::{Protection, Shape, WantedJournal};
 
     fn wanted(sizes: &[u64]) -> Wanted {
         let device = |(number, size)| Device {
@@ -161,8 +159,7 @@ mod tests {
         };
         Wanted {
             devices: sizes.iter().copied().enumerate().map(device).collect(),
-            journal: WantedJournal::default(),
-            protection: Protection::NONE,
+            shape: Shape::plain(WantedJournal::default()),
         }
     }
 
@@ -173,7 +170,7 @@ mod tests {
         refuse_full_hosts(&data_dir, &wanted(&[4 << 30])).expect("room enough");
         // A journal of 32 TiB, which no machine of ours has. It is written at once.
         let mut large = wanted(&[1 << 47]);
-        large.journal.half_blocks = Some(1 << 32);
+        large.shape.journal.half_blocks = Some(1 << 32);
         let error = refuse_full_hosts(&data_dir, &large);
         let error = error.expect_err("a refusal").to_string();
         assert!(error.contains("free") && error.contains("needs"), "{error}");
@@ -182,12 +179,10 @@ mod tests {
     #[test]
     fn a_mirror_needs_the_space_on_each_of_its_drives() {
         let alone = needs(&wanted(&[4 << 30]));
-        let mirror = Wanted {
-            protection: Protection {
-                drives: 2,
-                parity: 0,
-            },
-            ..wanted(&[4 << 30, 4 << 30])
+        let mut mirror = wanted(&[4 << 30, 4 << 30]);
+        mirror.shape.protection = Protection {
+            drives: 2,
+            parity: 0,
         };
         assert_eq!(needs(&mirror), [alone[0], alone[0]]);
     }

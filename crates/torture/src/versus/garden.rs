@@ -249,6 +249,8 @@ impl Rig<'_> {
         let daemon = self.serve(&[])?;
         let (name, size) = ("crowded/lun", CROWDED_BYTES.to_string());
         let words = ["aggregate", "create", "crowded", "--raid", "double"];
+        // A group of so small drives has few areas of the usual size.
+        let words = [&words[..], &["--area-size", "16MiB"]].concat();
         let more = ["--size", DRIVE_SIZE, "--devices", &drives.join(",")];
         self.installation.must(&[&words[..], &more].concat())?;
         let words = ["volume", "create", "crowded", "--aggregate", "crowded"];

@@ -112,7 +112,7 @@ impl Pass<World> for Fake {
         None
     }
 
-    fn budget(&self, regions: u64) -> Budget {
+    fn budget(&self, _world: &World, regions: u64) -> Budget {
         (self.budget)(regions)
     }
 
