@@ -58,6 +58,14 @@ fn text(garden: &Garden) -> String {
     ];
     let mut text = rest(garden);
     text.extend(jobs.into_iter().flatten());
+    if text.is_empty() && garden.moved_bytes > 0 {
+        // On demand: that is no job.
+        text = format!(
+            "aggregate {name}: {} emptied and {} moved since it was opened\n",
+            counted(garden.cleaned_area_count, "area"),
+            Size(garden.moved_bytes)
+        );
+    }
     if text.is_empty() {
         text = format!(
             "nothing was moved in aggregate {name} since it was opened; see: everglade garden \
@@ -221,6 +229,15 @@ mod tests {
             ..Garden::default()
         };
         assert!(text(&garden).starts_with("nothing was moved in aggregate pool"));
+        let on_demand = Garden {
+            moved_bytes: 64 << 20,
+            cleaned_area_count: 3,
+            ..garden.clone()
+        };
+        assert_eq!(
+            text(&on_demand),
+            "aggregate pool: 3 areas emptied and 64.0 MiB moved since it was opened\n"
+        );
         garden.paused = true;
         garden.window = Some("22:00-06:00".to_owned());
         garden.waits_for_window = true;
