@@ -38,8 +38,9 @@ pub struct CreateAggregate {
     /// MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub journal_half_bytes: Option<u64>,
-    /// Size of an allocation area on each device: what is given out, emptied and asked of the host
-    /// at a time. A power of two from 1 MiB to 128 MiB. None: 128 MiB. It never changes.
+    /// Size of the allocation areas of each device. Space is taken from the host, written and
+    /// emptied one area at a time. A power of two from 1 MiB to 128 MiB. None: 128 MiB. It cannot
+    /// be changed later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub area_bytes: Option<u64>,
     /// Whether existing contents of files and block devices may be overwritten.

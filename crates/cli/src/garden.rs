@@ -58,21 +58,19 @@ fn text(garden: &Garden) -> String {
     ];
     let mut text = rest(garden);
     text.extend(jobs.into_iter().flatten());
-    if text.is_empty() && garden.moved_bytes > 0 {
-        // On demand: that is no job.
-        text = format!(
-            "aggregate {name}: {} emptied and {} moved since it was opened\n",
-            counted(garden.cleaned_area_count, "area"),
-            Size(garden.moved_bytes)
-        );
-    }
-    if text.is_empty() {
-        text = format!(
+    match garden.moved_bytes {
+        _ if !text.is_empty() => text,
+        0 => format!(
             "nothing was moved in aggregate {name} since it was opened; see: everglade garden \
             clean {name}, or: everglade garden layout VOLUME/LUN\n"
-        );
+        ),
+        // Areas are emptied on demand without a job.
+        moved => format!(
+            "aggregate {name}: {} emptied and {} moved since it was opened\n",
+            counted(garden.cleaned_area_count, "area"),
+            Size(moved)
+        ),
     }
-    text
 }
 
 /// Why nothing is moved at present.
@@ -147,7 +145,7 @@ fn cleaning(aggregate: &str, cleaning: &Cleaning) -> Option<String> {
     Some(text)
 }
 
-/// Says how many blocks stayed where they are; nothing if none did.
+/// Describes the blocks that could not be moved. The text is empty if all were moved.
 fn left(aggregate: &str, block_count: u64) -> String {
     match block_count {
         0 => String::new(),
@@ -159,7 +157,8 @@ fn left(aggregate: &str, block_count: u64) -> String {
     }
 }
 
-/// Describes a rebalance. Returns `None` if there was none.
+/// Describes the last rebalance. Returns `None` if there has been none since the aggregate was
+/// opened.
 pub(crate) fn rebalance(aggregate: &str, rebalance: &Rebalance) -> Option<String> {
     (rebalance.state != GardeningState::None).then_some(())?;
     let mut text = format!(

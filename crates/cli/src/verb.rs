@@ -575,8 +575,9 @@ pub struct AggregateCreate {
     #[arg(long, value_name = "SIZE")]
     pub journal_half: Option<Size>,
 
-    /// Size of an allocation area on each device, 1MiB to 128MiB, a power of two: small areas are
-    /// emptied sooner in a parity group that is nearly full [default: 128MiB]
+    /// Size of the areas in which each device is written and emptied: a power of two, 1MiB to
+    /// 128MiB. It cannot be changed later. Choose small areas for a small parity group that empties
+    /// them on demand [default: 128MiB]
     #[arg(long, value_name = "SIZE")]
     pub area_size: Option<Size>,
 

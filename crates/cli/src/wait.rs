@@ -1,4 +1,4 @@
-//! Waiting for the end of what the daemon does in the background, with a line of progress.
+//! Waiting until the daemon has done work in the background. Meanwhile one line shows the progress.
 
 use std::time::Duration;
 
@@ -11,8 +11,9 @@ use crate::session::Answer;
 /// Time between two looks at the progress.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Asks `again` and again until `line_of` has no line for the answer any more. Returns the last
-/// answer, or `interrupted` if somebody presses Ctrl-C.
+/// Calls `again` at intervals, and shows the line that `line_of` makes of each answer. Returns the
+/// first answer without a line. If somebody presses Ctrl-C, returns the failure that `interrupted`
+/// makes.
 pub(crate) fn until_done<T>(
     output: &Output,
     mut told: Answer<T>,

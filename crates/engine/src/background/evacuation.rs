@@ -34,8 +34,8 @@ use crate::tree::Content;
 /// Areas that one step looks at, to find one that is worth it.
 const STEP_AREAS: usize = 32;
 
-/// Blocks that are moved at most in a consistency point for clients that need whole areas: about
-/// what they write in one.
+/// While clients need whole areas, a consistency point moves at most so many blocks: about as many
+/// as clients write in one.
 const DEMAND_BLOCKS: u64 = 65_536;
 
 /// See the module's documentation.
@@ -55,15 +55,16 @@ impl Pass<Home> for Evacuation {
     }
 
     fn due(&self, home: &Home) -> Nanos {
-        match home.gardener.gives_back(None) || is_for_clients(home) {
+        match home.gardener.to_give_back(None).is_some() || is_for_clients(home) {
             true => 0,
             false => home.gardener.rests_until(),
         }
     }
 
     fn wants(&self, home: &Home) -> Vec<Target> {
-        let is_in_share = is_for_clients(home) || mover::is_in_share(home, self.name());
-        let may_move = || mover::may_move(home) || is_for_clients(home) && mover::fits_now(home);
+        let is_for_clients = is_for_clients(home);
+        let is_in_share = is_for_clients || mover::is_in_share(home, self.name());
+        let may_move = || mover::may_move(home) || is_for_clients && mover::fits_now(home);
         let is_due = is_in_share && (needs_no_space(home) || may_move());
         match self.has_work(home, Target::Aggregate) && is_due {
             true => vec![Target::Aggregate],
@@ -79,17 +80,10 @@ impl Pass<Home> for Evacuation {
         room: Room,
     ) -> Result<Turn, Stop> {
         let number = home.under_way().number;
-        if let Some(lent) = home.gardener.to_give_back(number).cloned() {
+        if let Some(lent) = home.gardener.to_give_back(Some(number)).cloned() {
             return finish(home, cx, &lent);
         }
         match home.gardener.lent().cloned() {
-            Some(lent) if home.gardener.is_ending() => {
-                if lent.is_passed() && lent.moved_in == Some(number) {
-                    home.gardener.set_aside();
-                    return Ok(Turn::Moved(0));
-                }
-                finish(home, cx, &lent)
-            }
             None => choose(home, cx),
             Some(lent) => empty(home, cx, &lent, room.blocks),
         }
@@ -124,7 +118,7 @@ impl Pass<Home> for Evacuation {
 fn needs_no_space(home: &Home) -> bool {
     let surveys = home.gardener.is_surveying() && !home.aggregate.garden_is_paused();
     let number = home.run.as_ref().map(|run| run.number);
-    home.gardener.gives_back(number) || surveys
+    home.gardener.to_give_back(number).is_some() || surveys
 }
 
 /// True if clients need an area, so a pause does not count.
@@ -140,7 +134,8 @@ fn demand(home: &Home) -> Option<Candidate> {
     }
 }
 
-/// Looks for the next areas with enough free space, and has them lent. A demand comes first.
+/// Lends the gardener the next areas with enough free space. A demand comes first; everything else
+/// waits until emptied areas have gone back.
 fn choose(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Turn, Stop> {
     if let Some(wanted) = demand(home) {
         let columns = home.fs.lendable(wanted.extent, wanted.area);
@@ -159,13 +154,9 @@ fn choose(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Turn, Stop> {
         return Ok(Turn::Moved(0));
     }
     if home.gardener.rebalances() {
-        let has_chosen = choose_crowded(home, cx)?;
+        let turn = choose_crowded(home, cx)?;
         home.tell_garden();
-        return Ok(if has_chosen {
-            Turn::Moved(0)
-        } else {
-            Turn::Waits
-        });
+        return Ok(turn);
     }
     let least_free = u64::from(home.gardener.info().cleaning.least_free_percent);
     for _ in 0..STEP_AREAS {
@@ -190,13 +181,14 @@ fn choose(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Turn, Stop> {
     Ok(Turn::Moved(0))
 }
 
-/// Has areas lent to the gardener.
+/// Lends areas to the gardener.
 fn lend(home: &mut Home, columns: Vec<(usize, u64)>, reason: Reason) {
     home.fs.lend(&columns);
     home.gardener.lend(columns, reason);
 }
 
-/// Surveys some areas for a rebalance. At the end it is known which extents are crowded.
+/// Counts the blocks in use of the next few areas, for a rebalance. After the last area, it is
+/// known which extents are crowded.
 fn survey(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     for _ in 0..STEP_AREAS {
         let Some(at) = home.gardener.to_survey() else {
@@ -211,11 +203,11 @@ fn survey(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Has the next area of a crowded extent lent, or ends the rebalance. False if that is not possible
-/// in this consistency point.
-fn choose_crowded(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
+/// Lends the gardener the next area of a crowded extent, or ends the rebalance. Waits if that is
+/// not possible in this consistency point.
+fn choose_crowded(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Turn, Stop> {
     if !leave_crowded(&mut home.fs, cx)? {
-        return Ok(false);
+        return Ok(Turn::Waits);
     }
     for _ in 0..STEP_AREAS {
         let Some(at) = home.gardener.next_crowded() else {
@@ -230,7 +222,7 @@ fn choose_crowded(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
             break;
         }
     }
-    Ok(true)
+    Ok(Turn::Moved(0))
 }
 
 /// Cursors leave the areas of crowded extents that they have open: small devices may have no other.
@@ -255,7 +247,8 @@ fn leave_crowded(fs: &mut FileSystem, cx: &mut LoadCx<'_>) -> Result<bool, Stop>
     Ok(true)
 }
 
-/// Makes the map blocks of areas changed blocks: an area is scored when its map block is sealed.
+/// Makes changed blocks of the map blocks of areas. Only changed blocks are sealed, and an area
+/// gets its new score when its map block is sealed.
 fn prepare_maps(
     fs: &mut FileSystem,
     cx: &mut LoadCx<'_>,

@@ -51,7 +51,7 @@ const DEMAND_PART: u64 = 8;
 /// Blocks that a parity group has in areas that are free as a whole, beside the open ones; fewer
 /// are a demand. 256 MiB: what one consistency point writes, and what is moved in it.
 const AHEAD_BLOCKS: u64 = 65_536;
-/// In small groups, this part of their blocks instead.
+/// In a group that is small, whole areas with this part of its blocks are enough: a 32nd.
 const AHEAD_PART: u64 = 32;
 /// After so many regions in a row that were put in order in vain, write after read pauses.
 const VAIN_REGIONS: u32 = 64;
@@ -95,7 +95,8 @@ pub(crate) struct Gardener {
     /// For each extent that leads, the areas that it had when this began.
     ends: Vec<u64>,
     lent: Option<Lent>,
-    /// Emptied in a consistency point; they go back in a later one.
+    /// Lent areas that have been passed. They go back in a consistency point that has moved nothing
+    /// out of them.
     emptied: Vec<Lent>,
     rebalance: Option<Rebalance>,
     /// For each group, the area that was last tried on demand, in vain.
@@ -159,21 +160,22 @@ impl Gardener {
         self.next.is_some() || has_areas || self.rebalance.is_some()
     }
 
-    /// True if the next step puts areas aside or gives them back, in a consistency point.
-    pub(crate) fn gives_back(&self, in_cp: Option<CpNumber>) -> bool {
-        let may_go = |lent: &Lent| in_cp.is_none() || lent.moved_in != in_cp;
-        self.is_ending() || self.emptied.iter().any(may_go)
-    }
-
-    /// True if the area that is being emptied is done with, emptied or not.
-    pub(crate) fn is_ending(&self) -> bool {
-        let lent = self.lent.as_ref();
-        let is_wanted = |lent: &Lent| match lent.reason {
+    /// Returns lent areas that go back in a consistency point, or in the next one: their reason is
+    /// gone, or they have been passed in another one. To be confirmed by [`Gardener::give_back`].
+    pub(crate) fn to_give_back(&self, cp: Option<CpNumber>) -> Option<&Lent> {
+        let is_wanted = |lent: &&Lent| match lent.reason {
             Reason::Scan => self.next.is_some(),
             Reason::Demand(_) => true,
             Reason::Balance => self.rebalance.is_some(),
         };
-        lent.is_some_and(|lent| lent.is_passed() || !is_wanted(lent))
+        let unwanted = self.lent.iter().find(|lent| !is_wanted(lent));
+        let mut emptied = self.emptied.iter();
+        unwanted.or_else(|| emptied.find(|lent| cp.is_none() || lent.moved_in != cp))
+    }
+
+    /// True if lent areas have been passed and have not gone back.
+    pub(crate) fn has_emptied(&self) -> bool {
+        !self.emptied.is_empty()
     }
 
     /// Returns the area to empty before the next one is needed, if a parity group has few that are
@@ -182,22 +184,29 @@ impl Gardener {
         let groups = (0..fs.areas.len()).filter(|extent| fs.rows[*extent] == Some(*extent));
         let mut wanting = groups.filter_map(|extent| {
             let areas = &fs.areas[extent];
-            let next = match is_host_full {
-                true => areas.empty(),
-                false => areas.unprepared(),
-            };
-            let columns = fs.columns_with(extent).len() as u64;
-            let ahead = AHEAD_BLOCKS.min(columns * areas.count() * fs.area_blocks / AHEAD_PART);
-            let is_of_group = |lent: &&Lent| lent.columns.iter().any(|(it, _)| *it == extent);
-            let emptied = self.emptied.iter().filter(is_of_group).count() as u64;
-            let whole = areas.ready_count() + emptied;
-            let is_enough = whole > 0 && whole * columns * fs.area_blocks >= ahead;
-            let has_whole = is_enough || next.is_some();
-            let is_worth_it = areas.has_partial(fs.area_blocks / DEMAND_PART);
             let area = areas.best_partial()?;
-            (!has_whole && is_worth_it).then_some(Candidate { extent, area })
+            let is_worth_it = areas.has_partial(fs.area_blocks / DEMAND_PART);
+            let is_wanted = is_worth_it && !self.has_ahead(fs, extent, is_host_full);
+            is_wanted.then_some(Candidate { extent, area })
         });
         wanting.find(|it| self.in_vain.get(&it.extent) != Some(&it.area))
+    }
+
+    /// True if a parity group has enough areas that are free as a whole, or about to be.
+    fn has_ahead(&self, fs: &FileSystem, group: usize, is_host_full: bool) -> bool {
+        let areas = &fs.areas[group];
+        let next = match is_host_full {
+            true => areas.empty(),
+            false => areas.unprepared(),
+        };
+        if next.is_some() {
+            return true;
+        }
+        let row_blocks = fs.columns_with(group).len() as u64 * fs.area_blocks;
+        let least = AHEAD_BLOCKS.min(areas.count() * row_blocks / AHEAD_PART);
+        let is_of_group = |lent: &&Lent| lent.columns.iter().any(|(extent, _)| *extent == group);
+        let emptied = self.emptied.iter().filter(is_of_group).count() as u64;
+        (areas.ready_count() + emptied) * row_blocks >= least
     }
 
     /// True if areas are emptied on demand at present: then clients need them, and write on.
@@ -245,7 +254,8 @@ impl Gardener {
         self.lent.as_ref()
     }
 
-    /// A part of a lent area was emptied, in this consistency point.
+    /// A part of a lent area was emptied, in this consistency point. After the last part, the next
+    /// area may be lent.
     pub(crate) fn advance(
         &mut self,
         (column, next): (usize, u64),
@@ -280,26 +290,10 @@ impl Gardener {
                 lent.moved_in = Some(cp);
             }
         }
+        self.emptied.extend(self.lent.take_if(|it| it.is_passed()));
     }
 
-    /// The area that was being emptied goes back with the next consistency point.
-    pub(crate) fn set_aside(&mut self) {
-        self.emptied.extend(self.lent.take());
-    }
-
-    /// True if areas were emptied that have not gone back.
-    pub(crate) fn has_emptied(&self) -> bool {
-        !self.emptied.is_empty()
-    }
-
-    /// The next areas to give back in a consistency point. To be confirmed by
-    /// [`Gardener::give_back`].
-    pub(crate) fn to_give_back(&self, cp: CpNumber) -> Option<&Lent> {
-        let mut emptied = self.emptied.iter();
-        emptied.find(|lent| lent.moved_in != Some(cp))
-    }
-
-    /// Lent areas went back. With `is_clean` they count as emptied.
+    /// Records that lent areas went back. With `is_clean`, nothing was left in any of them.
     pub(crate) fn give_back(&mut self, lent: &Lent, is_clean: bool) {
         self.emptied.retain(|other| other != lent);
         self.lent.take_if(|other| other == lent);
@@ -357,7 +351,8 @@ impl Gardener {
         Some(rebalance.crowded())
     }
 
-    /// The next area that a rebalance empties; `None` if all have their shares, or all was tried.
+    /// Returns the area that a rebalance empties next; `None` if no unit has more than its share,
+    /// or no area is left to try.
     pub(crate) fn next_crowded(&mut self) -> Option<Candidate> {
         self.rebalance.as_mut()?.next()
     }

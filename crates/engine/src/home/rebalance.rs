@@ -150,8 +150,8 @@ impl Rebalance {
         Some(area)
     }
 
-    /// Takes note that `blocks` blocks were moved out of an area of the extent `from`. Returns true
-    /// if its unit has no more than its share now.
+    /// Records that `blocks` blocks were moved out of the extent `from`. Returns true if the unit
+    /// of this extent now has no more than its share.
     pub(crate) fn moved(&mut self, from: usize, blocks: u64) -> bool {
         let Some(index) = self.unit_of(from) else {
             return false;

@@ -66,7 +66,7 @@ pub(super) fn subsystem_of(phase: Option<Phase>, has_parity: bool) -> Subsystem 
         Some(Phase::Drain | Phase::Clean) => Subsystem::Cleaner,
         Some(Phase::Plan | Phase::Repair | Phase::Reclaim) => Subsystem::Background,
         Some(Phase::Write) if has_parity => Subsystem::Parity,
-        // From the stage on.
+        // The stage, and the phases after it.
         _ => Subsystem::Infrastructure,
     }
 }

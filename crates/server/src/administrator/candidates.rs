@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::fs::{self, Metadata};
+use std::ops::RangeInclusive;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -34,7 +35,7 @@ const NO_DEVICE: &str = "expected a directory, a regular file or a block device"
 const FIELD: &str = "devices";
 const JOURNAL_FIELD: &str = "journal_device";
 
-/// The devices requested for an aggregate, and what they make together.
+/// The aggregate that a request asks for: its devices, and how it is made of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     /// Devices in the order of the label's table. A device for the journal alone is the last.
@@ -42,7 +43,7 @@ pub(super) struct Wanted {
     pub(super) shape: Shape,
 }
 
-/// What the devices of a new aggregate make together.
+/// How a new aggregate is made of its devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Place and size of the journal.
@@ -54,7 +55,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Devices without redundancy.
+    /// No redundancy, and areas of the usual size.
     pub(super) fn plain(journal: WantedJournal) -> Shape {
         Shape {
             journal,
@@ -63,7 +64,7 @@ impl Shape {
         }
     }
 
-    /// Makes a plan for so many devices one of this shape.
+    /// Gives this shape to the plan of an aggregate with so many devices.
     pub(super) fn apply(self, plan: &mut Plan, devices: usize) {
         plan.journal_half_blocks = self.journal.half_blocks;
         plan.journal_device = self.journal.has_device.then(|| devices - 1);
@@ -117,30 +118,40 @@ pub(super) struct WantedJournal {
 
 /// Returns the size of a half in blocks, checked.
 fn half_blocks(half: Option<Size>) -> Result<Option<u64>, String> {
-    let Some(half) = half else {
-        return Ok(None);
-    };
-    let bytes = half.bytes();
-    if bytes.is_multiple_of(BLOCK_BYTES) && (HALF_MIN..=HALF_MAX).contains(&half) {
-        return Ok(Some(bytes / BLOCK_BYTES));
-    }
-    Err(format!(
-        "{} is not possible; use a multiple of {BLOCK_BYTES} from {HALF_MIN} to {HALF_MAX}",
-        half.said()
-    ))
+    let is_fit = |bytes: u64| bytes.is_multiple_of(BLOCK_BYTES);
+    let kind = format!("a multiple of {BLOCK_BYTES}");
+    blocks_of(half, HALF_MIN..=HALF_MAX, is_fit, &kind)
 }
 
 /// Returns the size of an allocation area in blocks, checked.
 fn area_blocks(area: Option<Size>) -> Result<Option<u64>, String> {
-    let Some(area) = area else {
+    blocks_of(
+        area,
+        AREA_MIN..=AREA_MAX,
+        u64::is_power_of_two,
+        "a power of two",
+    )
+}
+
+/// Returns a size in blocks, if it is within bounds and of the right kind. The error says what is
+/// possible.
+fn blocks_of(
+    size: Option<Size>,
+    bounds: RangeInclusive<Size>,
+    is_fit: impl Fn(u64) -> bool,
+    kind: &str,
+) -> Result<Option<u64>, String> {
+    let Some(size) = size else {
         return Ok(None);
     };
-    if area.bytes().is_power_of_two() && (AREA_MIN..=AREA_MAX).contains(&area) {
-        return Ok(Some(area.bytes() / BLOCK_BYTES));
+    if is_fit(size.bytes()) && bounds.contains(&size) {
+        return Ok(Some(size.bytes() / BLOCK_BYTES));
     }
     Err(format!(
-        "{} is not possible; use a power of two from {AREA_MIN} to {AREA_MAX}",
-        area.said()
+        "{} is not possible; use {kind} from {} to {}",
+        size.said(),
+        bounds.start(),
+        bounds.end()
     ))
 }
 

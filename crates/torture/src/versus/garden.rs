@@ -249,9 +249,10 @@ impl Rig<'_> {
         let daemon = self.serve(&[])?;
         let (name, size) = ("crowded/lun", CROWDED_BYTES.to_string());
         let words = ["aggregate", "create", "crowded", "--raid", "double"];
-        // A group of so small drives has few areas of the usual size.
-        let words = [&words[..], &["--area-size", "16MiB"]].concat();
-        let more = ["--size", DRIVE_SIZE, "--devices", &drives.join(",")];
+        let devices = drives.join(",");
+        // With areas of the usual size, drives as small as these would have few of them.
+        let sizes = ["--size", DRIVE_SIZE, "--area-size", "16MiB"];
+        let more = [&sizes[..], &["--devices", &devices]].concat();
         self.installation.must(&[&words[..], &more].concat())?;
         let words = ["volume", "create", "crowded", "--aggregate", "crowded"];
         self.installation.must(&words)?;
