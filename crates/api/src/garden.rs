@@ -215,6 +215,21 @@ pub struct Cleaning {
     pub eta_seconds: Option<u64>,
 }
 
+/// A part of a LUN, as an estimate of its layout found it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LayoutPart {
+    /// Bytes in it, without holes and without what a clone has from its parent.
+    pub bytes: u64,
+    /// Runs of consecutive blocks that reading this in order takes.
+    pub run_count: u64,
+    /// Path of the device that has the first block; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Where the first block is on this device, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_offset_bytes: Option<u64>,
+}
+
 /// The layout of a LUN.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LunLayout {
@@ -227,6 +242,12 @@ pub struct LunLayout {
     pub estimate: bool,
     /// How far it is, in whole percent.
     pub percent: u64,
+    /// Bytes of the LUN in each part, the last one apart.
+    #[serde(default)]
+    pub part_bytes: u64,
+    /// Of an estimate: at most 256 parts of equal length, in order.
+    #[serde(default)]
+    pub parts: Vec<LayoutPart>,
     /// Bytes that it has passed, without holes and without what a clone has from its parent.
     pub passed_bytes: u64,
     /// Runs of consecutive blocks that reading this in order took before.

@@ -28,6 +28,7 @@ mod moving;
 mod name;
 pub mod openapi;
 mod outcome;
+pub mod picture;
 mod plural;
 mod policy;
 mod problem;
@@ -41,6 +42,7 @@ mod session;
 mod shell;
 mod size;
 mod snapshot;
+mod space_map;
 mod spare;
 mod split;
 mod statistics;
@@ -63,7 +65,8 @@ pub use event::{Event, EventKind, Events, Severity};
 pub use fields::Fields;
 pub use filter::{Filter, Found, NotAFilter, Relation, split as split_filter};
 pub use garden::{
-    AfterRead, Clean, Cleaning, Garden, GardeningState, LunLayout, PutInOrder, Rebalance,
+    AfterRead, Clean, Cleaning, Garden, GardeningState, LayoutPart, LunLayout, PutInOrder,
+    Rebalance,
 };
 pub use growth::{AddDevices, GrownDevice, Growth, ResizeAggregate};
 pub use history::{Change, History};
@@ -100,6 +103,7 @@ pub use snapshot::{
     CreateSnapshot, HoldSnapshot, RenameSnapshot, RestoreSnapshot, Restored, Snapshot,
     SnapshotName, Snapshots, Taken,
 };
+pub use space_map::{FreeRuns, MappedDevice, SpaceMap};
 pub use spare::{Spare, SpareDrive, Spares};
 pub use split::{Split, SplitState};
 pub use statistics::{

@@ -1,15 +1,18 @@
 //! `everglade garden …`.
 
 use everglade_api::{
-    AfterRead, Clean, Cleaning, Garden, GardeningState, LunLayout, PutInOrder, Rebalance, Size,
-    counted,
+    AfterRead, Clean, Cleaning, Garden, GardeningState, LayoutPart, LunLayout, PutInOrder,
+    Rebalance, Size, counted, picture,
 };
 
+use crate::drawing::{CHARACTERS, draw};
 use crate::failure::{Failure, exit};
 use crate::output::Output;
 use crate::session::Session;
+use crate::space_map;
 use crate::status::duration;
-use crate::verb::{GardenOf, GardenVerb};
+use crate::verb::{GardenLayout, GardenOf, GardenVerb};
+use crate::wait::until_done;
 
 pub(crate) fn run(verb: &GardenVerb, session: &Session, output: &Output) -> Result<u8, Failure> {
     let path = |name: &dyn std::fmt::Display, rest: &str| format!("/v1/aggregates/{name}/{rest}");
@@ -25,17 +28,8 @@ pub(crate) fn run(verb: &GardenVerb, session: &Session, output: &Output) -> Resu
             let told = session.post::<Garden>(&path(&clean.name, "actions/clean"), &body)?;
             output.made(&told.raw, || text(&told.meant))?;
         }
-        GardenVerb::Layout(layout) => {
-            let path = format!(
-                "/v1/volumes/{}/luns/{}/actions/layout",
-                layout.name.volume, layout.name.lun
-            );
-            let body = PutInOrder {
-                estimate: layout.estimate,
-            };
-            let told = session.post::<Garden>(&path, &body)?;
-            output.made(&told.raw, || text(&told.meant))?;
-        }
+        GardenVerb::Layout(layout) => put_in_order(layout, session, output)?,
+        GardenVerb::Map(map) => space_map::run(map, session, output)?,
         GardenVerb::Stop(of) => act(of, "stop-gardening")?,
         GardenVerb::Pause(of) => act(of, "pause-gardening")?,
         GardenVerb::Resume(of) => act(of, "resume-gardening")?,
@@ -45,6 +39,38 @@ pub(crate) fn run(verb: &GardenVerb, session: &Session, output: &Output) -> Resu
         }
     }
     Ok(exit::OK)
+}
+
+fn put_in_order(of: &GardenLayout, session: &Session, output: &Output) -> Result<(), Failure> {
+    let (volume, lun) = (&of.name.volume, &of.name.lun);
+    let body = PutInOrder {
+        estimate: of.estimate,
+    };
+    let path = format!("/v1/volumes/{volume}/luns/{lun}/actions/layout");
+    let mut told = session.post::<Garden>(&path, &body)?;
+    let aggregate = told.meant.aggregate.clone();
+    if of.wait || of.svg.is_some() {
+        let line_of = |garden: &Garden| {
+            let layout = &garden.layout;
+            let times = (layout.eta_seconds, None);
+            let is_running = layout.state == GardeningState::Running;
+            is_running.then(|| way(layout.state, format!("{} %", layout.percent), times))
+        };
+        let again = |_: &Garden| session.get(&format!("/v1/aggregates/{aggregate}/garden"));
+        told = until_done(output, told, line_of, again, |_| {
+            let text = format!(
+                "interrupted; the layout goes on: 'everglade garden show {aggregate}' shows it"
+            );
+            Failure::new(exit::INTERRUPTED, text)
+        })?;
+    }
+    if let Some(file) = &of.svg {
+        draw(file, &picture::of_layout(&told.meant.layout))?;
+    }
+    output.made(&told.raw, || match of.wait || of.svg.is_some() {
+        true => layout(&told.meant.layout).unwrap_or_default(),
+        false => text(&told.meant),
+    })
 }
 
 /// Describes a garden.
@@ -214,7 +240,30 @@ fn layout(layout: &LunLayout) -> Option<String> {
             Size(layout.moved_bytes)
         );
     }
-    Some(text + "\n")
+    text.push('\n');
+    if !layout.parts.is_empty() {
+        text += &format!(
+            "runs along the LUN, from 0 for {} over 1 for {} to 8 for {} and more; '·' is empty\n\
+            {}\n",
+            Size(4096),
+            Size(8192),
+            Size(1 << 20),
+            strip(&layout.parts)
+        );
+    }
+    Some(text)
+}
+
+/// A character for each 64th of a LUN: how long its runs are.
+fn strip(parts: &[LayoutPart]) -> String {
+    let of_character = parts.len().div_ceil(CHARACTERS).max(1);
+    let character = |parts: &[LayoutPart]| {
+        let bytes: u64 = parts.iter().map(|it| it.bytes).sum();
+        let runs: u64 = parts.iter().map(|it| it.run_count).sum();
+        let length = bytes.checked_div(runs).map(picture::scale_of);
+        length.map_or_else(|| "·".to_owned(), |length| length.to_string())
+    };
+    parts.chunks(of_character).map(character).collect()
 }
 
 #[cfg(test)]
@@ -280,6 +329,7 @@ mod tests {
             run_bytes_before: 4096,
             run_count_after: 1024,
             run_bytes_after: 1 << 20,
+            parts: Vec::new(),
             moved_bytes: 1 << 30,
             ended: Some("2026-11-27T22:00:00Z".to_owned()),
             ..LunLayout::default()
@@ -311,6 +361,13 @@ mod tests {
             "estimate of the layout of LUN vol/db: done 2026-11-27T22:00:00Z, 100 %\n\
             1.0 GiB in 262144 runs of 4.0 KiB\n"
         );
+        let part = |bytes, run_count| LayoutPart {
+            bytes,
+            run_count,
+            ..LayoutPart::default()
+        };
+        garden.layout.parts = vec![part(8192, 2), part(0, 0), part(2 << 20, 1), part(16384, 2)];
+        assert!(text(&garden).ends_with("'·' is empty\n0·81\n"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! noun.
 
 mod clone;
+mod garden;
 mod host;
 mod moving;
 mod policy;
@@ -16,6 +17,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use everglade_api::{Comment, LunName, Name, Size, SnapshotName};
 
 pub(crate) use clone::{CloneCreate, CloneVerb, SplitStart, SplitVerb};
+pub(crate) use garden::{GardenLayout, GardenMap, GardenOf, GardenVerb};
 pub(crate) use host::{HostGroupVerb, HostVerb, MappingVerb, SessionVerb};
 pub(crate) use moving::{AggregateExport, AggregateImport};
 pub(crate) use policy::{PolicyCreate, PolicyVerb};
@@ -444,60 +446,6 @@ pub enum ScrubVerb {
 /// The aggregate of a scrub.
 #[derive(Debug, Args)]
 pub struct ScrubOf {
-    /// The aggregate
-    #[arg(value_name = "AGGREGATE")]
-    pub name: Name,
-}
-
-/// Verbs of `garden`.
-#[derive(Debug, Subcommand)]
-pub enum GardenVerb {
-    /// Move blocks out of areas that are partly free, in the background
-    Clean(GardenClean),
-    /// Move the blocks of a LUN into its order, in the background
-    Layout(GardenLayout),
-    /// End these and a rebalance; moved blocks stay where they are
-    Stop(GardenOf),
-    /// Move no blocks until 'garden resume', also after a restart
-    Pause(GardenOf),
-    /// Let gardening go on that was paused
-    Resume(GardenOf),
-    /// Show how far they are, and what was moved
-    Show(GardenOf),
-}
-
-/// Options of `garden clean`.
-#[derive(Debug, Args)]
-#[command(after_help = "Snapshots and clones go on sharing the blocks that are moved.")]
-pub struct GardenClean {
-    /// The aggregate
-    #[arg(value_name = "AGGREGATE")]
-    pub name: Name,
-
-    /// Empty areas of which at least so many percent are free, 1 to 100 [default: 30]
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
-    pub least_free: Option<u8>,
-}
-
-/// Options of `garden layout`.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Snapshots and clones go on sharing the blocks that are moved. Reading them in \
-    order may take more runs than before."
-)]
-pub struct GardenLayout {
-    /// The LUN
-    #[arg(value_name = "VOLUME/LUN")]
-    pub name: LunName,
-
-    /// Only count the runs of blocks that reading in order takes; move nothing
-    #[arg(long)]
-    pub estimate: bool,
-}
-
-/// The aggregate of a garden.
-#[derive(Debug, Args)]
-pub struct GardenOf {
     /// The aggregate
     #[arg(value_name = "AGGREGATE")]
     pub name: Name,

@@ -1,7 +1,7 @@
 //! One aggregate: its space, its devices, its volumes.
 
-use everglade_api::{Aggregate, Device, Size, Volume};
-use maud::{Markup, html};
+use everglade_api::{Aggregate, Device, Size, SpaceMap, Volume, picture};
+use maud::{Markup, PreEscaped, html};
 
 use crate::frame::{Page, Visitor};
 use crate::table::Head::{Number, Text};
@@ -9,7 +9,12 @@ use crate::{space, table, volume};
 
 /// The page. `volumes`: those of all aggregates.
 #[must_use]
-pub fn page(visitor: &Visitor, aggregate: &Aggregate, volumes: &[Volume]) -> String {
+pub fn page(
+    visitor: &Visitor,
+    aggregate: &Aggregate,
+    map: &SpaceMap,
+    volumes: &[Volume],
+) -> String {
     let of_it: Vec<&Volume> = volumes
         .iter()
         .filter(|it| it.aggregate == aggregate.name)
@@ -23,6 +28,10 @@ pub fn page(visitor: &Visitor, aggregate: &Aggregate, volumes: &[Volume]) -> Str
         section aria-labelledby="space" {
             h2 id="space" { "Space" }
             div id="live-space" data-live { (space::bar(aggregate, volumes)) }
+        }
+        section aria-labelledby="map" {
+            h2 id="map" { "Space map" }
+            (space_map(map))
         }
         section aria-labelledby="facts" {
             h2 id="facts" { "Facts" }
@@ -49,6 +58,27 @@ pub fn page(visitor: &Visitor, aggregate: &Aggregate, volumes: &[Volume]) -> Str
         done: None,
     };
     page.around(&content)
+}
+
+fn space_map(map: &SpaceMap) -> Markup {
+    html! {
+        @if let Some(counted) = &map.counted {
+            figure {
+                (PreEscaped(picture::of_space(map)))
+                figcaption {
+                    "Counted " (counted) ". "
+                    @if let Some(run) = map.run_bytes() {
+                        "A run of free blocks has " (Size(run)) " on the average. "
+                    }
+                    @if let Some(percent) = map.whole_stripe_percent() {
+                        "Of the stripes with free blocks, " (percent) " % are free as a whole."
+                    }
+                }
+            }
+        } @else {
+            p { "Nothing is counted yet: " code { "everglade garden map " (map.aggregate) } }
+        }
+    }
 }
 
 fn facts(aggregate: &Aggregate) -> Markup {

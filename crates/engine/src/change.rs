@@ -311,7 +311,9 @@ pub enum Change {
     },
     /// Moves blocks from fuller devices to emptier ones, until all are about equally full.
     StartRebalance,
-    /// Ends all of these. Blocks that were moved stay where they are.
+    /// Counts the blocks in use of all areas, and the free runs.
+    MapSpace,
+    /// Ends all work of the gardener. Blocks that were moved stay where they are.
     StopGardening,
     /// Ends a repair. Blocks that it has mended stay mended.
     StopRepair,
@@ -416,6 +418,7 @@ impl Change {
             | Change::StartCleaning { .. }
             | Change::StartLayout { .. }
             | Change::StartRebalance
+            | Change::MapSpace
             | Change::StopGardening
             | Change::StartRemoval { .. }
             | Change::StopRemoval

@@ -81,7 +81,8 @@ pub use crate::mount::wanted::{Growth, GrowthInfo};
 pub use crate::pool::aggregate::State;
 pub use crate::pool::cpu::Subsystem;
 pub use crate::pool::garden::{
-    AfterReadInfo, CleaningInfo, GardenInfo, GardeningState, LayoutInfo, RebalanceInfo,
+    AfterReadInfo, CleaningInfo, GardenInfo, GardeningState, LayoutInfo, LayoutPart, RebalanceInfo,
+    SpaceMapInfo,
 };
 pub use crate::pool::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo, SplitState};
 pub use crate::pool::limit::{LimitInfo, LimitSettings};
@@ -93,6 +94,7 @@ pub use crate::pool::removal::{RemovalInfo, RemovalPlan};
 pub use crate::pool::scrub::{ScrubInfo, ScrubState};
 pub use crate::pool::shares::Waits;
 pub use crate::pool::space::{RESERVE_PART, Usage};
+pub use crate::pool::space_map::{ExtentMap, FreeRuns, SpaceMap, StripesMap};
 pub use crate::pool::trash::{PurgedInfo, TrashInfo};
 pub use crate::pool::trigger::{Cleaned, CpCounts, PHASE_BOUNDS, PhaseTimes};
 pub use crate::pool::volume_info::{VolumeId, VolumeInfo};

@@ -464,6 +464,21 @@ pub const ROUTES: &[Route] = &[
         "what moves blocks in an aggregate, and what it has done since the aggregate was opened",
         "Garden",
     ),
+    Route::get(
+        "/v1/aggregates/{aggregate}/space-map",
+        "how full each part of the devices is, and how whole the free space is, when it was last \
+        counted",
+        "SpaceMap",
+    ),
+    Route::change(
+        "POST",
+        "/v1/aggregates/{aggregate}/actions/map-space",
+        "counts the blocks in use of each allocation area, and the free runs; one under way \
+        begins anew",
+        None,
+        Answers::Found("SpaceMap"),
+    )
+    .by_admin(),
     Route::change(
         "POST",
         "/v1/aggregates/{aggregate}/actions/clean",
@@ -476,8 +491,8 @@ pub const ROUTES: &[Route] = &[
     Route::change(
         "POST",
         "/v1/aggregates/{aggregate}/actions/stop-gardening",
-        "ends segment cleaning, a rebalance and the layout of a LUN; moved blocks stay where they \
-        are",
+        "ends segment cleaning, a rebalance, the layout of a LUN and a space map; moved blocks \
+        stay where they are",
         None,
         Answers::Found("Garden"),
     )

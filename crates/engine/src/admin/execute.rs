@@ -114,6 +114,10 @@ pub(crate) fn execute(
             is_estimate,
         } => garden::start_layout(home, context.seconds, (volume, lun), *is_estimate),
         Change::StartRebalance => garden::start_rebalance(home, context.seconds),
+        Change::MapSpace => {
+            home.start_space_map();
+            Ok(())
+        }
         Change::StopGardening => {
             home.stop_gardening();
             Ok(())

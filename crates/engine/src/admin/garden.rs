@@ -9,7 +9,10 @@ use crate::home::aggregate::Home;
 use crate::home::find::find_lun;
 use crate::home::gardener::LayoutJob;
 use crate::home::rebalance::Rebalance;
-use crate::pool::garden::{GardeningState, LayoutInfo};
+use crate::pool::garden::{GardeningState, LayoutInfo, LayoutPart};
+
+/// Parts of a LUN in an estimate.
+const PARTS_MAX: u64 = 256;
 
 /// Begins to empty the areas of which at least so many percent are free.
 pub(super) fn start_cleaning(home: &mut Home, least_free_percent: u8) -> Result<(), Error> {
@@ -85,7 +88,17 @@ pub(super) fn start_layout(
         next: 0,
         is_estimate,
     };
+    let part_regions = match is_estimate {
+        true => total_regions.div_ceil(PARTS_MAX).max(1),
+        false => 0,
+    };
+    let parts = match part_regions {
+        0 => 0,
+        regions => total_regions.div_ceil(regions),
+    };
     let info = LayoutInfo {
+        parts: vec![LayoutPart::default(); usize::try_from(parts).expect("a few")],
+        part_regions,
         state: GardeningState::Running,
         volume: volume.to_owned(),
         lun: name.to_owned(),

@@ -23,6 +23,16 @@ impl FileSystem {
         frontiers.max().unwrap_or(0)
     }
 
+    /// For each extent that leads, how many areas a pass over all of them looks at; 0 for the
+    /// others.
+    pub(crate) fn areas_to_pass(&self) -> Vec<u64> {
+        let end = |extent| match self.is_leader(extent) {
+            true => self.areas_in_use_of(extent),
+            false => 0,
+        };
+        (0..self.areas.len()).map(end).collect()
+    }
+
     /// The areas that are filled together with an area of an extent and that could be lent; none if
     /// a cursor has one of them.
     pub(crate) fn lendable(&self, extent: usize, area: u64) -> Vec<(usize, u64)> {

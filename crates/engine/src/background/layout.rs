@@ -6,7 +6,7 @@
 //! put in order are in order.
 
 use everglade_env::Nanos;
-use everglade_format::{FileId, SPAN};
+use everglade_format::{FileId, Pvbn, SPAN};
 
 use crate::background::mover;
 use crate::background::order::{self, Lie};
@@ -106,6 +106,10 @@ fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<Turn, Stop> 
         };
         let lie = Lie::of(home, cx, &region)?;
         let (blocks, runs) = (lie.blocks(), lie.runs);
+        if job.is_estimate {
+            let first = lie.first().and_then(|pvbn| device_block(home, pvbn));
+            home.gardener.note_part(blocks, runs, first);
+        }
         if job.is_estimate || !order::is_worth_it(blocks, runs) {
             home.gardener.pass_region(blocks, (runs, runs), 0);
             continue;
@@ -115,4 +119,12 @@ fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<Turn, Stop> 
         return Ok(Turn::Moved(moved));
     }
     Ok(Turn::Moved(0))
+}
+
+/// Returns where a block is: the member, and the block of its device.
+fn device_block(home: &Home, pvbn: Pvbn) -> Option<(u32, u64)> {
+    let layout = home.aggregate.media.layout();
+    let mut extents = layout.config.extents.iter();
+    let extent = extents.find(|it| (it.base..it.base + it.length).contains(&pvbn.0))?;
+    Some((extent.member, extent.first_dbn.0 + pvbn.0 - extent.base))
 }

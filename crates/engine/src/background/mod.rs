@@ -17,5 +17,6 @@ pub(crate) mod pass;
 pub(crate) mod removal;
 pub(crate) mod scan;
 pub(crate) mod shrink;
+pub(crate) mod space_map;
 pub(crate) mod split;
 pub(crate) mod turns;

@@ -57,6 +57,11 @@ impl Lie {
     pub(super) fn blocks(&self) -> u64 {
         self.places.len() as u64
     }
+
+    /// Where the first block is.
+    pub(super) fn first(&self) -> Option<Pvbn> {
+        self.places.first().map(|place| place.pvbn)
+    }
 }
 
 /// Where a leaf is.

@@ -8,6 +8,7 @@
 //! | [`scan`] | yes | the purse, by the pace of the volume |
 //! | [`split`](crate::background::split) | no | the purse, and at most a sixteenth of its blocks, or 32 MiB |
 //! | [`removal`](crate::background::removal), [`evacuation`](crate::background::evacuation), [`layout`](crate::background::layout), [`after_read`](crate::background::after_read) | no | the same |
+//! | [`space_map`](crate::background::space_map) | no | the purse |
 //!
 //! 1. Passes with a budget of their own come first, in the order of the table.
 //! 2. The others share the purse in equal parts, step by step, as far as each has something to do:
@@ -33,6 +34,7 @@ use crate::background::pass::{Budget, Pass, Room};
 use crate::background::removal::Removal;
 use crate::background::scan::{self, Scans};
 use crate::background::shrink::Shrink;
+use crate::background::space_map::SpaceMaps;
 use crate::background::split::Splits;
 use crate::home::aggregate::Home;
 use crate::home::ledger::{Ledger, Target};
@@ -44,7 +46,7 @@ use crate::read::load::{LoadCx, Stop};
 pub(crate) const CHANGED_MAX: usize = 8192;
 
 /// All passes. Among passes with an equal turn, the first is served first.
-const PASSES: [&dyn Pass<Home>; 8] = [
+const PASSES: [&dyn Pass<Home>; 9] = [
     &LunClones,
     &Shrink,
     &Scans,
@@ -53,6 +55,7 @@ const PASSES: [&dyn Pass<Home>; 8] = [
     &Evacuation,
     &Layouts,
     &AfterReads,
+    &SpaceMaps,
 ];
 
 /// Runs one step of one pass. Returns true when this consistency point has done its share.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use everglade_env::{DeviceId, Nanos, PageRef};
-use everglade_format::{FileId, Kind, Pvbn, SPAN, SnapshotRecord};
+use everglade_format::{Extent, FileId, Kind, Pvbn, SPAN, SnapshotRecord};
 use everglade_journal::Position;
 
 use crate::alloc::filesystem::FileSystem;
@@ -17,6 +17,7 @@ use crate::home::ledger::{Ledger, Target};
 use crate::home::removing::Removing;
 use crate::home::run::Run;
 use crate::home::scrubbing::Scrub;
+use crate::home::space_map::SpaceCount;
 use crate::home::stripes::Stripes;
 use crate::home::volume::VolumeHome;
 use crate::media::heal::Healing;
@@ -27,6 +28,7 @@ use crate::mend::Mender;
 use crate::mend::repair::Repair;
 use crate::pool::aggregate::Aggregate;
 use crate::pool::garden::GardeningState;
+use crate::pool::space_map::ExtentMap;
 use crate::read::load::BlockName;
 use crate::tree::File;
 
@@ -184,11 +186,28 @@ impl Home {
         self.tell_garden();
     }
 
+    /// Begins to count the blocks in use of all areas. A count under way begins anew.
+    pub(crate) fn start_space_map(&mut self) {
+        let config = &self.aggregate.media.layout().config;
+        let fs = &self.fs;
+        let extent = |(index, extent): (usize, &Extent)| ExtentMap {
+            member: extent.member,
+            first_dbn: extent.first_dbn.0,
+            used: vec![Some(0); usize::try_from(fs.areas[index].count()).expect("in memory")],
+        };
+        let extents = config.extents.iter().enumerate().map(extent).collect();
+        let count = SpaceCount::new(fs.area_blocks, extents, fs.areas_to_pass());
+        self.gardener
+            .start_space_map(count, &self.fs.rows, self.wall_seconds);
+        self.tell_garden();
+    }
+
     /// Ends all of the gardener's work. What was moved stays where it is now.
     pub(crate) fn stop_gardening(&mut self) {
         let seconds = self.wall_seconds;
         self.gardener.stop(seconds);
         self.gardener.end_layout(GardeningState::Stopped, seconds);
+        self.gardener.stop_space_map();
         self.stop_rebalance();
     }
 

@@ -37,6 +37,7 @@
 //!    an area is as good half-emptied as it was before.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use everglade_env::Nanos;
 use everglade_format::{CpNumber, FileId};
@@ -44,7 +45,10 @@ use everglade_format::{CpNumber, FileId};
 use crate::alloc::filesystem::FileSystem;
 use crate::home::candidate::Candidate;
 use crate::home::rebalance::Rebalance;
-use crate::pool::garden::{CleaningInfo, GardenInfo, GardeningState, LayoutInfo, RebalanceInfo};
+use crate::home::space_map::{Bits, SpaceCount};
+use crate::pool::garden::{
+    CleaningInfo, GardenInfo, GardeningState, LayoutInfo, RebalanceInfo, SpaceMapInfo,
+};
 
 /// An area is emptied on demand if at least this part of it is free: an eighth.
 const DEMAND_PART: u64 = 8;
@@ -102,6 +106,7 @@ pub(crate) struct Gardener {
     /// For each group, the area that was last tried on demand, in vain.
     in_vain: BTreeMap<usize, u64>,
     layout: Option<LayoutJob>,
+    space_map: Option<SpaceCount>,
     /// Regions in a row that did not lie better after they were put in order because they were
     /// read.
     vain_regions: u32,
@@ -130,11 +135,7 @@ impl Gardener {
             self.info.cleaning.least_free_percent = least_free_percent;
             return;
         }
-        let end = |extent| match fs.is_leader(extent) {
-            true => fs.areas_in_use_of(extent),
-            false => 0,
-        };
-        self.ends = (0..fs.areas.len()).map(end).collect();
+        self.ends = fs.areas_to_pass();
         self.info.cleaning = CleaningInfo {
             state: GardeningState::Running,
             least_free_percent,
@@ -376,6 +377,21 @@ impl Gardener {
         self.layout.as_ref()
     }
 
+    /// A region of an estimate is about to be passed: its blocks and runs, and where the first
+    /// block is.
+    pub(crate) fn note_part(&mut self, blocks: u64, runs: u64, first: Option<(u32, u64)>) {
+        let info = &mut self.info.layout;
+        let Some(at) = info.passed_regions.checked_div(info.part_regions) else {
+            return;
+        };
+        let at = usize::try_from(at).expect("a few parts");
+        if let Some(part) = info.parts.get_mut(at) {
+            part.blocks += blocks;
+            part.runs += runs;
+            part.first = part.first.or(first);
+        }
+    }
+
     /// A region of it was passed: its blocks, their runs before and after, and how many moved.
     pub(crate) fn pass_region(&mut self, blocks: u64, (before, after): (u64, u64), moved: u64) {
         let info = &mut self.info.layout;
@@ -394,6 +410,60 @@ impl Gardener {
         if self.layout.take().is_some() {
             self.info.layout.state = state;
             self.info.layout.ended_seconds = Some(seconds);
+        }
+    }
+
+    /// Begins a space map. `groups` says for each extent which one leads its parity group.
+    pub(crate) fn start_space_map(
+        &mut self,
+        count: SpaceCount,
+        groups: &[Option<usize>],
+        seconds: u64,
+    ) {
+        self.info.space_map = SpaceMapInfo {
+            state: GardeningState::Running,
+            counted_areas: 0,
+            total_areas: count.area_count(),
+            begun_seconds: seconds,
+            last: self.info.space_map.last.take(),
+        };
+        self.space_map = Some(count);
+        self.finish_space_map(groups, seconds);
+    }
+
+    /// The area that the space map counts next; `None` without one under way.
+    pub(crate) fn to_count(&self) -> Option<Candidate> {
+        self.space_map.as_ref()?.to_count()
+    }
+
+    /// The space map gets what the active map says of an area, for each column.
+    pub(crate) fn counted(
+        &mut self,
+        at: Candidate,
+        columns: &[(usize, Bits)],
+        groups: &[Option<usize>],
+        seconds: u64,
+    ) {
+        if let Some(count) = &mut self.space_map {
+            count.counted(at, columns, groups[at.extent].is_some());
+            self.info.space_map.counted_areas += 1;
+            self.finish_space_map(groups, seconds);
+        }
+    }
+
+    /// Ends the space map if all was counted.
+    fn finish_space_map(&mut self, groups: &[Option<usize>], seconds: u64) {
+        if let Some(count) = self.space_map.take_if(|it| it.to_count().is_none()) {
+            let info = &mut self.info.space_map;
+            info.state = GardeningState::Done;
+            info.last = Some(Arc::new(count.finish(seconds, groups)));
+        }
+    }
+
+    /// Ends a space map early, if one is made. The last one stays.
+    pub(crate) fn stop_space_map(&mut self) {
+        if self.space_map.take().is_some() {
+            self.info.space_map.state = GardeningState::Stopped;
         }
     }
 

@@ -16,6 +16,7 @@ pub(crate) mod removing;
 pub(crate) mod run;
 pub(crate) mod scrubbing;
 pub(crate) mod site;
+pub(crate) mod space_map;
 pub(crate) mod stage;
 pub(crate) mod stripes;
 pub(crate) mod sweep;

@@ -1,5 +1,9 @@
 //! What people see of the gardener's work ([`crate::home::gardener`]).
 
+use std::sync::Arc;
+
+use crate::pool::space_map::SpaceMap;
+
 /// The state of a gardener's job, for people.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GardeningState {
@@ -25,6 +29,8 @@ pub struct GardenInfo {
     pub rebalance: RebalanceInfo,
     /// The LUN that is put in order, or the last one.
     pub layout: LayoutInfo,
+    /// The space map.
+    pub space_map: SpaceMapInfo,
     /// What was put in order after it was read in order.
     pub after_read: AfterReadInfo,
     /// Blocks that were moved since the aggregate was opened, by all of it.
@@ -100,6 +106,18 @@ pub struct RebalanceInfo {
     pub ended_seconds: Option<u64>,
 }
 
+/// A part of a LUN, as an estimate found it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LayoutPart {
+    /// Blocks in it that the volume has of its own.
+    pub blocks: u64,
+    /// Runs of consecutive blocks in which they lie.
+    pub runs: u64,
+    /// Where the first of them is: index of the member in [`crate::AggregateInfo::members`], and
+    /// the block of its device.
+    pub first: Option<(u32, u64)>,
+}
+
 /// The layout of a LUN, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LayoutInfo {
@@ -111,6 +129,10 @@ pub struct LayoutInfo {
     pub lun: String,
     /// Nothing is moved.
     pub is_estimate: bool,
+    /// Of an estimate: parts of equal length, in order, the last one perhaps shorter.
+    pub parts: Vec<LayoutPart>,
+    /// Regions of 255 blocks in a part; 0 if there are no parts.
+    pub part_regions: u64,
     /// Regions of 255 blocks that it has passed.
     pub passed_regions: u64,
     /// All that it has to pass.
@@ -127,4 +149,20 @@ pub struct LayoutInfo {
     pub begun_seconds: u64,
     /// When it ended.
     pub ended_seconds: Option<u64>,
+}
+
+/// How far a space map is, and the last one that was finished.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpaceMapInfo {
+    /// State of the count.
+    pub state: GardeningState,
+    /// Areas that were counted. Areas of all columns of a parity group that are filled together
+    /// are one.
+    pub counted_areas: u64,
+    /// All that it counts.
+    pub total_areas: u64,
+    /// When it began, in seconds since 1970 UTC.
+    pub begun_seconds: u64,
+    /// The last map that was finished since the aggregate was opened.
+    pub last: Option<Arc<SpaceMap>>,
 }

@@ -25,6 +25,7 @@ pub(crate) mod scrub;
 pub(crate) mod segments;
 pub(crate) mod shares;
 pub(crate) mod space;
+pub(crate) mod space_map;
 pub(crate) mod standing;
 pub(crate) mod trash;
 pub(crate) mod trashed_snapshot;

@@ -1,30 +1,31 @@
 //! The garden of aggregates, as administrators see and direct it.
 
 use everglade_api::{
-    AfterRead, Clean, Cleaning, Garden, GardeningState, LunLayout, Moment, Problem, PutInOrder,
-    Rebalance,
+    AfterRead, Clean, Cleaning, Garden, GardeningState, LayoutPart, LunLayout, Moment, Problem,
+    PutInOrder, Rebalance,
 };
 use everglade_engine::{
-    AfterReadInfo, AggregateInfo, CleaningInfo, GardeningState as Doing, LayoutInfo, RebalanceInfo,
-    admin,
+    AfterReadInfo, AggregateInfo, CleaningInfo, GardeningState as Doing, LayoutInfo,
+    LayoutPart as PartInfo, RebalanceInfo, admin,
 };
+use everglade_format::SPAN;
 
 use super::administrator::{Administrator, host};
 use super::units::bytes;
 use crate::datadir::Uuid;
 
 /// How far a job is.
-struct Way {
-    state: GardeningState,
-    passed: u64,
-    total: u64,
-    begun_seconds: u64,
-    ended_seconds: Option<u64>,
-    now: Moment,
+pub(super) struct Way {
+    pub(super) state: GardeningState,
+    pub(super) passed: u64,
+    pub(super) total: u64,
+    pub(super) begun_seconds: u64,
+    pub(super) ended_seconds: Option<u64>,
+    pub(super) now: Moment,
 }
 
 impl Way {
-    fn percent(&self) -> u64 {
+    pub(super) fn percent(&self) -> u64 {
         let percent = (self.passed * 100).checked_div(self.total);
         match self.state {
             GardeningState::None => 0,
@@ -55,7 +56,7 @@ impl Way {
 }
 
 /// A halted aggregate does not go on.
-fn state(doing: Doing, is_halted: bool) -> GardeningState {
+pub(super) fn state(doing: Doing, is_halted: bool) -> GardeningState {
     match doing {
         Doing::Never => GardeningState::None,
         Doing::Running if is_halted => GardeningState::Stopped,
@@ -130,7 +131,7 @@ fn after_read(info: &AfterReadInfo) -> AfterRead {
     }
 }
 
-fn layout(info: &LayoutInfo, is_halted: bool, now: Moment) -> LunLayout {
+fn layout(info: &LayoutInfo, paths: &[String], is_halted: bool, now: Moment) -> LunLayout {
     let way = Way {
         state: state(info.state, is_halted),
         passed: info.passed_regions,
@@ -146,6 +147,8 @@ fn layout(info: &LayoutInfo, is_halted: bool, now: Moment) -> LunLayout {
         lun: is_begun.then(|| format!("{}/{}", info.volume, info.lun)),
         estimate: info.is_estimate,
         percent: way.percent(),
+        part_bytes: bytes(info.part_regions * SPAN),
+        parts: info.parts.iter().map(|it| part(it, paths)).collect(),
         passed_bytes: bytes(info.blocks),
         run_count_before: info.runs_before,
         run_count_after: info.runs_after,
@@ -158,7 +161,18 @@ fn layout(info: &LayoutInfo, is_halted: bool, now: Moment) -> LunLayout {
     }
 }
 
-fn view(info: &AggregateInfo, now: Moment) -> Garden {
+/// Returns a part of a LUN for people. `paths`: of all members.
+fn part(part: &PartInfo, paths: &[String]) -> LayoutPart {
+    let path = |member: u32| paths.get(member as usize).cloned();
+    LayoutPart {
+        bytes: bytes(part.blocks),
+        run_count: part.runs,
+        device: part.first.and_then(|(member, _)| path(member)),
+        device_offset_bytes: part.first.map(|(_, dbn)| bytes(dbn)),
+    }
+}
+
+fn view(info: &AggregateInfo, paths: &[String], now: Moment) -> Garden {
     let (garden, is_halted) = (&info.garden, info.state.reason().is_some());
     Garden {
         aggregate: info.name.clone(),
@@ -170,7 +184,7 @@ fn view(info: &AggregateInfo, now: Moment) -> Garden {
         after_read: after_read(&garden.after_read),
         cleaning: cleaning(&garden.cleaning, is_halted, now),
         rebalance: rebalance(&garden.rebalance, is_halted, now),
-        layout: layout(&garden.layout, is_halted, now),
+        layout: layout(&garden.layout, paths, is_halted, now),
     }
 }
 
@@ -229,7 +243,7 @@ impl Administrator {
             paused: self.is_garden_paused(info),
             window: is_limited.then(|| self.garden_window.to_string()),
             waits_for_window: !self.garden_window.contains(self.now().0),
-            ..view(info, self.now())
+            ..view(info, &self.paths_of(info, |_| true), self.now())
         }
     }
 

@@ -52,6 +52,7 @@ mod scrubs;
 pub(crate) mod segments;
 mod sessions;
 mod snapshots;
+mod space_map;
 mod spares;
 mod splits;
 mod statistics;

@@ -132,7 +132,11 @@ impl Administrator {
     }
 
     /// Paths of members.
-    fn paths_of(&self, info: &AggregateInfo, is_meant: impl Fn(usize) -> bool) -> Vec<String> {
+    pub(super) fn paths_of(
+        &self,
+        info: &AggregateInfo,
+        is_meant: impl Fn(usize) -> bool,
+    ) -> Vec<String> {
         let members = info.members.iter().enumerate();
         let meant = members.filter(|(index, _)| is_meant(*index));
         let path = |id: DeviceId| Some(self.plane.world.info(id)?.path.display().to_string());

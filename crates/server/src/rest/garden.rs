@@ -18,6 +18,11 @@ use crate::records::Deed;
 pub(super) fn routes() -> Router<Arc<Desk>> {
     Router::new()
         .route("/v1/aggregates/{aggregate}/garden", get(show))
+        .route("/v1/aggregates/{aggregate}/space-map", get(show_map))
+        .route(
+            "/v1/aggregates/{aggregate}/actions/map-space",
+            post(map_space),
+        )
         .route("/v1/aggregates/{aggregate}/actions/clean", post(start))
         .route(
             "/v1/aggregates/{aggregate}/actions/pause-gardening",
@@ -43,6 +48,19 @@ pub(super) fn routes() -> Router<Arc<Desk>> {
 
 async fn show(State(desk): State<Arc<Desk>>, Path(aggregate): Path<String>) -> Answer {
     found(desk.administrator().garden(&aggregate)?)
+}
+
+async fn show_map(State(desk): State<Arc<Desk>>, Path(aggregate): Path<String>) -> Answer {
+    found(desk.administrator().space_map(&aggregate)?)
+}
+
+async fn map_space(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path(aggregate): Path<String>,
+) -> Answer {
+    let map = Administrator::map_space;
+    desk.act(caller, "garden map", aggregate, map).await
 }
 
 async fn start(

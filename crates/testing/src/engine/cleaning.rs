@@ -6,6 +6,8 @@ pub(super) struct Cleaning {
     pub(super) least_free_percent: u8,
     /// Every other cleaning is a rebalance.
     pub(super) rebalances: bool,
+    /// A space map is made in the place of some of them.
+    pub(super) maps_space: bool,
     pub(super) turns: u32,
     /// Jobs that were asked for.
     pub(super) jobs: usize,
@@ -15,10 +17,11 @@ pub(super) struct Cleaning {
 }
 
 impl Cleaning {
-    pub(super) fn new(least_free_percent: u8, rebalances: bool) -> Cleaning {
+    pub(super) fn new(least_free_percent: u8) -> Cleaning {
         Cleaning {
             least_free_percent,
-            rebalances,
+            rebalances: false,
+            maps_space: false,
             turns: 0,
             jobs: 0,
             seen: 0,

@@ -2,9 +2,10 @@
 //! in order meanwhile.
 //!
 //! The simulation does not ask for it. The system under test asks itself for one job after another:
-//! a cleaning, or a rebalance of the devices, then the layout of a LUN. Between two jobs it waits
-//! for some consistency points. And now and then it reads a part of a LUN in order, which the
-//! engine puts in order once in a while. So gardening alone never keeps a system busy for ever.
+//! a cleaning, a rebalance of the devices or a space map, then the layout of a LUN. Between two
+//! jobs it waits for some consistency points. And now and then it reads a part of a LUN in order,
+//! which the engine puts in order once in a while. So gardening alone never keeps a system busy for
+//! ever.
 
 use everglade_engine::admin::Change;
 use everglade_engine::{GardeningState, State};
@@ -12,6 +13,7 @@ use everglade_env::BLOCK_SIZE;
 use everglade_target::Target;
 
 use super::cleaning::Cleaning;
+use super::maker::EngineMaker;
 use super::server::EngineSystem;
 
 /// The token of the requests.
@@ -29,8 +31,12 @@ const REST_POINTS: u64 = 4;
 
 impl EngineSystem {
     /// Cleaning begins when some consistency points are committed.
-    pub(super) fn set_cleaning(&mut self, least_free_percent: Option<u8>, rebalances: bool) {
-        self.cleaning = least_free_percent.map(|percent| Cleaning::new(percent, rebalances));
+    pub(super) fn set_cleaning(&mut self, maker: &EngineMaker) {
+        self.cleaning = maker.least_free_percent.map(|percent| Cleaning {
+            rebalances: maker.rebalances,
+            maps_space: maker.maps_space,
+            ..Cleaning::new(percent)
+        });
     }
 
     /// Asks for a cleaning if it is time to.
@@ -57,6 +63,7 @@ impl EngineSystem {
             garden.cleaning.state,
             garden.layout.state,
             garden.rebalance.state,
+            garden.space_map.state,
         ];
         if states.contains(&GardeningState::Running) {
             cleaning.seen = info.committed_cp;
@@ -64,6 +71,7 @@ impl EngineSystem {
             cleaning.jobs += 1;
             let (jobs, least_free_percent) = (cleaning.jobs, cleaning.least_free_percent);
             let rebalances = cleaning.rebalances && (jobs / JOBS).is_multiple_of(2);
+            let maps = cleaning.maps_space && (jobs / JOBS).is_multiple_of(3);
             let luns = self.cores[reactor].exports();
             let lun = luns.get(jobs / JOBS % luns.len().max(1));
             let change = match (lun, jobs % JOBS) {
@@ -75,6 +83,7 @@ impl EngineSystem {
                         is_estimate: false,
                     }
                 }
+                _ if maps => Change::MapSpace,
                 _ if rebalances => Change::StartRebalance,
                 _ => Change::StartCleaning { least_free_percent },
             };

@@ -82,6 +82,8 @@ pub struct EngineMaker {
     pub removes_members: bool,
     /// Devices are made about equally full, again and again.
     pub rebalances: bool,
+    /// Space maps are made, again and again.
+    pub maps_space: bool,
     /// Areas of which so many percent are free are emptied, again and again.
     pub least_free_percent: Option<u8>,
 }
@@ -112,6 +114,7 @@ impl EngineMaker {
         changes_limits: false,
         removes_members: false,
         rebalances: false,
+        maps_space: false,
         least_free_percent: None,
     };
 
@@ -146,6 +149,7 @@ impl EngineMaker {
             changes_limits: false,
             removes_members: false,
             rebalances: false,
+            maps_space: false,
             least_free_percent: None,
         }
         .with_a_journal_to_put_there()
@@ -160,6 +164,7 @@ impl EngineMaker {
             writes_after_read: true,
             changes_limits: Rng::for_part(seed.0, "limits").one_in(3),
             removes_members: Rng::for_part(seed.0, "removals").one_in(2),
+            maps_space: Rng::for_part(seed.0, "space maps").one_in(3),
             rebalances: Rng::for_part(seed.0, "rebalances").one_in(3),
             ..self
         }
@@ -354,7 +359,7 @@ impl EngineMaker {
             world.has_joined(*device);
         }
         let mut system = EngineSystem::new(world, engine.clone(), aggregate, self.sync);
-        system.set_cleaning(self.least_free_percent, self.rebalances);
+        system.set_cleaning(self);
         system.set_limiting(self.changes_limits);
         system.set_removing(self.removes_members);
         let end = world.run(TURNS_MAX, &mut |reactor| {

@@ -703,7 +703,7 @@ fn apply(state: &mut State, change: &Change) {
         Change::StartRepair | Change::StopRepair => {}
         // Nothing that anybody can read changes.
         Change::StartCleaning { .. } | Change::StartLayout { .. } => {}
-        Change::StartRebalance | Change::StopGardening => {}
+        Change::StartRebalance | Change::MapSpace | Change::StopGardening => {}
         Change::StartRemoval { .. } | Change::StopRemoval => {}
         Change::DeleteVolume { .. }
         | Change::CloneVolume { .. }

@@ -250,3 +250,69 @@ fn a_pause_lasts_until_gardening_is_told_to_go_on_and_a_window_is_kept() {
     server.stop();
     assert_clean(&dir, 2);
 }
+
+/// Rectangles in a picture that a verb has drawn.
+fn rectangles(picture: &std::path::Path) -> usize {
+    let text = std::fs::read_to_string(picture).expect("it was drawn");
+    assert!(text.ends_with("</svg>\n"), "{text}");
+    text.matches("<rect").count()
+}
+
+#[test]
+fn a_space_map_and_an_estimate_are_drawn() {
+    let dir = TestDir::new();
+    let server = serve(&dir, &[]);
+    make(&dir, &files(&dir, 2), &[]);
+    fill(&server, 0..MIBS, 1);
+    let mut client = open(&server);
+    overwrite(&mut client);
+
+    let file = dir.file("map.svg");
+    let name = file.to_str().expect("UTF-8");
+    let said = ask(&dir, &["garden", "map", "m", "--svg", name]);
+    assert!(said.starts_with("aggregate m: "), "{said}");
+    assert!(said.contains("FREE RUNS FROM"), "{said}");
+    let map = ask_json(&dir, &["garden", "map", "m"]);
+    assert_eq!(
+        (&map["state"], &map["percent"]),
+        (&"done".into(), &100.into()),
+        "{map}"
+    );
+    let used = map["used_bytes"].as_u64().expect("a number");
+    let recorded = ask_json(&dir, &["aggregate", "show", "m"])["used_bytes"].clone();
+    let recorded = recorded.as_u64().expect("a number");
+    assert!(used.abs_diff(recorded) < 4 * MIB, "{used} and {recorded}");
+    assert!(used > BYTES, "{map}");
+    let cells = map["devices"][0]["cells"].as_array().expect("an array");
+    assert_eq!(
+        rectangles(&file),
+        1 + cells.len(),
+        "a background, and the cells"
+    );
+
+    let said = ask(
+        &dir,
+        &["garden", "layout", LUN, "--estimate", "--svg", name],
+    );
+    assert!(said.contains("runs along the LUN"), "{said}");
+    assert!(rectangles(&file) > 2, "it was drawn anew");
+    let nowhere = dir.file("none/map.svg");
+    let nowhere = nowhere.to_str().expect("UTF-8");
+    let arguments = ["garden", "map", "m", "--svg", nowhere];
+    refused(&dir, &arguments, 1, &["cannot write the picture"]);
+    refused(
+        &dir,
+        &["garden", "map", "n"],
+        4,
+        &["there is no aggregate n"],
+    );
+    let output = dir.run(&["garden", "layout", LUN, "--svg", name]);
+    assert_eq!(
+        crate::running::code(&output),
+        2,
+        "only an estimate is drawn"
+    );
+    drop(client);
+    server.stop();
+    assert_clean(&dir, 2);
+}

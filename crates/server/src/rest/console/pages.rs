@@ -50,7 +50,9 @@ pub(super) async fn aggregate(
     let administrator = console.desk.administrator();
     let aggregate = administrator.aggregate(&name)?;
     let volumes = administrator.volumes().volumes;
-    let page = aggregate_page::page(&visit.visitor, &aggregate, &volumes);
+    // There is none of an aggregate that could not be opened.
+    let map = administrator.space_map(&name).unwrap_or_default();
+    let page = aggregate_page::page(&visit.visitor, &aggregate, &map, &volumes);
     Ok(Html(page))
 }
 

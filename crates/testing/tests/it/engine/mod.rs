@@ -33,6 +33,7 @@ mod rollbacks;
 mod several;
 mod shares;
 mod space;
+mod space_map;
 mod splits;
 mod trash;
 mod turns;
