@@ -71,6 +71,9 @@ pub struct Options {
     pub cleans_on_demand: bool,
     /// What clients read in order, and does not lie in order, is put in order (H-16).
     pub writes_after_read: bool,
+    /// A LUN that is put in order gets blocks of its own, which snapshots and clones do not share
+    /// (H-14). For comparison.
+    pub moves_unshare: bool,
     /// LUNs of which one step of cleaning takes changed regions, at least one (D-23). With one,
     /// each LUN is cleaned by itself, for comparison.
     pub luns_together: usize,
@@ -108,6 +111,7 @@ impl Default for Options {
             create_scan: false,
             cleans_on_demand: false,
             writes_after_read: false,
+            moves_unshare: false,
             luns_together: LUNS_TOGETHER,
             stage_blocks: STAGE_BLOCKS,
             share_depth: SHARE_DEPTH,

@@ -9,8 +9,13 @@
 //! 1. Blocks that a clone has from its parent are in the parent's container. They stay where they
 //!    are: the parent's layout is the parent's affair.
 //! 2. What cannot be read stays where it is.
+//!
+//! For comparison, a region can also be put in order as other systems do it (H-14): its blocks are
+//! written anew with vvbns of their own. Then every pointer of the LUN is right, and snapshots and
+//! clones keep the former blocks, so each block that they shared takes space twice.
 
-use everglade_format::{FileId, Indirect, Layer, Pointer, Pvbn, SPAN};
+use everglade_env::PageRef;
+use everglade_format::{FileId, Indirect, Layer, Pointer, Pvbn, SPAN, Vvbn};
 
 use crate::alloc::blocks::Purpose;
 use crate::background::mover::{self, Moving, cost, unless_damaged};
@@ -120,6 +125,9 @@ pub(super) fn put_in_order(
     region: &Region,
     lie: Lie,
 ) -> Result<(u64, u64), Stop> {
+    if home.moves_unshare {
+        return write_in_order(home, cx, region, lie);
+    }
     let (blocks, runs_before) = (lie.blocks(), lie.runs);
     // Load.
     let mut gather = Gather::default();
@@ -165,6 +173,65 @@ pub(super) fn put_in_order(
             place.leaf
         );
     }
+    let moved = numbers.len() as u64;
+    let runs_after = match moved == blocks {
+        true => runs(numbers.into_iter()),
+        false => runs_before,
+    };
+    home.begin_bite();
+    home.gardener.count_moved(moved);
+    Ok((moved, runs_after))
+}
+
+/// Writes the blocks of a region anew, with vvbns of their own and in order. Returns the same as
+/// [`put_in_order`].
+fn write_in_order(
+    home: &mut Home,
+    cx: &mut LoadCx<'_>,
+    region: &Region,
+    lie: Lie,
+) -> Result<(u64, u64), Stop> {
+    let (blocks, runs_before) = (lie.blocks(), lie.runs);
+    // Load.
+    let mut gather = Gather::default();
+    let mut found: Vec<(Place, PageRef)> = Vec::with_capacity(lie.places.len());
+    for place in lie.places {
+        let pointer = Pointer {
+            vvbn: Vvbn(0),
+            pvbn: place.pvbn,
+            tag: place.pointer.tag,
+        };
+        let page = gather.add(unless_damaged(cx.data(pointer)));
+        found.extend(page.flatten().map(|page| (place, page)));
+    }
+    let (mut site, _) = home.site(region.volume);
+    let file = site.file(region.lun);
+    gather.add(file.modify(cx, 1, region.index, Content::Keep).map(|_| ()));
+    gather.finish()?;
+    site.ensure(cx, Purpose::Data, found.len())?;
+
+    // Modify.
+    let space = &site.aggregate.space;
+    space.charge_again(cost(found.len()), site.cp);
+    let mut numbers = Vec::with_capacity(found.len());
+    for (place, page) in found {
+        let pointer = Pointer {
+            tag: place.pointer.tag,
+            ..site.take(Purpose::Data)
+        };
+        numbers.push(pointer.pvbn);
+        let old = site.file(region.lun).set_leaf(place.leaf, pointer);
+        let old = old.expect("it was read").vvbn;
+        assert_eq!(
+            old, place.pointer.vvbn,
+            "leaf {} has changed meanwhile",
+            place.leaf
+        );
+        site.enter(pointer, page);
+        site.stage.let_go(old);
+    }
+    let run = home.under_way();
+    run.moved.extend(numbers.iter().map(|pvbn| pvbn.0));
     let moved = numbers.len() as u64;
     let runs_after = match moved == blocks {
         true => runs(numbers.into_iter()),

@@ -82,6 +82,8 @@ pub(crate) struct Home {
     pub(crate) turn: Option<Turn>,
     /// It empties areas of parity groups as whole ones are needed.
     pub(crate) cleans_on_demand: bool,
+    /// LUNs that are put in order get blocks of their own.
+    pub(crate) moves_unshare: bool,
     /// Work that an interrupted commit left.
     pub(crate) healing: Healing,
     /// Derives damaged blocks.
@@ -139,6 +141,7 @@ impl Home {
             removed: Vec::new(),
             turn: None,
             cleans_on_demand: false,
+            moves_unshare: false,
             healing: Healing::default(),
             mender,
             installed: Vec::new(),

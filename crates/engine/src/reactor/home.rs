@@ -332,6 +332,7 @@ impl<O: Outside> Core<O> {
         home.last_begin = now;
         let options = &self.shared.options;
         home.cleans_on_demand = options.cleans_on_demand;
+        home.moves_unshare = options.moves_unshare;
         let volumes = &home.volumes;
         let is_there = |volume| volumes.contains_key(&volume);
         home.aggregate.scattered.keep_only(is_there);

@@ -14,11 +14,17 @@ pub enum Ablation {
     LunBatching,
     /// What cleaning lets go is released for a whole consistency point at a time (D-10).
     Stages,
+    /// What a LUN that is put in order shares with snapshots and clones stays shared (H-03, H-14).
+    SharedMoves,
 }
 
 impl Ablation {
     /// All of them.
-    pub const ALL: [Ablation; 2] = [Ablation::LunBatching, Ablation::Stages];
+    pub const ALL: [Ablation; 3] = [
+        Ablation::LunBatching,
+        Ablation::Stages,
+        Ablation::SharedMoves,
+    ];
 
     /// Its name after `--ablation`.
     #[must_use]
@@ -26,6 +32,7 @@ impl Ablation {
         match self {
             Ablation::LunBatching => "lun-batching",
             Ablation::Stages => "stages",
+            Ablation::SharedMoves => "shared-moves",
         }
     }
 
@@ -38,6 +45,10 @@ impl Ablation {
             },
             Ablation::Stages => Options {
                 stage_blocks: 1,
+                ..options
+            },
+            Ablation::SharedMoves => Options {
+                moves_unshare: true,
                 ..options
             },
         }

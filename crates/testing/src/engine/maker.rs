@@ -74,6 +74,8 @@ pub struct EngineMaker {
     pub stage_blocks: usize,
     /// A parity group that has no free area empties its emptiest one before writing there.
     pub cleans_on_demand: bool,
+    /// A LUN that is put in order gets blocks of its own.
+    pub moves_unshare: bool,
     /// What clients read in order, and does not lie in order, is put in order.
     pub writes_after_read: bool,
     /// Limits of LUNs are set, changed and removed, again and again.
@@ -111,6 +113,7 @@ impl EngineMaker {
         stage_blocks: STAGE_BLOCKS,
         cleans_on_demand: true,
         writes_after_read: false,
+        moves_unshare: false,
         changes_limits: false,
         removes_members: false,
         rebalances: false,
@@ -146,6 +149,7 @@ impl EngineMaker {
             stage_blocks: [1, 3, 40, STAGE_BLOCKS][Rng::for_part(seed.0, "stages").index(4)],
             cleans_on_demand: !Rng::for_part(seed.0, "cleaning on demand").one_in(3),
             writes_after_read: false,
+            moves_unshare: false,
             changes_limits: false,
             removes_members: false,
             rebalances: false,
@@ -164,6 +168,7 @@ impl EngineMaker {
             writes_after_read: true,
             changes_limits: Rng::for_part(seed.0, "limits").one_in(3),
             removes_members: Rng::for_part(seed.0, "removals").one_in(2),
+            moves_unshare: Rng::for_part(seed.0, "unsharing").one_in(8),
             maps_space: Rng::for_part(seed.0, "space maps").one_in(3),
             rebalances: Rng::for_part(seed.0, "rebalances").one_in(3),
             ..self
@@ -202,6 +207,7 @@ impl EngineMaker {
             reclaim_regions: self.reclaim_regions,
             create_scan: self.create_scan,
             cleans_on_demand: self.cleans_on_demand,
+            moves_unshare: self.moves_unshare,
             writes_after_read: self.writes_after_read,
             luns_together: self.luns_together,
             stage_blocks: self.stage_blocks,

@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | R002-19, R002-20 | write after read on flash: read chain 1.7 → 32 blocks, and more throughput | a LUN that was overwritten at random, before and after `garden layout`, and after it was read with write after read and without: blocks in a run, and sequential reads |
 //! | R002-21 | the same while it works: throughput 2 → 1.7 GiB/s, latency 1.7 → 2.5 ms | the same while the LUN is read for the first time |
+//! | H-14 | none: what defragmentation costs if moved blocks are not shared any more | the space that `garden layout` takes of a LUN whose snapshot has all its blocks, and with `--ablation shared-moves` |
 //! | R002-12, R002-13 | the worst case of segment cleaning: write chain 3 → 12 blocks, a tenth of the parity reads | a double parity group that is 85 % full, with `--garden-on-demand` and without: whole stripes, blocks read for parity, and writes |
 
 use std::fs;
@@ -49,6 +50,7 @@ pub fn s002(
         rounds: rounds.max(1),
     };
     let mut claims = rig.layout()?;
+    claims.extend(rig.sharing()?);
     claims.extend(rig.after_read()?);
     claims.extend(rig.cleaning(folder)?);
     Ok(claims)
@@ -164,6 +166,51 @@ impl Rig<'_> {
                 "MiB/s",
             ),
         ])
+    }
+
+    /// A scattered LUN with a snapshot, put in order by moving its blocks, and by writing them anew.
+    fn sharing(&self) -> Result<Vec<Claim>, Failure> {
+        let mut more = [Vec::new(), Vec::new()];
+        for (arm, words) in [&[][..], &["--ablation", "shared-moves"]]
+            .iter()
+            .enumerate()
+        {
+            let name = ["vol0/shared", "vol0/unshared"][arm];
+            let off = ["--garden-write-after-read", "off"];
+            let daemon = self.serve(&[&off[..], words].concat())?;
+            self.filled(&daemon, name)?;
+            self.scatter(&daemon, name, 3)?;
+            let snapshot = ["vol0@shared", "vol0@unshared"][arm];
+            self.installation.must(&["snapshot", "create", snapshot])?;
+            let before = self.used_bytes()?;
+            self.installation.must(&["garden", "layout", name])?;
+            self.wait(|told| told["layout"]["state"] == "done")?;
+            let taken = self.used_bytes()? - before;
+            more[arm].push(taken / LUN_BYTES as f64 * 100.0);
+            for (noun, object) in [("snapshot", snapshot), ("lun", name)] {
+                let words = [noun, "delete", object, "--purge", "--yes"];
+                self.installation.must(&words)?;
+            }
+            self.used_bytes()?;
+            daemon.kill();
+        }
+        let what = ("H-14", "moved blocks stay shared with snapshots (H-03)");
+        let measured = "space taken by putting a LUN in order, of its size";
+        Ok(vec![claim(what, "no figure", measured, &more, "%")])
+    }
+
+    /// Bytes in use of the aggregate, when nothing is deleted any more.
+    fn used_bytes(&self) -> Result<f64, Failure> {
+        let mut last = -1.0;
+        loop {
+            let told = self.told(&["aggregate", "show", "aggr0", "--json"])?;
+            let used = told["used_bytes"].as_f64().unwrap_or_default();
+            if used == last {
+                return Ok(used);
+            }
+            last = used;
+            std::thread::sleep(Duration::from_secs(2));
+        }
     }
 
     /// A scattered LUN that a client reads in order, with write after read and without it: while

@@ -243,3 +243,34 @@ fn what_was_read_and_deleted_does_not_wait() {
     rig.expect("v/l@s", 0, BLOCKS, 1_000);
     drop(rig.restart());
 }
+
+/// Puts an overwritten LUN in order. Returns by how many blocks the pool became fuller.
+fn space_of_layout(moves_unshare: bool) -> u64 {
+    let mut rig = Rig::overwritten_of(EngineMaker {
+        moves_unshare,
+        ..EngineMaker::SMALL_LOGGED
+    });
+    rig.snapshot("v", "t");
+    rig.rest();
+    let used = rig.system.usage().used_blocks;
+    rig.layout("v", false).expect("it is there");
+    rig.rest();
+    let done = rig.layout_info();
+    assert_eq!(done.moved_blocks, BLOCKS, "{done:?}");
+    assert!(done.runs_after * 16 <= BLOCKS, "{done:?}");
+    rig.expect_overwritten();
+    let mut rig = rig.restart();
+    rig.expect_overwritten();
+    let more = rig.system.usage().used_blocks.saturating_sub(used);
+    drop(rig.restart());
+    more
+}
+
+#[test]
+fn what_is_put_in_order_takes_space_only_if_it_gets_numbers_of_its_own() {
+    let shared = space_of_layout(false);
+    // Level-1 blocks of the LUN, and some metadata.
+    assert!(shared <= 32, "{shared} blocks more");
+    let unshared = space_of_layout(true);
+    assert!(unshared >= BLOCKS, "{unshared} blocks more");
+}
