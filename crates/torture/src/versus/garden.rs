@@ -168,7 +168,7 @@ impl Rig<'_> {
         ])
     }
 
-    /// A scattered LUN with a snapshot, put in order by moving its blocks, and by writing them anew.
+    /// A scattered LUN with a snapshot, put in order by moving its blocks, or by writing them anew.
     fn sharing(&self) -> Result<Vec<Claim>, Failure> {
         let mut more = [Vec::new(), Vec::new()];
         for (arm, words) in [&[][..], &["--ablation", "shared-moves"]]
