@@ -119,6 +119,9 @@ pub struct Aggregate {
     pub pending_free_bytes: u64,
     /// Sizes of all its LUNs together.
     pub logical_bytes: u64,
+    /// Size of an allocation area of a device; 0 of an aggregate that could not be opened.
+    #[serde(default)]
+    pub area_bytes: u64,
     /// Space that clones share with their parents, counted for each clone.
     pub shared_bytes: u64,
     /// Space that is in snapshots alone: deleting all of them would free it.

@@ -242,6 +242,10 @@ pub struct LunLayout {
     pub estimate: bool,
     /// How far it is, in whole percent.
     pub percent: u64,
+    /// Pointers that named former places of blocks, so that reads took longer; corrected, except by
+    /// an estimate.
+    #[serde(default)]
+    pub stale_pointer_count: u64,
     /// Bytes of the LUN in each part, the last one apart.
     #[serde(default)]
     pub part_bytes: u64,

@@ -314,6 +314,7 @@ fn details(aggregate: &Aggregate, exact: bool) -> String {
         ("free", aggregate.free_bytes),
         ("reserve", aggregate.reserve_bytes),
         ("being freed", aggregate.pending_free_bytes),
+        ("allocation area", aggregate.area_bytes),
         ("LUN sizes", aggregate.logical_bytes),
         ("shared", aggregate.shared_bytes),
         ("dirty in memory", aggregate.dirty_bytes),

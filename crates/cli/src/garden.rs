@@ -85,17 +85,19 @@ fn text(garden: &Garden) -> String {
     let mut text = rest(garden);
     text.extend(jobs.into_iter().flatten());
     match garden.moved_bytes {
-        _ if !text.is_empty() => text,
+        0 if !text.is_empty() => text,
         0 => format!(
             "nothing was moved in aggregate {name} since it was opened; see: everglade garden \
             clean {name}, or: everglade garden layout VOLUME/LUN\n"
         ),
-        // Areas are emptied on demand without a job.
-        moved => format!(
-            "aggregate {name}: {} emptied and {} moved since it was opened\n",
-            counted(garden.cleaned_area_count, "area"),
-            Size(moved)
-        ),
+        // Areas are also emptied on demand, without a job.
+        moved => {
+            text + &format!(
+                "aggregate {name}: {} emptied and {} moved since it was opened\n",
+                counted(garden.cleaned_area_count, "area"),
+                Size(moved)
+            )
+        }
     }
 }
 
@@ -241,6 +243,13 @@ fn layout(layout: &LunLayout) -> Option<String> {
         );
     }
     text.push('\n');
+    if layout.stale_pointer_count > 0 {
+        let count = counted(layout.stale_pointer_count, "pointer");
+        text += &match layout.estimate {
+            true => format!("{count} to former places of blocks, which a layout would correct\n"),
+            false => format!("corrected: {count} to former places of blocks\n"),
+        };
+    }
     if !layout.parts.is_empty() {
         text += &format!(
             "runs along the LUN, from 0 for {} over 1 for {} to 8 for {} and more; '·' is empty\n\
@@ -366,6 +375,8 @@ mod tests {
             run_count,
             ..LayoutPart::default()
         };
+        garden.layout.stale_pointer_count = 1;
+        assert!(text(&garden).contains("\n1 pointer to former places of blocks, which a layout"));
         garden.layout.parts = vec![part(8192, 2), part(0, 0), part(2 << 20, 1), part(16384, 2)];
         assert!(text(&garden).ends_with("'·' is empty\n0·81\n"));
     }

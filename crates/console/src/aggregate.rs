@@ -86,6 +86,9 @@ fn facts(aggregate: &Aggregate) -> Markup {
         dl class="facts" {
             dt { "Redundancy" } dd { (aggregate.raid) }
             dt { "Waiting to be written" } dd { (Size(aggregate.dirty_bytes)) }
+            @if aggregate.area_bytes > 0 {
+                dt { "Allocation area" } dd { (Size(aggregate.area_bytes)) }
+            }
             dt { "Shared by clones" } dd { (Size(aggregate.shared_bytes)) }
             @if let Some(journal) = &aggregate.journal {
                 dt { "Journal" }

@@ -184,6 +184,8 @@ pub struct AggregateInfo {
     pub committed_cp: u64,
     /// The one it was opened with, before its journal was replayed.
     pub opened_cp: u64,
+    /// Blocks of an allocation area of a device.
+    pub area_blocks: u64,
     /// Space.
     pub usage: Usage,
     /// Consistency points since start.
@@ -528,6 +530,7 @@ impl Engine {
             state: aggregate.state(),
             committed_cp: aggregate.committed().0,
             opened_cp: aggregate.opened.0,
+            area_blocks: aggregate.media.layout().config.area_blocks,
             usage: aggregate.space.usage(),
             cp_counts: aggregate.counts.read(),
             journal: aggregate.log.as_ref().map(Log::info),

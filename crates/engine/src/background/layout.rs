@@ -1,6 +1,7 @@
 //! Layout: a LUN is put in order, because an administrator asked for it (H-15).
 //!
-//! Its regions are passed one by one, and those that are worth it are put in [`order`].
+//! Its regions are passed one by one, and those that are worth it are put in [`order`]. In the
+//! others, pointers to former places are corrected (B-11).
 //!
 //! It is a job of its aggregate's gardener, in memory only. After a restart, the regions that were
 //! put in order are in order.
@@ -110,11 +111,21 @@ fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<Turn, Stop> 
             let first = lie.first().and_then(|pvbn| device_block(home, pvbn));
             home.gardener.note_part(blocks, runs, first);
         }
+        let stale = lie.stale();
         if job.is_estimate || !order::is_worth_it(blocks, runs) {
+            let is_correct = job.is_estimate || stale == 0;
+            if !is_correct {
+                order::correct(home, cx, &region, &lie)?;
+            }
+            home.gardener.note_stale(stale);
             home.gardener.pass_region(blocks, (runs, runs), 0);
-            continue;
+            if is_correct {
+                continue;
+            }
+            return Ok(Turn::Moved(0));
         }
         let (moved, after) = order::put_in_order(home, cx, &region, lie)?;
+        home.gardener.note_stale(stale);
         home.gardener.pass_region(blocks, (runs, after), moved);
         return Ok(Turn::Moved(moved));
     }

@@ -6,6 +6,10 @@
 //! written again, with a vvbn of its own if a snapshot has it, too. Pointers of snapshots and of
 //! clones are not corrected; their readers ask the container.
 //!
+//! A region that lies in order may still have pointers to former places, because its blocks were
+//! moved by somebody else. Then only the pointers are *corrected* (B-11), which writes its level-1
+//! block again and saves each reader of its blocks the way through the container.
+//!
 //! 1. Blocks that a clone has from its parent are in the parent's container. They stay where they
 //!    are: the parent's layout is the parent's affair.
 //! 2. What cannot be read stays where it is.
@@ -49,18 +53,31 @@ pub(super) fn has_lun(home: &Home, volume: FileId, lun: FileId) -> bool {
 pub(super) struct Lie {
     places: Vec<Place>,
     pub(super) runs: u64,
+    /// The pointer to the level-1 block names a former place.
+    is_stale_above: bool,
 }
 
 impl Lie {
     /// Returns how a region lies; as empty if it cannot be read.
     pub(super) fn of(home: &Home, cx: &mut LoadCx<'_>, region: &Region) -> Result<Lie, Stop> {
-        let places = unless_damaged(places(home, cx, region))?.unwrap_or_default();
+        let found = unless_damaged(places(home, cx, region))?;
+        let (places, is_stale_above) = found.unwrap_or_default();
         let runs = runs(places.iter().map(|place| place.pvbn));
-        Ok(Lie { places, runs })
+        Ok(Lie {
+            places,
+            runs,
+            is_stale_above,
+        })
     }
 
     pub(super) fn blocks(&self) -> u64 {
         self.places.len() as u64
+    }
+
+    /// Pointers to former places: to the leaves, and to the level-1 block.
+    pub(super) fn stale(&self) -> u64 {
+        let leaves = self.places.iter().filter(|place| place.is_stale());
+        leaves.count() as u64 + u64::from(self.is_stale_above)
     }
 
     /// Where the first block is.
@@ -78,15 +95,27 @@ struct Place {
     pvbn: Pvbn,
 }
 
-/// Returns the places of the leaves of a region that the volume's own container has.
-fn places(home: &Home, cx: &mut LoadCx<'_>, region: &Region) -> Result<Vec<Place>, Stop> {
+impl Place {
+    /// True if the pointer names a former place.
+    fn is_stale(&self) -> bool {
+        self.pointer.pvbn != self.pvbn
+    }
+}
+
+/// Returns the places of the leaves of a region that the volume's own container has, and whether
+/// the pointer to its level-1 block names a former place.
+fn places(home: &Home, cx: &mut LoadCx<'_>, region: &Region) -> Result<(Vec<Place>, bool), Stop> {
     let file = &home.volumes[&region.volume].fs.files[&region.lun];
+    let container = &home.fs.files[&region.volume];
+    let mut is_stale_above = false;
     let pointers = match file.peek(1, region.index) {
         Some(page) => pointers_in(Indirect(page), Layer::Volume)?,
         None => {
             let above = file.pointer(cx, 1, region.index)?;
             match above.has_block() {
                 true => {
+                    let own = container.pointer(cx, 0, above.vvbn.0)?;
+                    is_stale_above = own.has_block() && own.pvbn != above.pvbn;
                     let page = cx.page(above)?;
                     pointers_in(Indirect(&page), Layer::Volume)?
                 }
@@ -94,7 +123,6 @@ fn places(home: &Home, cx: &mut LoadCx<'_>, region: &Region) -> Result<Vec<Place
             }
         }
     };
-    let container = &home.fs.files[&region.volume];
     let (mut gather, mut places) = (Gather::default(), Vec::new());
     for (slot, pointer) in pointers.into_iter().filter(|(_, it)| it.has_block()) {
         let vvbn = pointer.vvbn.0;
@@ -106,7 +134,35 @@ fn places(home: &Home, cx: &mut LoadCx<'_>, region: &Region) -> Result<Vec<Place
         }));
     }
     gather.finish()?;
-    Ok(places)
+    Ok((places, is_stale_above))
+}
+
+/// Corrects the pointers of a region to where its blocks are.
+pub(super) fn correct(
+    home: &mut Home,
+    cx: &mut LoadCx<'_>,
+    region: &Region,
+    lie: &Lie,
+) -> Result<(), Stop> {
+    let number = home.under_way().number;
+    let volume = home.volumes.get_mut(&region.volume).expect("it is planned");
+    let file = volume.fs.file(region.lun);
+    file.modify(cx, 1, region.index, Content::Keep)?;
+    home.aggregate.space.charge_again(cost(1), number);
+    for place in lie.places.iter().filter(|place| place.is_stale()) {
+        let pointer = Pointer {
+            pvbn: place.pvbn,
+            ..place.pointer
+        };
+        let old = file.set_leaf(place.leaf, pointer);
+        assert_eq!(
+            old.expect("it was read").vvbn,
+            pointer.vvbn,
+            "leaf {} has changed meanwhile",
+            place.leaf
+        );
+    }
+    Ok(())
 }
 
 /// Counts the runs of consecutive numbers.

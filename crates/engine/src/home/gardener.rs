@@ -392,6 +392,11 @@ impl Gardener {
         }
     }
 
+    /// So many pointers of a region named former places.
+    pub(crate) fn note_stale(&mut self, stale: u64) {
+        self.info.layout.stale_pointers += stale;
+    }
+
     /// A region of it was passed: its blocks, their runs before and after, and how many moved.
     pub(crate) fn pass_region(&mut self, blocks: u64, (before, after): (u64, u64), moved: u64) {
         let info = &mut self.info.layout;

@@ -129,6 +129,8 @@ pub struct LayoutInfo {
     pub lun: String,
     /// Nothing is moved.
     pub is_estimate: bool,
+    /// Pointers that named former places of blocks. They are corrected, except by an estimate.
+    pub stale_pointers: u64,
     /// Of an estimate: parts of equal length, in order, the last one perhaps shorter.
     pub parts: Vec<LayoutPart>,
     /// Regions of 255 blocks in a part; 0 if there are no parts.

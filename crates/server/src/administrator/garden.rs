@@ -147,6 +147,7 @@ fn layout(info: &LayoutInfo, paths: &[String], is_halted: bool, now: Moment) -> 
         lun: is_begun.then(|| format!("{}/{}", info.volume, info.lun)),
         estimate: info.is_estimate,
         percent: way.percent(),
+        stale_pointer_count: info.stale_pointers,
         part_bytes: bytes(info.part_regions * SPAN),
         parts: info.parts.iter().map(|it| part(it, paths)).collect(),
         passed_bytes: bytes(info.blocks),

@@ -71,6 +71,7 @@ impl Unavailable {
             reserve_bytes: 0,
             pending_free_bytes: 0,
             logical_bytes: 0,
+            area_bytes: 0,
             shared_bytes: 0,
             snapshot_exclusive_bytes: 0,
             trash_bytes: 0,

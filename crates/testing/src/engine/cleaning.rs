@@ -8,6 +8,8 @@ pub(super) struct Cleaning {
     pub(super) rebalances: bool,
     /// A space map is made in the place of some of them.
     pub(super) maps_space: bool,
+    /// A LUN that is put in order gets blocks of its own.
+    pub(super) moves_unshare: bool,
     pub(super) turns: u32,
     /// Jobs that were asked for.
     pub(super) jobs: usize,
@@ -22,6 +24,7 @@ impl Cleaning {
             least_free_percent,
             rebalances: false,
             maps_space: false,
+            moves_unshare: false,
             turns: 0,
             jobs: 0,
             seen: 0,

@@ -35,6 +35,7 @@ impl EngineSystem {
         self.cleaning = maker.least_free_percent.map(|percent| Cleaning {
             rebalances: maker.rebalances,
             maps_space: maker.maps_space,
+            moves_unshare: maker.moves_unshare,
             ..Cleaning::new(percent)
         });
     }
@@ -126,6 +127,14 @@ impl EngineSystem {
             cleaning.is_asked &= done.len() == all;
         }
         self.answers[reactor] = done;
+    }
+
+    /// True if a LUN that is put in order gets blocks of its own: then images differ in blocks that
+    /// nobody has written.
+    #[must_use]
+    pub fn moves_unshare(&self) -> bool {
+        let cleaning = self.cleaning.as_ref();
+        cleaning.is_some_and(|it| it.moves_unshare)
     }
 
     /// True while areas are emptied.

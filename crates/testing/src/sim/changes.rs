@@ -1,7 +1,10 @@
 //! Changed blocks between two images of a LUN, compared with the model.
 //!
 //! A missed difference makes a backup lose data; an equal block reported as different costs only
-//! time. For a block written with its former content both answers are correct.
+//! time. For a block written with its former content both answers are correct, also if the system
+//! itself writes it when a LUN is put in order ([`EngineSystem::moves_unshare`]).
+//!
+//! [`EngineSystem::moves_unshare`]: crate::engine::EngineSystem::moves_unshare
 
 use everglade_env::BLOCK_SIZE;
 use everglade_target::{Allocation, Op, Reply};
@@ -61,7 +64,7 @@ impl Asker<'_> {
                 for block in blocks {
                     let (new, old) = (now.lun.data.get(&block), before.lun.data.get(&block));
                     let is_right = match is_changed {
-                        true => new != old,
+                        true => new != old || self.system.moves_unshare(),
                         false => new == old || now.lun.read(block) == before.lun.read(block),
                     };
                     if !is_right {

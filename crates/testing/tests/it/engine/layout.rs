@@ -274,3 +274,37 @@ fn what_is_put_in_order_takes_space_only_if_it_gets_numbers_of_its_own() {
     let unshared = space_of_layout(true);
     assert!(unshared >= BLOCKS, "{unshared} blocks more");
 }
+
+#[test]
+fn pointers_to_former_places_are_corrected_though_nothing_moves() {
+    let mut rig = Rig::of(EngineMaker::SMALL_LOGGED);
+    // In order, beside blocks that are free later, so that cleaning moves all of it.
+    rig.write("v/l", 0, BLOCKS / 2, 1_000);
+    rig.rest();
+    rig.write("v/l", BLOCKS / 2, BLOCKS / 2, 7);
+    rig.rest();
+    rig.write("v/l", BLOCKS / 2, BLOCKS / 2, 1_000);
+    rig.rest();
+    let least_free_percent = 1;
+    rig.change(Change::StartCleaning { least_free_percent })
+        .expect("a percentage");
+    rig.rest();
+    rig.layout("v", true).expect("it is there");
+    rig.rest();
+    let estimate = rig.layout_info();
+    assert!(estimate.stale_pointers > BLOCKS / 8, "{estimate:?}");
+    rig.layout("v", false).expect("it is there");
+    rig.rest();
+    let done = rig.layout_info();
+    assert_eq!(done.stale_pointers, estimate.stale_pointers, "{done:?}");
+    assert!(done.moved_blocks < BLOCKS / 2, "{done:?}");
+    rig.layout("v", true).expect("it is there");
+    rig.rest();
+    assert_eq!(rig.layout_info().stale_pointers, 0, "all are corrected");
+    // Nobody remembers what was moved, and nobody has to ask the container.
+    let mut rig = rig.restart();
+    let before = rig.system.stale_reads();
+    rig.expect("v/l", 0, BLOCKS, 1_000);
+    assert_eq!(rig.system.stale_reads(), before);
+    drop(rig.restart());
+}
