@@ -118,6 +118,13 @@ impl BlockHistory {
         self.versions.last_mut().expect("never empty").marked = true;
     }
 
+    /// True if a version that agrees with `bytes` is damaged.
+    pub(super) fn may_be_damaged(&self, bytes: &[u8]) -> bool {
+        let agrees = |version: &Version| version.contents.iter().any(|it| it.agrees(0, bytes));
+        let mut versions = self.versions.iter();
+        versions.any(|version| version.marked && agrees(version))
+    }
+
     /// True if one of the versions from `first` on may answer with an error.
     pub(super) fn is_marked(&self, first: usize, happened: impl Fn(OpId) -> bool) -> bool {
         self.versions[first..]

@@ -267,13 +267,21 @@ impl<'m> Recovery<'m> {
     /// # Errors
     /// Checks a block against the states that a crash may leave.
     pub fn block(&mut self, lun: LunId, block: u64, page: &PageRef) -> Result<(), Violation> {
-        if let Some(found) = &mut self.found {
-            let history = BlockHistory::starting_with(page.clone());
-            found.entry(lun).or_default().insert(block, history);
-        }
         let bytes = &page[..];
         let model = self.model;
         let known = &model.luns[lun.0];
+        if let Some(found) = &mut self.found {
+            let mut history = BlockHistory::starting_with(page.clone());
+            // What is damaged can be read as long as the group derives what was at a former place.
+            if known
+                .blocks
+                .get(&block)
+                .is_some_and(|it| it.may_be_damaged(bytes))
+            {
+                history.mark();
+            }
+            found.entry(lun).or_default().insert(block, history);
+        }
         let place = format!("{} block {block}", known.name);
         let Some(history) = known.blocks.get(&block) else {
             if bytes.iter().all(|&byte| byte == 0) {
