@@ -56,8 +56,7 @@ impl Pass<Home> for SpaceMaps {
                 columns.extend(bits.map(|bits| (column, bits)));
             }
             gather.finish()?;
-            home.gardener
-                .counted(at, &columns, &home.fs.rows, home.wall_seconds);
+            home.gardener.counted(at, &columns, home.wall_seconds);
         }
         home.tell_garden();
         Ok(Turn::Moved(0))

@@ -196,12 +196,12 @@ impl Home {
         let extent = |(index, extent): (usize, &Extent)| ExtentMap {
             member: extent.member,
             first_dbn: extent.first_dbn.0,
-            used: vec![Some(0); usize::try_from(fs.areas[index].count()).expect("in memory")],
+            used: vec![None; usize::try_from(fs.areas[index].count()).expect("in memory")],
         };
         let extents = config.extents.iter().enumerate().map(extent).collect();
-        let count = SpaceCount::new(fs.area_blocks, extents, fs.areas_to_pass());
-        self.gardener
-            .start_space_map(count, &self.fs.rows, self.wall_seconds);
+        let (ends, groups) = (fs.areas_to_pass(), fs.rows.clone());
+        let count = SpaceCount::new(fs.area_blocks, extents, ends, groups);
+        self.gardener.start_space_map(count, self.wall_seconds);
         self.tell_garden();
     }
 

@@ -418,13 +418,8 @@ impl Gardener {
         }
     }
 
-    /// Begins a space map. `groups` says for each extent which one leads its parity group.
-    pub(crate) fn start_space_map(
-        &mut self,
-        count: SpaceCount,
-        groups: &[Option<usize>],
-        seconds: u64,
-    ) {
+    /// Begins a space map.
+    pub(crate) fn start_space_map(&mut self, count: SpaceCount, seconds: u64) {
         self.info.space_map = SpaceMapInfo {
             state: GardeningState::Running,
             counted_areas: 0,
@@ -433,7 +428,7 @@ impl Gardener {
             last: self.info.space_map.last.take(),
         };
         self.space_map = Some(count);
-        self.finish_space_map(groups, seconds);
+        self.finish_space_map(seconds);
     }
 
     /// The area that the space map counts next; `None` without one under way.
@@ -442,26 +437,20 @@ impl Gardener {
     }
 
     /// The space map gets what the active map says of an area, for each column.
-    pub(crate) fn counted(
-        &mut self,
-        at: Candidate,
-        columns: &[(usize, Bits)],
-        groups: &[Option<usize>],
-        seconds: u64,
-    ) {
+    pub(crate) fn counted(&mut self, at: Candidate, columns: &[(usize, Bits)], seconds: u64) {
         if let Some(count) = &mut self.space_map {
-            count.counted(at, columns, groups[at.extent].is_some());
+            count.counted(at, columns);
             self.info.space_map.counted_areas += 1;
-            self.finish_space_map(groups, seconds);
+            self.finish_space_map(seconds);
         }
     }
 
     /// Ends the space map if all was counted.
-    fn finish_space_map(&mut self, groups: &[Option<usize>], seconds: u64) {
+    fn finish_space_map(&mut self, seconds: u64) {
         if let Some(count) = self.space_map.take_if(|it| it.to_count().is_none()) {
             let info = &mut self.info.space_map;
             info.state = GardeningState::Done;
-            info.last = Some(Arc::new(count.finish(seconds, groups)));
+            info.last = Some(Arc::new(count.finish(seconds)));
         }
     }
 

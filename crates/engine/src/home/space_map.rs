@@ -6,8 +6,9 @@
 //! 1. Areas above the frontier of their extent have never been used: they are free, and their bits
 //!    are not read.
 //! 2. An area whose bits cannot be read has no count and no free block.
-//! 3. Each block of an area that can be read is in use, or in one free run.
+//! 3. Each block of an area that was counted is in use, or in one free run.
 //! 4. Clients write meanwhile, so a map is right for each area at some time while it was made.
+//! 5. Extents and groups are those at its beginning. Areas that leave meanwhile have no count.
 
 use everglade_format::{BITS_PER_BLOCK, BLOCK_SIZE, Block, bitmap};
 
@@ -29,6 +30,8 @@ pub(crate) enum Bits {
 pub(crate) struct SpaceCount {
     /// For each extent that leads, the areas that it had in use when this began.
     ends: Vec<u64>,
+    /// For each extent, the one that leads its parity group.
+    groups: Vec<Option<usize>>,
     next: Option<Candidate>,
     /// For each extent, the blocks of the free run that reaches the end of the last area counted.
     open: Vec<u64>,
@@ -36,12 +39,26 @@ pub(crate) struct SpaceCount {
 }
 
 impl SpaceCount {
-    /// Begins with maps in which nothing is used. For each extent that leads, `ends` says how many
-    /// areas may be in use.
-    pub(crate) fn new(area_blocks: u64, extents: Vec<ExtentMap>, ends: Vec<u64>) -> SpaceCount {
+    /// Begins with maps in which no area is counted. For each extent that leads, `ends` says how
+    /// many areas may be in use; `groups` says which extent leads its parity group.
+    ///
+    /// # Panics
+    /// If these are not as many as the extents.
+    pub(crate) fn new(
+        area_blocks: u64,
+        extents: Vec<ExtentMap>,
+        ends: Vec<u64>,
+        groups: Vec<Option<usize>>,
+    ) -> SpaceCount {
+        assert_eq!(
+            (ends.len(), groups.len()),
+            (extents.len(), extents.len()),
+            "one for each extent"
+        );
         SpaceCount {
             next: Candidate { extent: 0, area: 0 }.within(&ends),
             ends,
+            groups,
             open: vec![0; extents.len()],
             map: SpaceMap {
                 area_blocks,
@@ -61,15 +78,12 @@ impl SpaceCount {
         self.next
     }
 
-    /// Takes what the map says of an area, for each column. `is_group` is true for a parity group.
-    pub(crate) fn counted(&mut self, at: Candidate, columns: &[(usize, Bits)], is_group: bool) {
+    /// Takes what the map says of an area, for each column.
+    pub(crate) fn counted(&mut self, at: Candidate, columns: &[(usize, Bits)]) {
         for (extent, bits) in columns {
-            // A group may have grown by a column meanwhile.
-            if *extent < self.open.len() {
-                self.count(*extent, at.area, bits);
-            }
+            self.count(*extent, at.area, bits);
         }
-        if is_group {
+        if self.groups[at.extent].is_some() {
             let stripes = stripes(columns, self.map.area_blocks);
             let all = self.map.stripes.get_or_insert_default();
             all.free += stripes.free;
@@ -80,6 +94,12 @@ impl SpaceCount {
 
     fn count(&mut self, extent: usize, area: u64, bits: &Bits) {
         let length = self.map.area_blocks;
+        let area = usize::try_from(area).expect("areas fit into memory");
+        let areas = self.map.extents.get(extent).map(|it| it.used.len());
+        if areas.is_none_or(|areas| area >= areas) {
+            // A group may have grown meanwhile.
+            return;
+        }
         let used = match bits {
             Bits::Unused => {
                 self.open[extent] += length;
@@ -95,11 +115,7 @@ impl SpaceCount {
                 Some(u32::try_from(used).expect("an area has at most the bits of a block"))
             }
         };
-        let areas = &mut self.map.extents[extent].used;
-        let area = usize::try_from(area).expect("areas fit into memory");
-        if let Some(known) = areas.get_mut(area) {
-            *known = used;
-        }
+        self.map.extents[extent].used[area] = used;
     }
 
     fn count_runs(&mut self, extent: usize, bits: &Block, (from, to): (u64, u64)) {
@@ -133,13 +149,15 @@ impl SpaceCount {
     }
 
     /// Ends the count: what it has not passed was never used.
-    pub(crate) fn finish(mut self, seconds: u64, groups: &[Option<usize>]) -> SpaceMap {
+    pub(crate) fn finish(mut self, seconds: u64) -> SpaceMap {
         let length = self.map.area_blocks;
-        let count = self.map.extents.len();
-        for (extent, group) in groups.iter().enumerate().take(count) {
-            let leader = group.unwrap_or(extent);
-            let areas = self.map.extents[extent].used.len() as u64;
-            let left = areas.saturating_sub(self.ends[leader]) * length;
+        for (extent, group) in std::mem::take(&mut self.groups).iter().enumerate() {
+            let end = self.ends[group.unwrap_or(extent)];
+            let end = usize::try_from(end).expect("areas fit into memory");
+            let areas = &mut self.map.extents[extent].used;
+            let unused = areas.get_mut(end..).unwrap_or_default();
+            unused.fill(Some(0));
+            let left = unused.len() as u64 * length;
             self.open[extent] += left;
             self.end_run(extent);
             if *group == Some(extent) {
@@ -152,7 +170,7 @@ impl SpaceCount {
         self.check();
         self.map
     }
-    /// Every block of an area is in use, free, or cannot be read.
+    /// Every block of an area that was counted is in use, or free.
     fn check(&self) {
         let areas = self.map.extents.iter().flat_map(|extent| &extent.used);
         let known = areas.clone().flatten();
@@ -209,7 +227,7 @@ mod tests {
         ExtentMap {
             member,
             first_dbn: 0,
-            used: vec![Some(0); areas],
+            used: vec![None; areas],
         }
     }
 
@@ -233,18 +251,19 @@ mod tests {
 
     #[test]
     fn a_free_run_goes_on_in_the_next_area_and_ends_with_its_extent() {
-        let mut count = SpaceCount::new(AREA, vec![extent(3, 4), extent(5, 2)], vec![3, 1]);
+        let extents = vec![extent(3, 4), extent(5, 2)];
+        let mut count = SpaceCount::new(AREA, extents, vec![3, 1], vec![None, None]);
         assert_eq!(count.area_count(), 4);
         // Free: 3 blocks, then 500 that reach the end.
         let used = bits(512, (3..12).chain([]));
-        count.counted(at(0, 0), &[(0, used)], false);
+        count.counted(at(0, 0), &[(0, used)]);
         // They go on for 100.
-        count.counted(at(0, 1), &[(0, bits(1024, 100..512))], false);
-        count.counted(at(0, 2), &[(0, Bits::Unreadable)], false);
+        count.counted(at(0, 1), &[(0, bits(1024, 100..512))]);
+        count.counted(at(0, 2), &[(0, Bits::Unreadable)]);
         assert_eq!(count.to_count(), Some(at(1, 0)));
-        count.counted(at(1, 0), &[(1, bits(0, 0..512))], false);
+        count.counted(at(1, 0), &[(1, bits(0, 0..512))]);
         assert_eq!(count.to_count(), None);
-        let map = count.finish(7, &[None, None]);
+        let map = count.finish(7);
         // The last areas of both extents were never used.
         assert_eq!(runs(&map), [(1, 1, 3), (9, 3, 600 + 512 + 512)]);
         assert_eq!(map.extents[0].used, [Some(9), Some(412), None, Some(0)]);
@@ -255,20 +274,39 @@ mod tests {
     #[test]
     fn a_stripe_is_whole_if_all_columns_are_free() {
         let extents = vec![extent(0, 2), extent(1, 2), extent(2, 2)];
-        let mut count = SpaceCount::new(AREA, extents, vec![1, 0, 0]);
+        let groups = vec![Some(0); 3];
+        let mut count = SpaceCount::new(AREA, extents, vec![1, 0, 0], groups);
         let columns = [
             (0, bits(0, 0..100)),
             (1, bits(512, 50..150)),
             (2, Bits::Unused),
         ];
-        count.counted(at(0, 0), &columns, true);
-        let groups = [Some(0), Some(0), Some(0)];
-        let stripes = count.finish(0, &groups).stripes.expect("a group");
+        count.counted(at(0, 0), &columns);
+        let stripes = count.finish(0).stripes.expect("a group");
         assert_eq!((stripes.free, stripes.whole), (512 + 512, 362 + 512));
         // Without the third column, stripes 50 to 99 have nothing free.
-        let mut count = SpaceCount::new(AREA, vec![extent(0, 1), extent(1, 1)], vec![1, 0]);
-        count.counted(at(0, 0), &columns[..2], true);
-        let stripes = count.finish(0, &groups[..2]).stripes.expect("a group");
+        let extents = vec![extent(0, 1), extent(1, 1)];
+        let mut count = SpaceCount::new(AREA, extents, vec![1, 0], vec![Some(0); 2]);
+        count.counted(at(0, 0), &columns[..2]);
+        let stripes = count.finish(0).stripes.expect("a group");
         assert_eq!((stripes.free, stripes.whole), (462, 362));
+    }
+
+    #[test]
+    fn what_comes_or_goes_meanwhile_is_not_counted() {
+        let extents = vec![extent(0, 2), extent(1, 1)];
+        let mut count = SpaceCount::new(AREA, extents, vec![2, 0], vec![Some(0); 2]);
+        // A column joins the group; then all but the first leave.
+        let columns = [0, 1, 2].map(|column| (column, Bits::Unused));
+        count.counted(at(0, 0), &columns);
+        count.counted(at(0, 1), &columns[..1]);
+        let map = count.finish(0);
+        assert_eq!(map.extents[0].used, [Some(0), Some(0)]);
+        assert_eq!(map.extents[1].used, [Some(0)]);
+        assert_eq!(runs(&map), [(9, 1, 512), (10, 1, 1024)]);
+        let mut count = SpaceCount::new(AREA, vec![extent(0, 2); 2], vec![2, 0], vec![Some(0); 2]);
+        count.counted(at(0, 0), &columns[..1]);
+        count.counted(at(0, 1), &columns[..1]);
+        assert_eq!(count.finish(0).extents[1].used, [None, None]);
     }
 }
