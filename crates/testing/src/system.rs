@@ -132,6 +132,12 @@ pub trait System {
         false
     }
 
+    /// True if a growth may be refused until something else is over: devices leave, or a drive
+    /// catches up.
+    fn growth_may_wait(&self) -> bool {
+        false
+    }
+
     /// The last committed consistency point, if known.
     fn committed_cp(&self) -> Option<u64> {
         None

@@ -324,6 +324,11 @@ impl System for EngineSystem {
         self.step(reactor)
     }
 
+    fn growth_may_wait(&self) -> bool {
+        let is_behind = |member: &MemberInfo| !member.seat.is_current();
+        self.removes_members() || self.info().members.iter().any(is_behind)
+    }
+
     fn target(&mut self, reactor: usize) -> &mut dyn Target {
         &mut self.cores[reactor]
     }

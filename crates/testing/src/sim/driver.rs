@@ -585,7 +585,8 @@ impl<'a, S: System> Driver<'a, S> {
         // An object that an earlier request failed to create cannot be used.
         let Some(op) = op else { return };
         let mut pending = self.pending.values();
-        let is_beside = pending.any(|it| matches!(it, Pending::Growth(..)));
+        let is_beside =
+            pending.any(|it| matches!(it, Pending::Growth(..))) || self.system.growth_may_wait();
         let pending = match &request {
             Admin::GrowPool(_) => Pending::Growth(op, is_beside),
             Admin::ReplaceDrive(_) => Pending::Replacement(op),
@@ -682,7 +683,8 @@ impl<'a, S: System> Driver<'a, S> {
         }
     }
 
-    /// A pool can always grow, also when it is full, unless it is growing.
+    /// A pool can always grow, also when it is full, unless it is growing, devices leave it, or a
+    /// drive catches up.
     fn end_growth(&mut self, op: OpId, is_beside: bool, result: &Result<(), Error>) {
         let outcome = match result {
             Ok(()) => {

@@ -334,3 +334,8 @@ fn found_cleaned(seed: u64) {
         panic!("{failure}");
     }
 }
+
+#[test]
+fn a_growth_may_have_to_wait_for_a_drive_that_catches_up() {
+    found_cleaned(0xf1a5_7332_977c_457b);
+}
