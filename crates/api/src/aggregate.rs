@@ -119,7 +119,7 @@ pub struct Aggregate {
     pub pending_free_bytes: u64,
     /// Sizes of all its LUNs together.
     pub logical_bytes: u64,
-    /// Size of an allocation area of a device; 0 of an aggregate that could not be opened.
+    /// Size of the allocation areas of each device; 0 if the aggregate could not be opened.
     #[serde(default)]
     pub area_bytes: u64,
     /// Space that clones share with their parents, counted for each clone.

@@ -242,11 +242,11 @@ pub struct LunLayout {
     pub estimate: bool,
     /// How far it is, in whole percent.
     pub percent: u64,
-    /// Pointers that named former places of blocks, so that reads took longer; corrected, except by
-    /// an estimate.
+    /// Pointers that named former places of blocks, which made reads slower. A layout corrects
+    /// them; an estimate only counts them.
     #[serde(default)]
     pub stale_pointer_count: u64,
-    /// Bytes of the LUN in each part, the last one apart.
+    /// Bytes of the LUN in each part; the last part may be shorter.
     #[serde(default)]
     pub part_bytes: u64,
     /// Of an estimate: at most 256 parts of equal length, in order.

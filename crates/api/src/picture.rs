@@ -31,18 +31,28 @@ const UNKNOWN: &str = "#c0392b";
 /// Returns the space map as a picture.
 #[must_use]
 pub fn of_space(map: &SpaceMap) -> String {
-    let lines = map.devices.len() as u64;
-    let height = LINE * 2 + lines * (LINE + ROW + 8);
+    let height = top_of(map.devices.len() as u64, ROW);
     let mut text = begin(height, &format!("Aggregate {}", map.aggregate));
     label(&mut text, LINE, &title(map));
-    let mut top = LINE * 2;
-    for device in &map.devices {
+    for (device, number) in map.devices.iter().zip(0..) {
+        let top = top_of(number, ROW);
         label(&mut text, top + LINE - 6, &device.path);
         cells(&mut text, top + LINE, device);
-        top += LINE + ROW + 8;
     }
     text += "</svg>\n";
     text
+}
+
+/// Where the device with this number begins, with a line of text above it, if each has this height.
+fn top_of(number: u64, height: u64) -> u64 {
+    LINE * 2 + number * (LINE + height + 8)
+}
+
+/// Where the part `at` of `count` begins, and how wide it is.
+fn across(at: usize, count: usize) -> (u64, u64) {
+    let (at, count) = (at as u64, count as u64);
+    let (from, to) = (at * WIDTH / count, (at + 1) * WIDTH / count);
+    (MARGIN + from, (to - from).max(1))
 }
 
 fn title(map: &SpaceMap) -> String {
@@ -55,9 +65,8 @@ fn title(map: &SpaceMap) -> String {
 }
 
 fn cells(text: &mut String, top: u64, device: &MappedDevice) {
-    let count = device.cells.len() as u64;
-    for ((at, cell), next) in device.cells.iter().enumerate().zip(1..) {
-        let (from, to) = (at as u64 * WIDTH / count, next * WIDTH / count);
+    for (at, cell) in device.cells.iter().enumerate() {
+        let (left, width) = across(at, device.cells.len());
         let (colour, said) = match cell {
             Some(percent) => (
                 shade(u64::from(*percent), 100),
@@ -66,7 +75,7 @@ fn cells(text: &mut String, top: u64, device: &MappedDevice) {
             None => (UNKNOWN, "cannot be read".to_owned()),
         };
         let offset = Size(at as u64 * device.cell_bytes);
-        let place = (MARGIN + from, top, (to - from).max(1), ROW);
+        let place = (left, top, width, ROW);
         rectangle(text, place, colour, &format!("from {offset}: {said}"));
     }
 }
@@ -83,7 +92,7 @@ pub fn of_layout(layout: &LunLayout) -> String {
         }
     }
     let name = layout.lun.as_deref().unwrap_or_default();
-    let height = LINE * 2 + devices.len() as u64 * (LINE + DEVICE + 8);
+    let height = top_of(devices.len() as u64, DEVICE);
     let mut text = begin(height, &format!("LUN {name}"));
     let said = format!(
         "LUN {name}: {} in runs of {}; across: offset in the LUN, down: place on the device; dark \
@@ -94,24 +103,22 @@ pub fn of_layout(layout: &LunLayout) -> String {
     label(&mut text, LINE, &said);
     let offsets = layout.parts.iter().filter_map(|it| it.device_offset_bytes);
     let farthest = offsets.max().unwrap_or(0).max(1);
-    let count = layout.parts.len() as u64;
-    for (device, path) in devices.iter().zip(0..) {
-        let top = LINE * 2 + path * (LINE + DEVICE + 8);
+    for (device, number) in devices.iter().zip(0..) {
+        let top = top_of(number, DEVICE);
         label(&mut text, top + LINE - 6, device);
         let frame = (MARGIN, top + LINE, WIDTH, DEVICE);
         rectangle(&mut text, frame, "#f7f7f7", device);
         let parts = layout.parts.iter().enumerate();
         for (at, part) in parts.filter(|(_, part)| part.device.as_deref() == Some(*device)) {
-            let at = at as u64;
-            let (from, to) = (at * WIDTH / count, (at + 1) * WIDTH / count);
+            let (left, width) = across(at, layout.parts.len());
             let offset = part.device_offset_bytes.unwrap_or(0);
             let down = u128::from(offset) * u128::from(DEVICE - 6) / u128::from(farthest);
             let down = u64::try_from(down).unwrap_or(0);
             let run = part.bytes.checked_div(part.run_count).unwrap_or(0);
-            let place = (MARGIN + from, top + LINE + down, (to - from).max(1), 6);
+            let place = (left, top + LINE + down, width, 6);
             let said = format!(
                 "from {} of the LUN: {} in runs of {}",
-                Size(at * layout.part_bytes),
+                Size(at as u64 * layout.part_bytes),
                 Size(part.bytes),
                 Size(run)
             );

@@ -43,7 +43,7 @@ pub struct SpaceMap {
 pub struct MappedDevice {
     /// Its path. Of a mirror the path of the first drive.
     pub path: String,
-    /// Bytes of each cell, the last one apart: one or more allocation areas.
+    /// Bytes of each cell: one or more allocation areas. The last cell may be shorter.
     pub cell_bytes: u64,
     /// The cells from the beginning of the device, at most 256: how much of each is in use, in
     /// percent; null if that cannot be read.

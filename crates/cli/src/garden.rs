@@ -5,7 +5,7 @@ use everglade_api::{
     Rebalance, Size, counted, picture,
 };
 
-use crate::drawing::{CHARACTERS, draw};
+use crate::drawing::{draw, strip};
 use crate::failure::{Failure, exit};
 use crate::output::Output;
 use crate::session::Session;
@@ -257,22 +257,19 @@ fn layout(layout: &LunLayout) -> Option<String> {
             Size(4096),
             Size(8192),
             Size(1 << 20),
-            strip(&layout.parts)
+            strip(&layout.parts, character)
         );
     }
     Some(text)
 }
 
-/// A character for each 64th of a LUN: how long its runs are.
-fn strip(parts: &[LayoutPart]) -> String {
-    let of_character = parts.len().div_ceil(CHARACTERS).max(1);
-    let character = |parts: &[LayoutPart]| {
-        let bytes: u64 = parts.iter().map(|it| it.bytes).sum();
-        let runs: u64 = parts.iter().map(|it| it.run_count).sum();
-        let length = bytes.checked_div(runs).map(picture::scale_of);
-        length.map_or_else(|| "·".to_owned(), |length| length.to_string())
-    };
-    parts.chunks(of_character).map(character).collect()
+/// How long the runs of some parts of a LUN are.
+fn character(parts: &[LayoutPart]) -> char {
+    let bytes: u64 = parts.iter().map(|it| it.bytes).sum();
+    let runs: u64 = parts.iter().map(|it| it.run_count).sum();
+    let length = bytes.checked_div(runs).map(picture::scale_of);
+    let digit = length.and_then(|length| char::from_digit(u32::try_from(length).ok()?, 10));
+    digit.unwrap_or('·')
 }
 
 #[cfg(test)]

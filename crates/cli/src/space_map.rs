@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use everglade_api::{GardeningState, MappedDevice, Size, SpaceMap, picture};
+use everglade_api::{GardeningState, Size, SpaceMap, picture};
 
-use crate::drawing::{CHARACTERS, draw};
+use crate::drawing::{draw, strip};
 use crate::failure::{Failure, exit};
 use crate::output::Output;
 use crate::session::Session;
@@ -60,18 +60,13 @@ fn text(map: &SpaceMap) -> String {
     text += "\nin use, from the beginning of each device: '·' nothing, 0 to 9 tenths, '#' all, \
         '?' cannot be read\n";
     for device in &map.devices {
-        let _ = writeln!(text, "{}  {}", strip(device), device.path);
+        let _ = writeln!(text, "{}  {}", strip(&device.cells, character), device.path);
     }
     text.push('\n');
     text + &runs(map)
 }
 
-/// A character for each 64th of a device.
-fn strip(device: &MappedDevice) -> String {
-    let of_character = device.cells.len().div_ceil(CHARACTERS).max(1);
-    device.cells.chunks(of_character).map(character).collect()
-}
-
+/// How much of some cells is in use.
 fn character(cells: &[Option<u8>]) -> char {
     let used: Option<u64> = cells.iter().map(|it| it.map(u64::from)).sum();
     match used {
@@ -102,7 +97,7 @@ fn runs(map: &SpaceMap) -> String {
 
 #[cfg(test)]
 mod tests {
-    use everglade_api::FreeRuns;
+    use everglade_api::{FreeRuns, MappedDevice};
 
     use super::*;
 
@@ -139,10 +134,7 @@ mod tests {
 
     #[test]
     fn many_cells_share_a_character() {
-        let device = MappedDevice {
-            cells: [Some(100), Some(50)].repeat(128),
-            ..MappedDevice::default()
-        };
-        assert_eq!(strip(&device), "7".repeat(64));
+        let cells = [Some(100), Some(50)].repeat(128);
+        assert_eq!(strip(&cells, character), "7".repeat(64));
     }
 }

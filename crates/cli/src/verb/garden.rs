@@ -72,7 +72,7 @@ pub struct GardenMap {
     #[arg(value_name = "AGGREGATE")]
     pub name: Name,
 
-    /// Draw the areas by how full they are, as an SVG picture
+    /// Draw an SVG picture of all areas; the fuller an area, the darker
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 }

@@ -88,13 +88,12 @@ pub(super) fn start_layout(
         next: 0,
         is_estimate,
     };
-    let part_regions = match is_estimate {
-        true => total_regions.div_ceil(PARTS_MAX).max(1),
-        false => 0,
-    };
-    let parts = match part_regions {
-        0 => 0,
-        regions => total_regions.div_ceil(regions),
+    let (part_regions, parts) = match is_estimate {
+        true => {
+            let regions = total_regions.div_ceil(PARTS_MAX).max(1);
+            (regions, total_regions.div_ceil(regions))
+        }
+        false => (0, 0),
     };
     let info = LayoutInfo {
         parts: vec![LayoutPart::default(); usize::try_from(parts).expect("a few")],

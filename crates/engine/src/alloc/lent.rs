@@ -5,10 +5,13 @@
 //! it counts as free in all accounts of space, so it must be found.
 
 use everglade_format::BITS_PER_BLOCK;
+use everglade_format::metafile::ACTIVE_MAP;
 use everglade_freespace::Standing;
 
 use crate::alloc::blocks::Purpose;
 use crate::alloc::filesystem::FileSystem;
+use crate::read::load::{LoadCx, Stop};
+use crate::tree::file::Leaf;
 
 impl FileSystem {
     /// True for an extent that is filled by itself, and for the first column of a parity group.
@@ -61,6 +64,22 @@ impl FileSystem {
     /// The block of the active map that describes an area.
     pub(crate) fn map_block_of(&self, column: (usize, u64)) -> u64 {
         self.first_of(column) / BITS_PER_BLOCK
+    }
+
+    /// The bits of an area in the active map, with the first of them; `None` if the map does not
+    /// reach there, because nothing of the area was ever used.
+    pub(crate) fn bits_of(
+        &self,
+        cx: &mut LoadCx<'_>,
+        column: (usize, u64),
+    ) -> Result<Option<(Leaf<'_>, u64)>, Stop> {
+        let map = &self.files[&ACTIVE_MAP];
+        let block = self.map_block_of(column);
+        if block >= map.inode.block_count() {
+            return Ok(None);
+        }
+        let leaf = map.leaf(cx, block)?;
+        Ok(Some((leaf, self.first_of(column) % BITS_PER_BLOCK)))
     }
 
     /// Lends areas: no cursor opens them.

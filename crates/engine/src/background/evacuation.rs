@@ -30,6 +30,7 @@ use crate::pool::garden::GardeningState;
 use crate::pool::info::Progress;
 use crate::read::load::{Gather, LoadCx, Stop};
 use crate::tree::Content;
+use crate::tree::file::Leaf;
 
 /// Areas that one step looks at, to find one that is worth it.
 const STEP_AREAS: usize = 32;
@@ -285,14 +286,9 @@ pub(super) fn used_in(
     cx: &mut LoadCx<'_>,
     column: (usize, u64),
 ) -> Result<u64, Stop> {
-    let map = &fs.files[&ACTIVE_MAP];
-    let block = fs.map_block_of(column);
-    if block >= map.inode.block_count() {
-        return Ok(0);
-    }
-    let from = fs.first_of(column) % BITS_PER_BLOCK;
-    let leaf = map.leaf(cx, block)?;
-    Ok(bitmap::count(leaf.bytes(), from, from + fs.area_blocks))
+    let count =
+        |(leaf, from): (Leaf<'_>, u64)| bitmap::count(leaf.bytes(), from, from + fs.area_blocks);
+    Ok(fs.bits_of(cx, column)?.map_or(0, count))
 }
 
 /// What a step moved out of an area.

@@ -112,22 +112,21 @@ fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<Turn, Stop> 
             home.gardener.note_part(blocks, runs, first);
         }
         let stale = lie.stale();
-        if job.is_estimate || !order::is_worth_it(blocks, runs) {
-            let is_correct = job.is_estimate || stale == 0;
-            if !is_correct {
+        let is_worth_it = order::is_worth_it(blocks, runs);
+        let changes = !job.is_estimate && (is_worth_it || stale > 0);
+        let (moved, after) = match changes {
+            true if is_worth_it => order::put_in_order(home, cx, &region, lie)?,
+            true => {
                 order::correct(home, cx, &region, &lie)?;
+                (0, runs)
             }
-            home.gardener.note_stale(stale);
-            home.gardener.pass_region(blocks, (runs, runs), 0);
-            if is_correct {
-                continue;
-            }
-            return Ok(Turn::Moved(0));
-        }
-        let (moved, after) = order::put_in_order(home, cx, &region, lie)?;
+            false => (0, runs),
+        };
         home.gardener.note_stale(stale);
         home.gardener.pass_region(blocks, (runs, after), moved);
-        return Ok(Turn::Moved(moved));
+        if changes {
+            return Ok(Turn::Moved(moved));
+        }
     }
     Ok(Turn::Moved(0))
 }

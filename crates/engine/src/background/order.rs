@@ -27,7 +27,7 @@ use crate::background::shrink::pointers_in;
 use crate::home::aggregate::Home;
 use crate::pool::scattered::Region;
 use crate::read::load::{Gather, LoadCx, Stop};
-use crate::tree::Content;
+use crate::tree::{Content, File};
 
 /// A region with longer runs than so many blocks, on the average, is good as it is.
 const GOOD_CHAIN: u64 = 16;
@@ -100,6 +100,17 @@ impl Place {
     fn is_stale(&self) -> bool {
         self.pointer.pvbn != self.pvbn
     }
+
+    /// Gives the leaf another pointer.
+    fn set(&self, file: &mut File, pointer: Pointer) {
+        let old = file.set_leaf(self.leaf, pointer);
+        assert_eq!(
+            old.expect("it was read").vvbn,
+            self.pointer.vvbn,
+            "leaf {} has changed meanwhile",
+            self.leaf
+        );
+    }
 }
 
 /// Returns the places of the leaves of a region that the volume's own container has, and whether
@@ -154,13 +165,7 @@ pub(super) fn correct(
             pvbn: place.pvbn,
             ..place.pointer
         };
-        let old = file.set_leaf(place.leaf, pointer);
-        assert_eq!(
-            old.expect("it was read").vvbn,
-            pointer.vvbn,
-            "leaf {} has changed meanwhile",
-            place.leaf
-        );
+        place.set(file, pointer);
     }
     Ok(())
 }
@@ -184,7 +189,7 @@ pub(super) fn put_in_order(
     if home.moves_unshare {
         return write_in_order(home, cx, region, lie);
     }
-    let (blocks, runs_before) = (lie.blocks(), lie.runs);
+    let before = (lie.blocks(), lie.runs);
     // Load.
     let mut gather = Gather::default();
     let mut moving: Vec<(Place, Moving)> = Vec::with_capacity(lie.places.len());
@@ -221,14 +226,14 @@ pub(super) fn put_in_order(
             ..place.pointer
         };
         let volume = home.volumes.get_mut(&region.volume).expect("as above");
-        let old = volume.fs.file(region.lun).set_leaf(place.leaf, pointer);
-        assert_eq!(
-            old.expect("it was read").vvbn,
-            pointer.vvbn,
-            "leaf {} has changed meanwhile",
-            place.leaf
-        );
+        place.set(volume.fs.file(region.lun), pointer);
     }
+    Ok(moved(home, before, numbers))
+}
+
+/// Takes note of the numbers that a region got, which had so many blocks and runs before. Returns
+/// how many blocks were moved, and the runs in which the region lies now.
+fn moved(home: &mut Home, (blocks, runs_before): (u64, u64), numbers: Vec<Pvbn>) -> (u64, u64) {
     let moved = numbers.len() as u64;
     let runs_after = match moved == blocks {
         true => runs(numbers.into_iter()),
@@ -236,7 +241,7 @@ pub(super) fn put_in_order(
     };
     home.begin_bite();
     home.gardener.count_moved(moved);
-    Ok((moved, runs_after))
+    (moved, runs_after)
 }
 
 /// Writes the blocks of a region anew, with vvbns of their own and in order. Returns the same as
@@ -247,7 +252,7 @@ fn write_in_order(
     region: &Region,
     lie: Lie,
 ) -> Result<(u64, u64), Stop> {
-    let (blocks, runs_before) = (lie.blocks(), lie.runs);
+    let before = (lie.blocks(), lie.runs);
     // Load.
     let mut gather = Gather::default();
     let mut found: Vec<(Place, PageRef)> = Vec::with_capacity(lie.places.len());
@@ -276,26 +281,13 @@ fn write_in_order(
             ..site.take(Purpose::Data)
         };
         numbers.push(pointer.pvbn);
-        let old = site.file(region.lun).set_leaf(place.leaf, pointer);
-        let old = old.expect("it was read").vvbn;
-        assert_eq!(
-            old, place.pointer.vvbn,
-            "leaf {} has changed meanwhile",
-            place.leaf
-        );
+        place.set(site.file(region.lun), pointer);
         site.enter(pointer, page);
-        site.stage.let_go(old);
+        site.stage.let_go(place.pointer.vvbn);
     }
     let run = home.under_way();
     run.moved.extend(numbers.iter().map(|pvbn| pvbn.0));
-    let moved = numbers.len() as u64;
-    let runs_after = match moved == blocks {
-        true => runs(numbers.into_iter()),
-        false => runs_before,
-    };
-    home.begin_bite();
-    home.gardener.count_moved(moved);
-    Ok((moved, runs_after))
+    Ok(moved(home, before, numbers))
 }
 
 #[cfg(test)]

@@ -3,9 +3,6 @@
 //! It reads the active map and changes nothing, so it needs no space, and a pause of the gardening
 //! does not stop it. It is in memory only.
 
-use everglade_format::BITS_PER_BLOCK;
-use everglade_format::metafile::ACTIVE_MAP;
-
 use crate::alloc::filesystem::FileSystem;
 use crate::background::mover::unless_damaged;
 use crate::background::pass::{Pass, Room};
@@ -81,14 +78,12 @@ impl Pass<Home> for SpaceMaps {
 /// Returns what the active map says of an area.
 fn bits_of(fs: &FileSystem, cx: &mut LoadCx<'_>, column: (usize, u64)) -> Result<Bits, Stop> {
     let (extent, area) = column;
-    let map = &fs.files[&ACTIVE_MAP];
-    let block = fs.map_block_of(column);
-    if area >= fs.areas[extent].frontier() || block >= map.inode.block_count() {
+    if area >= fs.areas[extent].frontier() {
         return Ok(Bits::Unused);
     }
-    let leaf = unless_damaged(map.leaf(cx, block))?;
-    let from = fs.first_of(column) % BITS_PER_BLOCK;
-    Ok(leaf.map_or(Bits::Unreadable, |leaf| {
-        Bits::Known(Box::new(*leaf.bytes()), from)
-    }))
+    Ok(match unless_damaged(fs.bits_of(cx, column))? {
+        None => Bits::Unreadable,
+        Some(None) => Bits::Unused,
+        Some(Some((leaf, from))) => Bits::Known(Box::new(*leaf.bytes()), from),
+    })
 }

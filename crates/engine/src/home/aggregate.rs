@@ -189,7 +189,7 @@ impl Home {
         self.tell_garden();
     }
 
-    /// Begins to count the blocks in use of all areas. A count under way begins anew.
+    /// Begins to count the blocks in use of all areas. If that is under way, it begins anew.
     pub(crate) fn start_space_map(&mut self) {
         let config = &self.aggregate.media.layout().config;
         let fs = &self.fs;

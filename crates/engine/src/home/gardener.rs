@@ -55,7 +55,7 @@ const DEMAND_PART: u64 = 8;
 /// Blocks that a parity group has in areas that are free as a whole, beside the open ones; fewer
 /// are a demand. 256 MiB: what one consistency point writes, and what is moved in it.
 const AHEAD_BLOCKS: u64 = 65_536;
-/// In a group that is small, whole areas with this part of its blocks are enough: a 32nd.
+/// A small group needs less: this part of its blocks, a 32nd.
 const AHEAD_PART: u64 = 32;
 /// After so many regions in a row that were put in order in vain, write after read pauses.
 const VAIN_REGIONS: u32 = 64;
@@ -454,7 +454,7 @@ impl Gardener {
         }
     }
 
-    /// Ends a space map early, if one is made. The last one stays.
+    /// Stops the space map that is being made, if there is one. The last finished map stays.
     pub(crate) fn stop_space_map(&mut self) {
         if self.space_map.take().is_some() {
             self.info.space_map.state = GardeningState::Stopped;

@@ -121,15 +121,16 @@ impl SpaceCount {
     fn count_runs(&mut self, extent: usize, bits: &Block, (from, to): (u64, u64)) {
         let in_use = inverse(bits);
         let mut at = from;
-        while at < to {
-            let free = bitmap::first_clear(bits, at, to).unwrap_or(to);
+        while let Some(free) = bitmap::first_clear(bits, at, to) {
             if free > at {
                 self.end_run(extent);
             }
-            let end = bitmap::first_clear(&in_use, free.min(to - 1), to);
-            let end = end.filter(|_| free < to).unwrap_or(to);
+            let end = bitmap::first_clear(&in_use, free, to).unwrap_or(to);
             self.open[extent] += end - free;
             at = end;
+        }
+        if at < to {
+            self.end_run(extent);
         }
     }
 

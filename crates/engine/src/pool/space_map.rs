@@ -39,7 +39,7 @@ pub struct SpaceMap {
     pub area_blocks: u64,
     /// All extents with areas, in the order of block numbers.
     pub extents: Vec<ExtentMap>,
-    /// Free runs by their length: at index *n* those of 2ⁿ blocks and more.
+    /// Free runs by their length: index *n* has those with at least 2ⁿ blocks and fewer than 2ⁿ⁺¹.
     pub free_runs: Vec<FreeRuns>,
     /// Stripes; `None` without parity groups.
     pub stripes: Option<StripesMap>,

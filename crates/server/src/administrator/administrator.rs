@@ -322,6 +322,16 @@ impl Administrator {
         aggregates.find(|aggregate| aggregate.name == name)
     }
 
+    /// Returns an aggregate that was opened.
+    ///
+    /// # Errors
+    /// It does not exist, or could not be opened.
+    pub(super) fn opened_aggregate(&self, name: &str) -> Result<AggregateInfo, Problem> {
+        self.refuse_unavailable(name)?;
+        let found = self.find_aggregate(name);
+        found.ok_or_else(|| Problem::not_found("aggregate", name))
+    }
+
     // ---- volumes and LUNs ----
 
     /// Adds a volume.

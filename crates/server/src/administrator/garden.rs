@@ -253,9 +253,7 @@ impl Administrator {
     /// # Errors
     /// The aggregate does not exist, or could not be opened.
     pub fn garden(&self, aggregate: &str) -> Result<Garden, Problem> {
-        self.refuse_unavailable(aggregate)?;
-        let info = self.find_aggregate(aggregate);
-        let info = info.ok_or_else(|| Problem::not_found("aggregate", aggregate))?;
+        let info = self.opened_aggregate(aggregate)?;
         Ok(self.view_garden(&info))
     }
 
@@ -315,9 +313,7 @@ impl Administrator {
     }
 
     fn change_garden(&self, aggregate: &str, change: admin::Change) -> Result<Garden, Problem> {
-        self.garden(aggregate)?;
-        let info = self.find_aggregate(aggregate);
-        let info = info.ok_or_else(|| Problem::not_found("aggregate", aggregate))?;
+        let info = self.opened_aggregate(aggregate)?;
         self.change(info.id, change)?;
         self.garden(aggregate).map_err(Problem::after_change)
     }

@@ -28,9 +28,7 @@ impl Administrator {
     /// # Errors
     /// The aggregate does not exist, or could not be opened.
     pub fn removal(&self, aggregate: &str) -> Result<Removal, Problem> {
-        self.refuse_unavailable(aggregate)?;
-        let info = self.find_aggregate(aggregate);
-        let info = info.ok_or_else(|| Problem::not_found("aggregate", aggregate))?;
+        let info = self.opened_aggregate(aggregate)?;
         Ok(self.view_removal(&info))
     }
 

@@ -43,7 +43,7 @@ impl Administrator {
     /// # Errors
     /// The aggregate does not exist, or could not be opened.
     pub fn repair(&self, aggregate: &str) -> Result<Repair, Problem> {
-        Ok(view(&self.repairable(aggregate)?))
+        Ok(view(&self.opened_aggregate(aggregate)?))
     }
 
     /// Begins a repair. A repair that is running continues.
@@ -51,7 +51,7 @@ impl Administrator {
     /// # Errors
     /// Nothing was changed.
     pub fn start_repair(&self, aggregate: &str) -> Result<RepairProgress, Problem> {
-        let id = self.repairable(aggregate)?.id;
+        let id = self.opened_aggregate(aggregate)?.id;
         self.change(id, admin::Change::StartRepair)?;
         tracing::info!("aggregate {aggregate} is being repaired");
         let mut sights = self.repairs().into_iter();
@@ -64,7 +64,7 @@ impl Administrator {
     /// # Errors
     /// Nothing was changed.
     pub fn stop_repair(&self, aggregate: &str) -> Result<Repair, Problem> {
-        let id = self.repairable(aggregate)?.id;
+        let id = self.opened_aggregate(aggregate)?.id;
         self.change(id, admin::Change::StopRepair)?;
         tracing::info!("the repair of aggregate {aggregate} was stopped");
         self.repair(aggregate).map_err(Problem::after_change)
@@ -87,11 +87,5 @@ impl Administrator {
         let found = aggregates.find(|known| known.id == id);
         let gone = || Problem::new(Code::NotFound, "the aggregate of this job was deleted");
         found.map(|known| known.name).ok_or_else(gone)
-    }
-
-    fn repairable(&self, name: &str) -> Result<AggregateInfo, Problem> {
-        self.refuse_unavailable(name)?;
-        let found = self.find_aggregate(name);
-        found.ok_or_else(|| Problem::not_found("aggregate", name))
     }
 }

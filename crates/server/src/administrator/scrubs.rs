@@ -111,9 +111,7 @@ impl Administrator {
     /// # Errors
     /// The aggregate does not exist, or could not be opened.
     pub fn scrub(&self, aggregate: &str) -> Result<Scrub, Problem> {
-        self.refuse_unavailable(aggregate)?;
-        let info = self.find_aggregate(aggregate);
-        let mut info = info.ok_or_else(|| Problem::not_found("aggregate", aggregate))?;
+        let mut info = self.opened_aggregate(aggregate)?;
         let known = Scrubbed::of(&info).or_else(|| self.schedule().scrubbed(info.id));
         if info.scrub.state == Doing::Never
             && let Some(kept) = &known

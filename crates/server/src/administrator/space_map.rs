@@ -16,9 +16,7 @@ impl Administrator {
     /// # Errors
     /// The aggregate does not exist, or could not be opened.
     pub fn space_map(&self, aggregate: &str) -> Result<SpaceMap, Problem> {
-        self.refuse_unavailable(aggregate)?;
-        let info = self.find_aggregate(aggregate);
-        let info = info.ok_or_else(|| Problem::not_found("aggregate", aggregate))?;
+        let info = self.opened_aggregate(aggregate)?;
         let paths = self.paths_of(&info, |_| true);
         Ok(view(&info, &paths, self.now()))
     }
@@ -28,9 +26,7 @@ impl Administrator {
     /// # Errors
     /// Nothing was changed.
     pub fn map_space(&self, aggregate: &str) -> Result<SpaceMap, Problem> {
-        self.refuse_unavailable(aggregate)?;
-        let info = self.find_aggregate(aggregate);
-        let info = info.ok_or_else(|| Problem::not_found("aggregate", aggregate))?;
+        let info = self.opened_aggregate(aggregate)?;
         self.change(info.id, admin::Change::MapSpace)?;
         self.space_map(aggregate).map_err(Problem::after_change)
     }

@@ -129,8 +129,8 @@ impl EngineSystem {
         self.answers[reactor] = done;
     }
 
-    /// True if a LUN that is put in order gets blocks of its own: then images differ in blocks that
-    /// nobody has written.
+    /// True if the blocks of a LUN that is put in order are written anew. Then images differ in
+    /// blocks that no client has written.
     #[must_use]
     pub fn moves_unshare(&self) -> bool {
         let cleaning = self.cleaning.as_ref();

@@ -117,16 +117,28 @@ impl Rig<'_> {
 
     /// Waits until `is_done` says so of what `garden show` tells.
     fn wait(&self, is_done: impl Fn(&Value) -> bool) -> Result<Value, Failure> {
+        self.ask_until("garden", Duration::from_millis(100), is_done)
+    }
+
+    /// Shows the aggregate, or its garden, at intervals, until `is_done` says so of what it tells.
+    fn ask_until(
+        &self,
+        noun: &str,
+        interval: Duration,
+        mut is_done: impl FnMut(&Value) -> bool,
+    ) -> Result<Value, Failure> {
         let since = Instant::now();
         loop {
-            let told = self.told(&["garden", "show", "aggr0", "--json"])?;
+            let told = self.told(&[noun, "show", "aggr0", "--json"])?;
             if is_done(&told) {
                 return Ok(told);
             }
             if since.elapsed() >= PATIENCE {
-                return Err(Failure::Broken(format!("gardening does not end: {told}")));
+                return Err(Failure::Broken(format!(
+                    "{noun} does not come to rest: {told}"
+                )));
             }
-            std::thread::sleep(Duration::from_millis(100));
+            std::thread::sleep(interval);
         }
     }
 
@@ -209,16 +221,12 @@ impl Rig<'_> {
 
     /// Bytes in use of the aggregate, when nothing is deleted any more.
     fn used_bytes(&self) -> Result<f64, Failure> {
-        let mut last = -1.0;
-        loop {
-            let told = self.told(&["aggregate", "show", "aggr0", "--json"])?;
-            let used = told["used_bytes"].as_f64().unwrap_or_default();
-            if used == last {
-                return Ok(used);
-            }
-            last = used;
-            std::thread::sleep(Duration::from_secs(2));
-        }
+        let mut last = None;
+        let told = self.ask_until("aggregate", Duration::from_secs(2), |told| {
+            let used = told["used_bytes"].as_u64();
+            last.replace(used) == Some(used)
+        })?;
+        Ok(told["used_bytes"].as_f64().unwrap_or_default())
     }
 
     /// A scattered LUN that a client reads in order, with write after read and without it: while

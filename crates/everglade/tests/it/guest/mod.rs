@@ -196,9 +196,9 @@ fn a_linux_guest_goes_on_over_iscsi_when_the_daemon_is_killed() {
     let expected = ["booted", "full", "restart", "done"];
     assert_eq!(heard, expected, "console:\n{}", guest.console());
     let server = server.expect("it is running");
-    // What was deleted was trimmed: the files that are left have some 40 MB. Of the last one, what
-    // the daemon had answered and nobody had flushed when it was killed may be missing
-    // (docs/reference/iscsi.md). The guest has compared the others.
+    // What was deleted was trimmed: the files that are left have some 40 MB. The last file may have
+    // less: the daemon was killed when it had answered writes that were not flushed yet
+    // (docs/reference/iscsi.md). The guest has compared the other files.
     let left = allocated(&server, "vol0/lun0");
     assert!(left < 80 * MIB, "{left}");
     server.stop();

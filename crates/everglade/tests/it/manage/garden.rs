@@ -7,6 +7,7 @@ use super::{TestDir, ask, ask_json, assert_clean, refused};
 use crate::host_space::payload;
 use crate::operate::http;
 use crate::operate::metrics::value;
+use crate::running::Server;
 use crate::waiting::within;
 use crate::wire::Client;
 
@@ -35,6 +36,16 @@ fn overwrite(client: &mut Client) {
         }
     }
     assert_eq!(client.flush(), Ok(()));
+}
+
+/// A server with an aggregate whose LUN lies scattered, and a client of the LUN.
+fn scattered(dir: &TestDir) -> (Server, Client) {
+    let server = serve(dir, &[]);
+    make(dir, &files(dir, 2), &[]);
+    fill(&server, 0..MIBS, 1);
+    let mut client = open(&server);
+    overwrite(&mut client);
+    (server, client)
 }
 
 /// Reads all of it in order.
@@ -211,11 +222,7 @@ fn other_window() -> String {
 #[test]
 fn a_pause_lasts_until_gardening_is_told_to_go_on_and_a_window_is_kept() {
     let dir = TestDir::new();
-    let server = serve(&dir, &[]);
-    make(&dir, &files(&dir, 2), &[]);
-    fill(&server, 0..MIBS, 1);
-    let mut client = open(&server);
-    overwrite(&mut client);
+    let (server, client) = scattered(&dir);
     let said = ask(&dir, &["garden", "pause", "m"]);
     assert!(said.contains("everglade garden resume m"), "{said}");
     ask(&dir, &["garden", "layout", LUN]);
@@ -261,11 +268,7 @@ fn rectangles(picture: &std::path::Path) -> usize {
 #[test]
 fn a_space_map_and_an_estimate_are_drawn() {
     let dir = TestDir::new();
-    let server = serve(&dir, &[]);
-    make(&dir, &files(&dir, 2), &[]);
-    fill(&server, 0..MIBS, 1);
-    let mut client = open(&server);
-    overwrite(&mut client);
+    let (server, client) = scattered(&dir);
 
     let file = dir.file("map.svg");
     let name = file.to_str().expect("UTF-8");

@@ -72,7 +72,7 @@ fn a_space_map_has_every_block_in_use() {
         if let Some(stripes) = map.stripes {
             assert!(stripes.whole < stripes.free, "{stripes:?}");
         }
-        // Nothing is in memory: all is read from the devices.
+        // After a restart the map is read from the devices.
         let mut rig = rig.restart();
         assert_eq!(rig.space_map_info(), SpaceMapInfo::default());
         let again = rig.space_map();
